@@ -15,9 +15,9 @@ pub mod verification;
 #[cfg(test)]
 mod testing;
 
+pub use platform::actor_handle::{ActorCallError, ActorHandle};
 pub use platform::clock::Clock;
-pub use platform::door::{Door, NoAnswer};
 #[cfg(debug_assertions)]
 pub use platform::guardian::InjectPanic;
-pub use platform::guardian::Supervision;
-pub use system::System;
+pub use platform::guardian::SupervisionLimits;
+pub use system::ActorSystem;

@@ -1,8 +1,8 @@
 //! Code that all actors share: supervision, doors, the clock, metrics.
 
+pub(crate) mod actor_handle;
+pub(crate) mod actor_stats;
 pub mod caller;
 pub mod clock;
-pub(crate) mod door;
 pub(crate) mod guardian;
 pub mod metrics;
-pub(crate) mod vitals;

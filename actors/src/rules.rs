@@ -6,17 +6,19 @@
 mod compiled;
 pub mod fact_sources;
 
-use crate::audit::logger::{CommitError, Log};
-use crate::ground::queries::Processors;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::ground::queries::ProcessorPool;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::guardian::panic_message;
-use crate::platform::metrics::Metrics;
-use compiled::Compiled;
+use crate::platform::metrics::ActorMetrics;
+use compiled::FactSetCache;
 use oracled_domain::audit::event::RulesEntry;
-use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
-use oracled_domain::verdict::rules_gate::{Examination, examine};
-use oracled_domain::{Approved, Event, EventKind};
-use oracled_store::Record;
+use oracled_domain::rules::{
+    CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate,
+};
+use oracled_domain::verdict::rules_gate::{RulesGateOutcome, examine};
+use oracled_domain::{ApprovedVerdict, AuditEvent, EventKind};
+use oracled_store::JournalRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::task::yield_now;
@@ -29,25 +31,25 @@ const INLINE_MAX_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone)]
 pub struct RulesConfig {
     /// The rules and limits that apply if a check does not set them.
-    pub settings: Settings,
+    pub settings: RuleSettings,
     /// The memory for compiled fact sets, in bytes.
     pub compiled_bytes: u64,
 }
 
 /// A text and the check that applies to it.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct EvaluationCase {
     /// The caller's name for the case.
     pub id: Option<String>,
     /// The text that is checked.
     pub candidate_output: String,
-    /// The facts and settings; valid, see [`Check::validate`].
-    pub check: Arc<Check>,
+    /// The facts and settings; valid, see [`CandidateCheck::validate`].
+    pub check: Arc<CandidateCheck>,
 }
 
 /// Why nothing was evaluated.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesError {
+pub enum EvaluationError {
     /// An evaluation panicked.
     #[error("evaluating failed: {0}")]
     Evaluating(String),
@@ -58,61 +60,64 @@ pub enum RulesError {
 
 /// The service that evaluates texts. Clones share the compiled fact sets.
 #[derive(Debug, Clone)]
-pub struct Rules {
-    bench: Arc<Bench>,
+pub struct RuleService {
+    runner: Arc<RuleRunner>,
 }
 
 /// The state of the service, which evaluations share on every thread.
 #[derive(Debug)]
-struct Bench {
-    settings: Settings,
-    compiled: Compiled,
+struct RuleRunner {
+    settings: RuleSettings,
+    compiled: FactSetCache,
     /// Limits large evaluations to one for each processor; others wait.
-    processors: Processors,
-    log: Log,
+    processors: ProcessorPool,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
 }
 
-impl Rules {
+impl RuleService {
     pub(crate) fn new(
         config: RulesConfig,
-        processors: Processors,
-        log: Log,
+        processors: ProcessorPool,
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
         let RulesConfig { settings, compiled_bytes } = config;
-        let compiled = Compiled::new(compiled_bytes, metrics.checking.clone());
-        Self { bench: Arc::new(Bench { settings, compiled, processors, log, clock, metrics }) }
+        let compiled = FactSetCache::new(compiled_bytes, metrics.rules.clone());
+        Self { runner: Arc::new(RuleRunner { settings, compiled, processors, log, clock, metrics }) }
     }
 
     /// Evaluates texts, in their order, and logs the evaluations in one commit.
     ///
     /// # Errors
     /// `Evaluating` if an evaluation failed; `Commit` if the evaluations are not in the log.
-    pub async fn evaluate(&self, cases: Vec<Case>) -> Result<Vec<Evaluation>, RulesError> {
+    pub async fn evaluate(
+        &self,
+        cases: Vec<EvaluationCase>,
+    ) -> Result<Vec<RulesEvaluation>, EvaluationError> {
         let mut evaluations = Vec::with_capacity(cases.len());
         let mut ids = Vec::with_capacity(cases.len());
-        for Case { id, candidate_output, check } in cases {
+        for EvaluationCase { id, candidate_output, check } in cases {
             let text_bytes = candidate_output.len();
-            let work = move |check: &Check, facts: &FactSet, settings: &Settings| {
-                evaluate(&Candidate::text(&candidate_output), check, facts, settings)
+            let work = move |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
+                evaluate(&CandidateText::text(&candidate_output), check, facts, settings)
             };
-            let evaluation = Arc::clone(&self.bench).run(text_bytes, check, work).await?;
-            self.bench.metrics.checking.evaluated(&evaluation);
+            let evaluation = Arc::clone(&self.runner).run(text_bytes, check, work).await?;
+            self.runner.metrics.rules.count_evaluation(&evaluation);
             // other tasks of this thread run between two evaluations
             yield_now().await;
             evaluations.push(evaluation);
             ids.push(id);
         }
-        let now = self.bench.clock.now();
+        let now = self.runner.clock.now();
         let event = |(evaluation, case_id)| {
             let entry = RulesEntry { case_id, ..RulesEntry::of(evaluation, None) };
-            Event::new(now, None, EventKind::RulesEvaluated(entry))
+            AuditEvent::new(now, None, EventKind::RulesEvaluated(entry))
         };
         let events = evaluations.iter().zip(ids).map(event).collect();
-        self.bench.log.commit(Record { events, ..Record::default() }).await?;
+        self.runner.log.commit(JournalRecord { events, ..JournalRecord::default() }).await?;
         Ok(evaluations)
     }
 
@@ -122,50 +127,50 @@ impl Rules {
     /// `Evaluating` if the evaluation failed.
     pub(crate) async fn examine(
         &self,
-        approved: Approved,
-        check: Arc<Check>,
-    ) -> Result<Examination, RulesError> {
+        approved: ApprovedVerdict,
+        check: Arc<CandidateCheck>,
+    ) -> Result<RulesGateOutcome, EvaluationError> {
         let text_bytes = approved.verdict().get().len();
-        let work = move |check: &Check, facts: &FactSet, settings: &Settings| {
+        let work = move |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
             examine(approved, check, facts, settings)
         };
-        let examination = Arc::clone(&self.bench).run(text_bytes, check, work).await?;
-        self.bench.metrics.checking.evaluated(&examination.evaluation);
+        let examination = Arc::clone(&self.runner).run(text_bytes, check, work).await?;
+        self.runner.metrics.rules.count_evaluation(&examination.evaluation);
         Ok(examination)
     }
 }
 
-impl Bench {
+impl RuleRunner {
     /// Runs `work` over a text of `text_bytes` bytes with the facts of `check`. Small work runs here, large work on its
     /// own thread.
     async fn run<T: Send + 'static>(
         self: Arc<Self>,
         text_bytes: usize,
-        check: Arc<Check>,
-        work: impl FnOnce(&Check, &FactSet, &Settings) -> T + Send + 'static,
-    ) -> Result<T, RulesError> {
+        check: Arc<CandidateCheck>,
+        work: impl FnOnce(&CandidateCheck, &FactSet, &RuleSettings) -> T + Send + 'static,
+    ) -> Result<T, EvaluationError> {
         let bytes = text_bytes + check.size_bytes();
-        let bench = Arc::clone(&self);
+        let runner = Arc::clone(&self);
         let timed = move || {
             let began = monotonic();
             let done = catch_unwind(AssertUnwindSafe(|| {
-                let facts = bench.compiled.of(&check.facts);
+                let facts = runner.compiled.get_or_compile(&check.facts);
                 let weight_bytes = facts.weight_bytes();
-                let done = work(&check, &facts, &bench.settings);
+                let done = work(&check, &facts, &runner.settings);
                 if facts.weight_bytes() != weight_bytes {
-                    bench.compiled.keep(&facts);
+                    runner.compiled.store_fact_set(&facts);
                 }
                 done
             }));
-            bench.metrics.checking.took(began.elapsed());
-            done.map_err(|panic| RulesError::Evaluating(panic_message(&*panic)))
+            runner.metrics.rules.observe_duration(began.elapsed());
+            done.map_err(|panic| EvaluationError::Evaluating(panic_message(&*panic)))
         };
         if bytes <= INLINE_MAX_BYTES {
             return timed();
         }
-        let _processor = self.processors.for_evaluation().await;
+        let _processor = self.processors.acquire_for_evaluation().await;
         let done = tokio::task::spawn_blocking(timed).await;
-        done.unwrap_or_else(|error| Err(RulesError::Evaluating(error.to_string())))
+        done.unwrap_or_else(|error| Err(EvaluationError::Evaluating(error.to_string())))
     }
 }
 

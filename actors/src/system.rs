@@ -1,34 +1,34 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
-use crate::audit::fallback::Fallback;
-use crate::audit::logger::{JournalReport, Log, Logger};
-use crate::ground::ingestion::{Ingestion, IngestionConfig};
-use crate::ground::queries::{Processors, Queries};
-use crate::ground::registry::{Desk, Registry};
+use crate::audit::fallback::FallbackLog;
+use crate::audit::logger::{JournalReport, Logger, LoggerHandle};
+use crate::ground::ingestion::{IngestionActor, IngestionConfig};
+use crate::ground::queries::{ProcessorPool, QueryService};
+use crate::ground::registry::{CommitContext, DocumentRegistry};
+use crate::platform::actor_handle::ActorHandle;
+use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::Clock;
-use crate::platform::door::Door;
-use crate::platform::guardian::{self, Supervision};
-use crate::platform::metrics::Metrics;
-use crate::platform::vitals::Vitals;
-use crate::rules::fact_sources::FactSources;
-use crate::rules::{Rules, RulesConfig};
-use crate::upstream::oracle_health::{Oracle, OracleHealth};
-use crate::verdict::cache::Cache;
-use crate::verdict::crosscheck::Crosscheck;
-use crate::verdict::notifier::{Mailing, Notifier};
-use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
-use crate::verdict::regen::{AskedModel, Doors, Regen};
-use crate::verification::{self, Verification, VerificationConfig, VerificationUpkeep};
+use crate::platform::guardian::{self, SupervisionLimits};
+use crate::platform::metrics::ActorMetrics;
+use crate::rules::fact_sources::FactCollector;
+use crate::rules::{RuleService, RulesConfig};
+use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
+use crate::verdict::cache::VerdictCache;
+use crate::verdict::crosscheck::CrosscheckActor;
+use crate::verdict::notifier::{Notifier, NotifierConfig};
+use crate::verdict::rate_limiter::{ModelCallLimits, RateLimiter};
+use crate::verdict::regen::{ConfiguredModel, RegenActor, RegenHandles};
+use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::{OracleId, UnexpectedFields};
+use oracled_domain::{OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 /// The configuration and resources of the system.
 #[derive(Debug)]
-pub struct Parts {
+pub struct SystemParts {
     /// The only writer to disk; the logger owns it.
     pub journal: Journal,
     /// The tables, for reading.
@@ -36,15 +36,15 @@ pub struct Parts {
     /// The clock of all decisions.
     pub clock: Clock,
     /// The writer for entries that the journal rejects.
-    pub fallback: Fallback,
+    pub fallback: FallbackLog,
     /// When a guardian gives up, and how long it pauses.
-    pub supervision: Supervision,
+    pub supervision: SupervisionLimits,
     /// The monitored external services.
-    pub oracles: Vec<Oracle>,
+    pub oracles: Vec<MonitoredOracle>,
     /// The model that makes verdicts, if one is configured; it is one of the oracles.
-    pub model: Option<AskedModel>,
+    pub model: Option<ConfiguredModel>,
     /// The limits for calls of the model.
-    pub calls: CallLimits,
+    pub calls: ModelCallLimits,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
     /// The memory for recently used verdicts, in bytes.
@@ -52,9 +52,9 @@ pub struct Parts {
     /// The memory for pages of answers to queries, in bytes.
     pub pages_bytes: usize,
     /// The mail service and its limits.
-    pub mailing: Mailing,
+    pub mailing: NotifierConfig,
     /// How unexpected members of a verdict, which the crosscheck does not judge, are handled.
-    pub unexpected_fields: UnexpectedFields,
+    pub unexpected_fields: UnexpectedFieldHandling,
     /// The configuration of the rules.
     pub rules: RulesConfig,
     /// The configuration of ingestion.
@@ -65,47 +65,47 @@ pub struct Parts {
 
 /// The running actors.
 #[derive(Debug, Clone)]
-pub struct System {
+pub struct ActorSystem {
     /// The actor that judges verdicts.
-    pub crosscheck: Door<Crosscheck>,
+    pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The oracle that makes verdicts, if one is configured.
     pub model: Option<OracleId>,
     /// The actor that has the model make verdicts.
-    pub regen: Door<Regen>,
+    pub regen: ActorHandle<RegenActor>,
     /// The actor that stores verdicts.
-    pub cache: Door<Cache>,
+    pub cache: ActorHandle<VerdictCache>,
     /// The service that checks text against facts.
-    pub rules: Rules,
+    pub rules: RuleService,
     /// The actor that limits calls of the model.
-    pub rate_limiter: Door<RateLimiter>,
+    pub rate_limiter: ActorHandle<RateLimiter>,
     /// The actor that sends the mails of the outbox.
-    pub notifier: Door<Notifier>,
+    pub notifier: ActorHandle<Notifier>,
     /// The actor that tracks the health of the oracles, with their circuits.
-    pub oracle_health: Door<OracleHealth>,
+    pub oracle_health: ActorHandle<OracleHealth>,
     /// The service that registers ontologies, sources and pipelines.
-    pub registry: Registry,
+    pub registry: DocumentRegistry,
     /// The actor that runs the ingestion of payloads.
-    pub ingestion: Door<Ingestion>,
+    pub ingestion: ActorHandle<IngestionActor>,
     /// The service that answers queries of sources.
-    pub queries: Queries,
+    pub queries: QueryService,
     /// The service that decides questions by the answers of sources.
-    pub verification: Verification,
+    pub verification: VerificationService,
     /// The actor that runs the scheduled work of the verification.
-    pub verification_upkeep: Door<VerificationUpkeep>,
+    pub verification_upkeep: ActorHandle<VerificationUpkeep>,
     /// The service that collects facts from sources.
-    pub fact_sources: FactSources,
+    pub fact_sources: FactCollector,
     /// The handle of the logger.
-    pub log: Log,
+    pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
     /// The Prometheus metrics of the actors.
-    pub metrics: Metrics,
+    pub metrics: ActorMetrics,
     /// The clock of all decisions.
     pub clock: Clock,
     abandoned: watch::Receiver<Option<String>>,
 }
 
-impl System {
+impl ActorSystem {
     /// Starts every actor: the logger on a thread of its own, the others on the calling thread's arbiter.
     ///
     /// # Panics
@@ -115,9 +115,9 @@ impl System {
         clippy::too_many_lines,
         reason = "it is one list of the actors and services, and of what each may call"
     )]
-    pub fn start(parts: Parts) -> Self {
-        let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts {
+    pub fn start(parts: SystemParts) -> Self {
+        let SystemParts { journal, store, clock, fallback, supervision, .. } = parts;
+        let SystemParts {
             oracles,
             model,
             calls,
@@ -131,20 +131,20 @@ impl System {
             pages_bytes,
             ..
         } = parts;
-        let metrics = Metrics::default();
+        let metrics = ActorMetrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
-        let hire = Hire { supervision, clock: clock.clone(), abandon };
+        let hire = ActorStarter { supervision, clock: clock.clone(), abandon };
 
         let (report, reports) = watch::channel(JournalReport::default());
         let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
         // no limit: each message that reaches the logger already has a place at a limited door, and no entry may be
         // rejected
-        let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let (log, waiting) = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
-        actix_rt::spawn(log.clone().write(waiting));
+        let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
+        let (log, waiting) = LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone());
+        actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
         let oracle_health = {
             let (log, clock) = (log.clone(), clock.clone());
@@ -160,36 +160,37 @@ impl System {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
             let metrics = metrics.clone();
-            Registry::new(Desk { store, log, clock }, puller, live, metrics)
+            DocumentRegistry::new(CommitContext { store, log, clock }, puller, live, metrics)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
-            let made = Ingestion::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
-            hire.start("ingestion", &here, queue, move || made)
+            let ingestion_actor =
+                IngestionActor::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
+            hire.start("ingestion", &here, queue, move || ingestion_actor)
         };
 
-        let processors = Processors::default();
+        let processors = ProcessorPool::default();
         let queries = {
             let bounds = (pages_bytes, processors.clone());
             let (store, log) = (store.clone(), log.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
-            Queries::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, bounds)
+            QueryService::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, bounds)
         };
         let verification = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
-            let doors = verification::Doors {
+            let handles = verification::VerificationHandles {
                 queries: queries.clone(),
                 oracle_health: oracle_health.clone(),
                 log: log.clone(),
             };
-            Verification::new(verification, doors, store, clock, metrics)
+            VerificationService::new(verification, handles, store, clock, metrics)
         };
         let verification_upkeep = {
             let verification = verification.clone();
             let make = move || VerificationUpkeep::new(verification);
             hire.start("verification_upkeep", &here, queue, make)
         };
-        let fact_sources = FactSources::new(queries.clone(), verification.clone(), store.clone());
+        let fact_sources = FactCollector::new(queries.clone(), verification.clone(), store.clone());
 
         let mails = mailing.service.is_some();
         let notifier = {
@@ -202,30 +203,30 @@ impl System {
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let notifier = mails.then(|| notifier.clone());
-            let make = move || Cache::new(store, log, clock, metrics, notifier, hot_bytes);
+            let make = move || VerdictCache::new(store, log, clock, metrics, notifier, hot_bytes);
             hire.start("cache", &here, queue, make)
         };
 
-        let rules = Rules::new(rules, processors, log.clone(), clock.clone(), metrics.clone());
+        let rules = RuleService::new(rules, processors, log.clone(), clock.clone(), metrics.clone());
 
         let crosscheck = {
-            let doors = (cache.clone(), rules.clone());
+            let handles = (cache.clone(), rules.clone());
             let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            let make = move || Crosscheck::new(unexpected_fields, doors, log, clock, metrics);
+            let make = move || CrosscheckActor::new(unexpected_fields, handles, log, clock, metrics);
             hire.start("crosscheck", &here, queue, make)
         };
 
         let made_by = model.as_ref().map(|model| model.oracle_id.clone());
         let regen = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
-            let doors = Doors {
+            let handles = RegenHandles {
                 rate_limiter: rate_limiter.clone(),
                 oracle_health: oracle_health.clone(),
                 crosscheck: crosscheck.clone(),
                 cache: cache.clone(),
                 log: log.clone(),
             };
-            hire.start("regen", &here, queue, move || Regen::new(model, doors, store, clock, metrics))
+            hire.start("regen", &here, queue, move || RegenActor::new(model, handles, store, clock, metrics))
         };
 
         let model = made_by;
@@ -264,7 +265,7 @@ impl System {
             self.oracle_health.report(),
             self.verification_upkeep.report(),
             self.ingestion.report(),
-            self.log.door().report(),
+            self.log.actor_handle().report(),
         ]
     }
 
@@ -280,31 +281,31 @@ impl System {
 }
 
 /// Starts actors under supervision.
-struct Hire {
-    supervision: Supervision,
+struct ActorStarter {
+    supervision: SupervisionLimits,
     clock: Clock,
     abandon: watch::Sender<Option<String>>,
 }
 
-impl Hire {
+impl ActorStarter {
     fn start<A>(
         &self,
         name: &'static str,
         arbiter: &ArbiterHandle,
-        places: usize,
+        queue_slots: usize,
         make: impl FnOnce() -> A + Send + 'static,
-    ) -> Door<A>
+    ) -> ActorHandle<A>
     where
         A: actix::Actor<Context = actix::Context<A>> + actix::Supervised + Unpin,
     {
-        let vitals = Arc::new(Vitals::new(name, self.clock.clone()));
+        let vitals = Arc::new(ActorStats::new(name, self.clock.clone()));
         let abandon = self.abandon.clone();
         let give_up = move |reason: String| {
             abandon.send_replace(Some(reason));
         };
-        Door::new(
+        ActorHandle::new(
             guardian::start(arbiter, self.supervision, Arc::clone(&vitals), give_up, make),
-            places,
+            queue_slots,
             vitals,
         )
     }

@@ -2,32 +2,35 @@
 
 pub(crate) mod ground;
 
-use crate::audit::fallback::Fallback;
+use crate::audit::fallback::FallbackLog;
 use crate::ground::ingestion::IngestionConfig;
-use crate::ground::ingestion::slices::Limits;
-use crate::ground::pull::{PullSettings, Puller};
+use crate::ground::ingestion::slices::SliceLimits;
+use crate::ground::pull::{PayloadPuller, PullSettings};
 use crate::rules::RulesConfig;
-use crate::system::{Parts, System};
+use crate::system::{ActorSystem, SystemParts};
 use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
-use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
-use crate::upstream::oracle_health::{Oracle, Probe};
+use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
+use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
-use crate::verdict::notifier::Mailing;
-use crate::verdict::rate_limiter::CallLimits;
-use crate::verdict::regen::AskedModel;
+use crate::verdict::notifier::NotifierConfig;
+use crate::verdict::rate_limiter::ModelCallLimits;
+use crate::verdict::regen::ConfiguredModel;
 use crate::verdict::submission::Submission;
 use crate::verification::VerificationConfig;
-use crate::{Clock, Supervision};
+use crate::{Clock, SupervisionLimits};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::rules::Settings;
-use oracled_domain::verdict::delivery::Regen;
+use oracled_domain::rules::RuleSettings;
+use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::health::{HealthConfig, Outcome};
-use oracled_domain::verdict::mail::{MailKind, SendFailure};
-use oracled_domain::verification::adapter::Ready;
-use oracled_domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier, UnexpectedFields};
-use oracled_store::{Journal, LogQuery, Options, Store};
+use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
+use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
+use oracled_domain::verification::adapter::ValidatedAdapter;
+use oracled_domain::{
+    CustomerQuery, GatePath, OutboxMail, ProductTier, SessionId, UnexpectedFieldHandling, VerdictDelivery,
+    VerdictLabel, VerdictPayload,
+};
+use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
@@ -39,9 +42,9 @@ pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simpl
 
 /// A clock that a test sets.
 #[derive(Debug, Clone)]
-pub(crate) struct Hand(Arc<Mutex<Timestamp>>);
+pub(crate) struct TestClock(Arc<Mutex<Timestamp>>);
 
-impl Hand {
+impl TestClock {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a time"))))
     }
@@ -50,30 +53,30 @@ impl Hand {
         Clock::movable(Arc::clone(&self.0))
     }
 
-    pub(crate) fn show(&self, at: Timestamp) {
+    pub(crate) fn set_time(&self, at: Timestamp) {
         *self.0.lock().expect("the lock is not poisoned") = at;
     }
 
-    pub(crate) fn turn(&self, seconds: i64) {
+    pub(crate) fn advance(&self, seconds: i64) {
         *self.0.lock().expect("the lock is not poisoned") += SignedDuration::from_secs(seconds);
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct TestSystem {
     pub(crate) dir: PathBuf,
     /// Boxed: with an inline system the futures of tests would exceed 16 KB.
-    pub(crate) system: Box<System>,
-    pub(crate) time: Hand,
+    pub(crate) system: Box<ActorSystem>,
+    pub(crate) time: TestClock,
     pub(crate) fallback_lines: Arc<Mutex<Vec<String>>>,
 }
 
 /// The external services of a system.
 #[derive(Default)]
-pub(crate) struct Outside {
-    pub(crate) oracles: Vec<Oracle>,
-    pub(crate) model: Option<AskedModel>,
+pub(crate) struct TestServices {
+    pub(crate) oracles: Vec<MonitoredOracle>,
+    pub(crate) model: Option<ConfiguredModel>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
-    pub(crate) mailing: Option<Mailing>,
+    pub(crate) mailing: Option<NotifierConfig>,
     /// If `None`, there are no live sources.
     pub(crate) live: Option<Arc<dyn LiveOracle>>,
     /// The most questions that are put to sources at once, if a test depends on it.
@@ -81,30 +84,30 @@ pub(crate) struct Outside {
 }
 
 /// Runs `test` with a new system.
-pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
-    with_outside(Hand::new(), Outside::default(), test);
+pub(crate) fn with_system<F: Future<Output = ()>>(test: impl FnOnce(TestSystem) -> F) {
+    with_services(TestClock::new(), TestServices::default(), test);
 }
 
 /// Runs `test` with a new system that has these oracles and this clock.
 pub(crate) fn with_oracles<F: Future<Output = ()>>(
-    time: Hand,
-    oracles: Vec<Oracle>,
-    test: impl FnOnce(World) -> F,
+    time: TestClock,
+    oracles: Vec<MonitoredOracle>,
+    test: impl FnOnce(TestSystem) -> F,
 ) {
-    with_outside(time, Outside { oracles, ..Outside::default() }, test);
+    with_services(time, TestServices { oracles, ..TestServices::default() }, test);
 }
 
 /// Runs `test` with a new system that has these external services and this clock.
-pub(crate) fn with_outside<F: Future<Output = ()>>(
-    time: Hand,
-    outside: Outside,
-    test: impl FnOnce(World) -> F,
+pub(crate) fn with_services<F: Future<Output = ()>>(
+    time: TestClock,
+    outside: TestServices,
+    test: impl FnOnce(TestSystem) -> F,
 ) {
     actix_rt::System::new().block_on(async {
         let dir = tempfile::tempdir().expect("a directory");
         let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let system = start(dir.path(), &time, outside, Arc::clone(&fallback_lines));
-        test(World { dir: dir.path().to_owned(), system, time, fallback_lines }).await;
+        test(TestSystem { dir: dir.path().to_owned(), system, time, fallback_lines }).await;
         drop(dir);
     });
 }
@@ -112,56 +115,60 @@ pub(crate) fn with_outside<F: Future<Output = ()>>(
 /// Starts a system on the store in `dir`.
 pub(crate) fn start(
     dir: &Path,
-    time: &Hand,
-    outside: Outside,
+    time: &TestClock,
+    outside: TestServices,
     lines: Arc<Mutex<Vec<String>>>,
-) -> Box<System> {
-    let options =
-        Options { dir: dir.to_owned(), cache_bytes: 1 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
+) -> Box<ActorSystem> {
+    let options = StoreOptions {
+        dir: dir.to_owned(),
+        cache_bytes: 1 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
     let (journal, store) = Journal::open(options).expect("the store opens");
-    Box::new(System::start(Parts {
+    Box::new(ActorSystem::start(SystemParts {
         journal,
         store,
         clock: time.clock(),
-        fallback: Fallback::new(move |line| {
+        fallback: FallbackLog::new(move |line| {
             lines.lock().expect("nobody panics here").push(line.to_owned());
         }),
-        supervision: Supervision {
+        supervision: SupervisionLimits {
             max_panics: 10,
             window: Duration::from_secs(60),
             max_pause: Duration::from_millis(1),
         },
         oracles: outside.oracles,
         model: outside.model,
-        calls: CallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
+        calls: ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
         queue: 2000,
         hot_bytes: 1 << 20,
         pages_bytes: 1 << 26,
-        mailing: outside.mailing.unwrap_or_else(nobody),
-        unexpected_fields: UnexpectedFields::default(),
-        rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
+        mailing: outside.mailing.unwrap_or_else(panicking_mail_service),
+        unexpected_fields: UnexpectedFieldHandling::default(),
+        rules: RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),
         verification: VerificationConfig {
             at_once: outside.at_once.unwrap_or(64),
             longest: Duration::from_secs(3600),
-            health: HealthConfig::default(),
-            live: outside.live.unwrap_or_else(|| Arc::new(NobodyLive)),
+            health: OracleHealthConfig::default(),
+            live: outside.live.unwrap_or_else(|| Arc::new(EmptyLiveOracle)),
         },
     }))
 }
 
 /// The configuration of ingestion.
-pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
+pub(crate) fn ingestion(time: &TestClock) -> IngestionConfig {
     IngestionConfig {
         runs_at_once: 2,
-        limits: Limits::default(),
+        limits: SliceLimits::default(),
         puller: local_puller(time),
         refresh_wait: Duration::from_secs(5),
     }
 }
 
 /// A puller that may connect to this machine.
-fn local_puller(time: &Hand) -> Arc<Puller> {
+fn local_puller(time: &TestClock) -> Arc<PayloadPuller> {
     let settings = PullSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
         allow_cleartext: false,
@@ -170,78 +177,83 @@ fn local_puller(time: &Hand) -> Arc<Puller> {
         idle: Duration::from_secs(1),
         whole: Duration::from_secs(5),
     };
-    Arc::new(Puller::new(settings, BTreeMap::new(), time.clock()))
+    Arc::new(PayloadPuller::new(settings, BTreeMap::new(), time.clock()))
 }
 
 /// A live oracle without sources.
 #[derive(Debug)]
-pub(crate) struct NobodyLive;
+pub(crate) struct EmptyLiveOracle;
 
-impl LiveOracle for NobodyLive {
-    fn check(&self, _: &Ready) -> Result<(), WebError> {
+impl LiveOracle for EmptyLiveOracle {
+    fn check(&self, _: &ValidatedAdapter) -> Result<(), WebError> {
         Ok(())
     }
 
-    fn ask(&self, _: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
+    fn ask(&self, _: LiveQuery) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async { panic!("no live source may be asked") })
     }
 }
 
 /// A mail service that panics when a mail is sent. It is not one of the oracles.
-fn nobody() -> Mailing {
+fn panicking_mail_service() -> NotifierConfig {
     #[derive(Debug)]
-    struct Nobody;
-    impl Probe for Nobody {
-        fn probe(&self) -> BoxFuture<'_, Outcome> {
-            Box::pin(async { Outcome::Failure("nobody is there".into()) })
+    struct PanickingMailService;
+    impl OracleProbe for PanickingMailService {
+        fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+            Box::pin(async { CircuitCallOutcome::Failure("nobody is there".into()) })
         }
     }
-    impl MailService for Nobody {
-        fn send<'a>(&'a self, _: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
+    impl MailService for PanickingMailService {
+        fn send<'a>(&'a self, _: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
             Box::pin(async { panic!("no mail may be sent") })
         }
     }
-    Mailing { service: Some(Arc::new(Nobody)), max_age: SignedDuration::from_hours(72) }
+    NotifierConfig { service: Some(Arc::new(PanickingMailService)), max_age: SignedDuration::from_hours(72) }
 }
 
 /// A mail of `kind` about the verdict `verdict`.
-pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<Regen>) -> Mail {
-    let delivery = Delivery {
+pub(crate) fn mail_of(
+    kind: MailKind,
+    tier: ProductTier,
+    verdict: &str,
+    regen: Option<RegenNotes>,
+) -> OutboxMail {
+    let delivery = VerdictDelivery {
         session_id: id("cs_1"),
-        query: Query::new("Sell honey?".into()),
-        approved: oracled_domain::judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        query: CustomerQuery::new("Sell honey?".into()),
+        approved: oracled_domain::judge(tier, VerdictPayload::raw(verdict)).outcome.expect("it is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
         regen,
         evaluation_sha256: None,
     };
-    Mail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
+    OutboxMail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
 }
 
 /// The regeneration data of a verdict with this original label.
-pub(crate) fn regenerated(original: Label) -> Option<Regen> {
+pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
     let original = OriginalLabel(Some(original));
-    Some(Regen { original, prompt_changed: false, settings_changed: false })
+    Some(RegenNotes { original, prompt_changed: false, settings_changed: false })
 }
 
 pub(crate) fn id(text: &str) -> SessionId {
     text.parse().expect("an id")
 }
 
-pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Submission {
+pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Submission {
     Submission {
         session_id: id(session_id),
-        tier: Tier::Quick,
-        query: Query::new("Sell honey?".into()),
-        payload: Some(Payload::raw(raw)),
+        tier: ProductTier::Quick,
+        query: CustomerQuery::new("Sell honey?".into()),
+        payload: Some(VerdictPayload::raw(raw)),
         customer_email: None,
         path,
-        made: None,
+        generation_trace: None,
         check: None,
     }
 }
 
 /// The `event` of every entry in the log.
-pub(crate) fn logged(store: &Store) -> Vec<String> {
+pub(crate) fn logged_events(store: &Store) -> Vec<String> {
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
     let event = |json: &str| -> Option<String> {
         serde_json::from_str::<serde_json::Value>(json).ok()?.get("event")?.as_str().map(String::from)
@@ -249,10 +261,10 @@ pub(crate) fn logged(store: &Store) -> Vec<String> {
     lines.iter().map(|line| event(&line.json).expect("an event has its name")).collect()
 }
 
-impl World {
+impl TestSystem {
     /// Closes the log, and starts another system on a copy of the files: the readers of the first system still have the
     /// store open.
-    pub(crate) async fn restarted(self, outside: Outside) -> Self {
+    pub(crate) async fn restarted(self, outside: TestServices) -> Self {
         self.system.log.close().await;
         let again = self.dir.join("again");
         for dir in ["", "store", "store/blobs", "ground/facts", "ground/raw"] {
@@ -271,11 +283,11 @@ impl World {
     /// due in between would start in the stopped system.
     pub(crate) async fn restarted_after(self, seconds: i64) -> Self {
         self.system.log.close().await;
-        self.time.turn(seconds);
-        self.restarted(Outside::default()).await
+        self.time.advance(seconds);
+        self.restarted(TestServices::default()).await
     }
 
-    /// Makes every write to the store fail until [`World::mend_store`] is called.
+    /// Makes every write to the store fail until [`TestSystem::mend_store`] is called.
     pub(crate) fn break_store(&self) {
         fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
     }

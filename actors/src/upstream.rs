@@ -1,6 +1,6 @@
 //! Clients of the models that generate verdicts, and of the other upstream services.
 //!
-//! An adapter implements one wire format and sends one request. [`call::Caller`] handles retries, timeouts and the
+//! An adapter implements one wire format and sends one request. [`call::ModelCaller`] handles retries, timeouts and the
 //! deadline. This module does not check the text of an answer; the crosscheck does.
 
 pub mod call;
@@ -15,14 +15,17 @@ pub mod oracle_health;
 pub mod web;
 mod wire;
 
-pub use call::{Answer, CallPolicy, Called, Caller, Health, ModelError, Purpose};
-pub use failure::{Failure, Kind};
-pub use gemini::Gemini;
-pub use http::{BadEndpoint, Endpoint, Key};
-pub use openai::OpenAi;
+pub use call::{
+    ModelAnswer, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelError,
+    ModelHealthEffect,
+};
+pub use failure::{RequestFailure, RequestFailureKind};
+pub use gemini::GeminiClient;
+pub use http::{HeaderKey, UpstreamEndpoint, UpstreamEndpointError};
+pub use openai::OpenAiClient;
 
-use oracled_domain::verdict::generation::{Settings, Usage};
-use oracled_domain::{Prompt, Sha256Hex};
+use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use oracled_domain::{ModelPrompt, Sha256Hex};
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
@@ -32,47 +35,47 @@ use strum::IntoStaticStr;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A model that is called through an HTTP API.
-pub trait Model: fmt::Debug + Send + Sync {
+pub trait ModelClient: fmt::Debug + Send + Sync {
     /// The model's name in the log, for example `gemini`.
     fn oracle_id(&self) -> &str;
 
     /// The version that `settings` request, for example `v1beta/gemini-2.5-flash`.
-    fn oracle_version(&self, settings: &Settings) -> String;
+    fn oracle_version(&self, settings: &GenerationSettings) -> String;
 
     /// Sends one request. The attempt fails if the whole answer does not arrive within `timeout`.
     fn attempt<'a>(
         &'a self,
-        prompt: &'a Prompt,
-        settings: &'a Settings,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
         timeout: Duration,
-    ) -> BoxFuture<'a, Attempt>;
+    ) -> BoxFuture<'a, ModelAttempt>;
 
     /// Checks, within `timeout`, whether the API is available. A probe costs no tokens.
-    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>>;
+    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>>;
 }
 
 /// The outcome of one request.
 #[derive(Debug)]
-pub enum Attempt {
+pub enum ModelAttempt {
     /// The whole answer arrived. It contains a usable text, or the reason why it does not.
-    Heard(Heard, Result<String, Miss>),
+    AnswerReceived(ModelAnswerMetadata, Result<String, ModelTextError>),
     /// No whole answer arrived.
-    Unheard(Failure),
+    NoAnswerReceived(RequestFailure),
 }
 
 /// Why a request returned no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Miss {
+pub enum ModelTextError {
     /// The call failed: no answer arrived, or it has an error status or cannot be read.
-    Failed(Failure),
+    Failed(RequestFailure),
     /// The answer contains no complete text from the model.
-    Refused(Refusal),
+    Refused(ModelRefusal),
 }
 
 /// An answer of a model without a usable text. The reasons are the model's own texts, cleaned and cut.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Refusal {
+pub enum ModelRefusal {
     /// The API rejected the prompt; contains its reason.
     #[error("the prompt was blocked: {0}")]
     PromptBlocked(String),
@@ -89,7 +92,7 @@ pub enum Refusal {
     Empty,
 }
 
-impl Miss {
+impl ModelTextError {
     /// Whether the request may have reached the model.
     #[must_use]
     pub const fn reached(&self) -> bool {
@@ -109,7 +112,7 @@ impl Miss {
     }
 }
 
-impl Refusal {
+impl ModelRefusal {
     /// The fault as a code for the log's `error_code`.
     #[must_use]
     pub fn error_code(&self) -> String {
@@ -123,13 +126,13 @@ impl Refusal {
 
 /// The metadata of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct ModelAnswerMetadata {
     /// SHA-256 of the answer's body.
     pub response_hash: Sha256Hex,
     /// The model's own finish reason.
     pub finish_reason: Option<String>,
     /// Tokens that the answer cost.
-    pub usage: Option<Usage>,
+    pub usage: Option<ModelTokenUsage>,
     /// The version that answered, as the answer names it.
     pub oracle_version: Option<String>,
 }

@@ -5,42 +5,42 @@
 //! timeouts. Each returned envelope is in the log with all inputs of its decision. The caller runs the service in a task
 //! that a disconnect does not stop.
 
-mod asking;
-mod case;
+mod answer_cache;
 mod dismissing;
-mod flight;
-mod keeping;
 mod live;
+mod loaded_review;
 mod pending;
 mod resolving;
 mod revoking;
 mod source;
+mod source_calls;
 mod upkeep;
+mod verification_task;
 
-pub use case::Closed;
-pub use dismissing::{Dismiss, DismissError};
-pub use resolving::{Resolve, ResolveError};
-pub use revoking::{Revoke, RevokeError};
+pub use dismissing::{DismissError, DismissReview};
+pub use loaded_review::ReviewClosedError;
+pub use resolving::{ResolveError, ResolveReview};
+pub use revoking::{RevokeError, RevokeResolution};
 pub use upkeep::VerificationUpkeep;
 
-use crate::audit::logger::{CommitError, Log};
-use crate::ground::queries::Queries;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::ground::queries::QueryService;
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, stopwatch};
-use crate::platform::door::Door;
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::oracle_health::OracleHealth;
 use jiff::Timestamp;
-use live::Prepared;
+use live::CachedAdapter;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::verdict::health::HealthConfig;
-use oracled_domain::verification::request::BadRequest;
+use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::verification::request::VerifyRequestError;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
-use pending::Promises;
+use pending::PendingDecisions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ pub struct VerificationConfig {
     /// The longest that a caller waits, even if the workflow's budget is longer.
     pub longest: Duration,
     /// Thresholds for the health of sources.
-    pub health: HealthConfig,
+    pub health: OracleHealthConfig,
     /// The client of live sources.
     pub live: Arc<dyn LiveOracle>,
 }
@@ -71,7 +71,7 @@ pub enum VerifyError {
     OntologyUnknown(OntologyRef),
     /// The request is invalid.
     #[error(transparent)]
-    Bad(#[from] BadRequest),
+    Bad(#[from] VerifyRequestError),
     /// No slot became free in time: too many verifications are in flight.
     #[error("too many verifications in flight (limit: `verification.at_once`)")]
     Busy,
@@ -85,49 +85,59 @@ pub enum VerifyError {
 
 /// The service.
 #[derive(Debug, Clone)]
-pub struct Verification {
-    verifier: Arc<Verifier>,
+pub struct VerificationService {
+    context: Arc<VerificationContext>,
 }
 
 /// The state that all verifications share.
 #[derive(Debug)]
-struct Verifier {
-    doors: Doors,
+struct VerificationContext {
+    handles: VerificationHandles,
     store: Store,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
     config: VerificationConfig,
     /// Validated adapters by source.
-    adapters: Mutex<BTreeMap<SourceId, Prepared>>,
-    places: Arc<Semaphore>,
-    promises: Promises,
-    /// Number of questions since `born_at`. Both together make the id of an execution unique.
-    count: AtomicU64,
-    born_at: Timestamp,
+    adapters: Mutex<BTreeMap<SourceId, CachedAdapter>>,
+    slots: Arc<Semaphore>,
+    pending: PendingDecisions,
+    /// Number of questions since `started_at`. Both together make the id of an execution unique.
+    question_count: AtomicU64,
+    started_at: Timestamp,
 }
 
 /// The services and actors that verification calls.
 #[derive(Debug)]
-pub(crate) struct Doors {
-    pub(crate) queries: Queries,
-    pub(crate) oracle_health: Door<OracleHealth>,
-    pub(crate) log: Log,
+pub(crate) struct VerificationHandles {
+    pub(crate) queries: QueryService,
+    pub(crate) oracle_health: ActorHandle<OracleHealth>,
+    pub(crate) log: LoggerHandle,
 }
 
-impl Verification {
+impl VerificationService {
     pub(crate) fn new(
         config: VerificationConfig,
-        doors: Doors,
+        handles: VerificationHandles,
         store: Store,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(config.at_once));
+        let slots = Arc::new(Semaphore::new(config.at_once));
         let (count, born_at) = (AtomicU64::new(0), clock.now());
-        let (adapters, promises) = (Mutex::default(), Promises::new(config.at_once));
-        let verifier =
-            Verifier { doors, store, clock, metrics, config, adapters, places, promises, count, born_at };
-        Self { verifier: Arc::new(verifier) }
+        let (adapters, promises) = (Mutex::default(), PendingDecisions::new(config.at_once));
+        let verifier = VerificationContext {
+            handles,
+            store,
+            clock,
+            metrics,
+            config,
+            adapters,
+            slots,
+            pending: promises,
+            question_count: count,
+            started_at: born_at,
+        };
+        Self { context: Arc::new(verifier) }
     }
 
     /// Verifies a request. The envelope is in the log before it is returned.
@@ -135,38 +145,38 @@ impl Verification {
     /// # Errors
     /// Why there is no envelope. Nothing was decided.
     pub async fn verify(&self, request: &VerifyRequest) -> Result<Arc<Envelope>, VerifyError> {
-        Arc::clone(&self.verifier).verify(request, stopwatch()).await
+        Arc::clone(&self.context).verify(request, stopwatch()).await
     }
 
     /// Resolves a review with a reviewer's decision.
     ///
     /// # Errors
     /// Why nothing was resolved.
-    pub async fn resolve(&self, resolve: &Resolve) -> Result<ReviewState, ResolveError> {
-        self.verifier.resolve(resolve).await
+    pub async fn resolve(&self, resolve: &ResolveReview) -> Result<ReviewState, ResolveError> {
+        self.context.resolve(resolve).await
     }
 
     /// Revokes the resolution of a review.
     ///
     /// # Errors
     /// Why nothing was revoked.
-    pub async fn revoke(&self, revoke: &Revoke) -> Result<ReviewState, RevokeError> {
-        self.verifier.revoke(revoke).await
+    pub async fn revoke(&self, revoke: &RevokeResolution) -> Result<ReviewState, RevokeError> {
+        self.context.revoke(revoke).await
     }
 
     /// Closes a review without a decision.
     ///
     /// # Errors
     /// Why nothing was closed.
-    pub async fn dismiss(&self, dismiss: &Dismiss) -> Result<ReviewState, DismissError> {
-        self.verifier.dismiss(dismiss).await
+    pub async fn dismiss(&self, dismiss: &DismissReview) -> Result<ReviewState, DismissError> {
+        self.context.dismiss(dismiss).await
     }
 }
 
-impl Verifier {
+impl VerificationContext {
     /// Registers the sources of all workflows for the metrics and the health checks, so that their status is reported
     /// before the first query.
-    fn expect_all(self: &Arc<Self>) {
+    fn track_workflow_sources(self: &Arc<Self>) {
         let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
@@ -174,13 +184,15 @@ impl Verifier {
                 return;
             }
         };
-        workflows.iter().for_each(|known| self.metrics.verifying.expects(&known.document));
+        workflows
+            .iter()
+            .for_each(|known| self.metrics.verification.init_counters_of_workflow(&known.document));
         let oracles: BTreeSet<_> =
             workflows.into_iter().flat_map(|registered| registered.document.oracles).collect();
         let verifier = Arc::clone(self);
         tokio::spawn(async move {
             for oracle_id in &oracles {
-                if let Err(error) = verifier.watch(oracle_id).await {
+                if let Err(error) = verifier.monitor_source(oracle_id).await {
                     tracing::error!(%oracle_id, %error, "could not track a source's health; it is tracked from its first query on");
                 }
             }

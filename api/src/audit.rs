@@ -1,11 +1,11 @@
 //! The audit log.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The highest number of entries in one answer: 10,000; by default 100.
-pub type LogLimit = Limit<100, 10_000>;
+pub type LogLimit = PageLimit<100, 10_000>;
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.
 #[derive(Debug, Deserialize)]

@@ -3,6 +3,6 @@
 pub mod client;
 pub mod directories;
 pub mod page;
-pub mod pieces;
 pub mod problem;
 pub mod service;
+pub mod streamed_body;

@@ -1,6 +1,6 @@
 //! Registered documents of any kind.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::documents::DocumentKind;
@@ -16,7 +16,7 @@ pub struct DocumentsParams {
     pub after: Option<String>,
     /// The most documents in the answer.
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// A registered document without its content.
@@ -84,7 +84,7 @@ pub struct AppliedDocument {
     /// Its id; null if the document cannot be read.
     pub document_id: Option<String>,
     /// The change, made or only reported; null if the document has a fault.
-    pub change: Option<ChangeKind>,
+    pub change: Option<DocumentChangeKind>,
     /// The document that it replaces; null if there is none.
     pub before: Option<Json>,
     /// The document with all defaults; null if it cannot be read.
@@ -105,7 +105,7 @@ pub struct DocumentFault {
 /// The change by a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
+pub enum DocumentChangeKind {
     /// No document of this id was registered.
     Created,
     /// Another document of this id was registered.

@@ -1,13 +1,13 @@
 //! Ontologies, sources, pipelines, runs and queries.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::{CheckProgress, SourceCheck};
-use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
+use oracled_domain::ground::check::{SourceCheck, SourceCheckProgress};
+use oracled_domain::ground::freshness::{AnswerFreshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::{Run, RunProgress};
+use oracled_domain::ground::run::{IngestionRun, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
 
@@ -24,19 +24,19 @@ pub struct ChangesParams {
     /// The most changes in the answer: 1 to 10000, by default 1000.
     #[param(value_type = Option<usize>)]
     #[serde(default)]
-    pub limit: Limit<1000, 10_000>,
+    pub limit: PageLimit<1000, 10_000>,
 }
 
 /// The answer to a signal.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct InvalidatedSources {
+pub struct SignalResponse {
     /// The sources that are stale now.
     pub invalidated: Vec<SourceId>,
 }
 
 /// A source and whether it answers.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ListedSource {
+pub struct SourceSummary {
     /// Its entry in the registry.
     #[serde(flatten)]
     #[schema(value_type = Object)]
@@ -62,19 +62,19 @@ pub struct RejectsParams {
     pub after: Option<u64>,
     /// The most rejects in the answer.
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// A source with its checks.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct CheckedSource {
+pub struct SourceReport {
     /// The source.
     #[serde(flatten)]
     pub entry: SourceRegistryEntry,
     /// The last completed check; null before the first one.
     pub last_check: Option<SourceCheck>,
     /// The progress of the running check; null if none is running.
-    pub checking: Option<CheckProgress>,
+    pub checking: Option<SourceCheckProgress>,
 }
 
 /// `POST /v1/sources/{oracle_id}/review`.
@@ -114,7 +114,7 @@ pub struct UploadResponse {
     /// Whether an earlier run read the same payload, so that nothing changes.
     pub unchanged: bool,
     /// The run.
-    pub run: Run,
+    pub run: IngestionRun,
 }
 
 /// The query of `GET /v1/runs`.
@@ -127,14 +127,14 @@ pub struct RunsParams {
     pub after: Option<Sha256Hex>,
     /// The most runs in the answer.
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// A run and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunReport {
     /// The run.
-    pub run: Run,
+    pub run: IngestionRun,
     /// Its progress; null if it has ended.
     pub progress: Option<RunProgress>,
     /// The run that undid it; null if none did.
@@ -147,7 +147,7 @@ pub struct PullResponse {
     /// Whether the source has nothing new.
     pub unchanged: bool,
     /// The run that reads the payload; null if there is nothing new.
-    pub run: Option<Run>,
+    pub run: Option<IngestionRun>,
     /// When the source was asked, if it had nothing new.
     pub retrieved_at: Option<Timestamp>,
 }
@@ -184,5 +184,5 @@ pub struct FreshnessReport {
     /// When it was released: the start of all ages.
     pub released_at: Option<Timestamp>,
     /// The freshness of each axis now.
-    pub now: Freshness,
+    pub now: AnswerFreshness,
 }

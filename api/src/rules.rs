@@ -3,7 +3,7 @@
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, Rule, RuleId};
+use oracled_domain::rules::{CandidateExpectations, RuleDefinition, RuleId};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EvaluateRequest {
+pub struct EvaluateTextRequest {
     /// The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it.
     pub id: Option<String>,
     /// The text to check.
@@ -32,7 +32,7 @@ pub struct EvaluateRequest {
     /// `contradiction_pairs`.
     #[serde(default, deserialize_with = "object")]
     #[schema(value_type = Option<Object>)]
-    pub expected: Option<Expected>,
+    pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
@@ -53,7 +53,7 @@ pub struct RegisteredRule {
     /// Its definition: `id`, `invariant`, `check_type`, `description`, `version`, `parameters`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
-    pub rule: &'static Rule,
+    pub rule: &'static RuleDefinition,
     /// The SHA-256 of the definition's canonical JSON.
     pub sha256: Sha256Hex,
     /// Whether it applies to a request that names no rules.

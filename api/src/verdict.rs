@@ -1,14 +1,14 @@
 //! Verdicts, sessions, the cache and the outbox.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use crate::rules::object;
 use jiff::Timestamp;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, RuleId};
-use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Variance};
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{MailId, Session, SessionId, Sha256Hex, Tier};
+use oracled_domain::rules::{CandidateExpectations, RuleId};
+use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{MailId, ProductTier, SessionId, SessionRecord, Sha256Hex};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -34,7 +34,7 @@ pub struct CrosscheckRequest {
 /// `POST /v1/verdicts/{session_id}`. Without `verdict` and `raw` the model is called.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SubmitRequest {
+pub struct SubmitVerdictRequest {
     /// `quick`, `full` or `strategy`.
     pub tier: String,
     /// The customer's question.
@@ -64,7 +64,7 @@ pub struct SubmitRequest {
     /// The expected findings, as in `POST /v1/rules/evaluate`.
     #[serde(default, deserialize_with = "object")]
     #[schema(value_type = Option<Object>)]
-    pub expected: Option<Expected>,
+    pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
@@ -87,7 +87,7 @@ pub struct RegisterSessionRequest {
 /// `POST /cache/{session_id}`, compatible with the service that oracled replaces.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CacheRequest {
+pub struct CacheVerdictRequest {
     /// `quick`, `full` or `strategy`.
     pub tier: String,
     /// The customer's question.
@@ -112,13 +112,13 @@ pub struct CacheRequest {
 
 /// A session as its owner sees it.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct KnownSession {
+pub struct RegisterSessionResponse {
     /// Its id.
     #[schema(value_type = String)]
     pub session_id: SessionId,
     /// The tier that was bought.
     #[schema(value_type = String)]
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
     /// Whether the session has an e-mail address; the address itself is not shown.
@@ -145,7 +145,7 @@ pub struct OutboxParams {
     pub after: Option<MailId>,
     /// The most mails in the answer.
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
     /// Only dead letters.
     #[serde(default)]
     pub dead: bool,
@@ -154,7 +154,7 @@ pub struct OutboxParams {
 /// `POST /v1/outbox/{mail_id}`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MailRequest {
+pub struct MailActionRequest {
     /// `requeue`.
     pub action: MailAction,
 }
@@ -181,7 +181,7 @@ pub struct DivergenceResponse {
     /// Regenerations by the delivered and the regenerated verdict.
     pub table: DivergenceTable,
     /// The statistics of the latest regenerations.
-    pub variance: Variance,
+    pub variance: RegenVariance,
 }
 
 /// A session as an administrator sees it.
@@ -190,13 +190,13 @@ pub struct SessionReport {
     /// Its id.
     pub session_id: SessionId,
     /// The tier that was bought.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
     /// The user id that may change it on the routes' socket; null if only an administrator may.
     pub owner_uid: Option<u32>,
     /// The customer's e-mail address.
-    pub customer_email: Option<Email>,
+    pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
     pub original_verdict: OriginalLabel,
     /// The SHA-256 of the verdict that oracled delivered first.
@@ -220,9 +220,9 @@ pub struct CorrectSessionRequest {
     pub owner_uid: Option<u32>,
 }
 
-impl From<Session> for KnownSession {
-    fn from(session: Session) -> Self {
-        let Session { session_id, tier, query, customer_email, original, .. } = session;
+impl From<SessionRecord> for RegisterSessionResponse {
+    fn from(session: SessionRecord) -> Self {
+        let SessionRecord { session_id, tier, query, customer_email, original, .. } = session;
         Self {
             session_id,
             tier,
@@ -233,8 +233,8 @@ impl From<Session> for KnownSession {
     }
 }
 
-impl From<Session> for SessionReport {
-    fn from(session: Session) -> Self {
+impl From<SessionRecord> for SessionReport {
+    fn from(session: SessionRecord) -> Self {
         Self {
             session_id: session.session_id,
             tier: session.tier,

@@ -1,13 +1,13 @@
 //! Workflows, decisions and reviews.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
-use oracled_domain::ground::value::Value;
-use oracled_domain::verification::candidate::Stated;
-use oracled_domain::verification::request::Claim;
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verification::candidate::StatedValue;
+use oracled_domain::verification::request::ValidatedClaim;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::{Envelope, Inputs, Reason};
+use oracled_domain::verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct ExplainResponse {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ExplainedDecision {
     /// All inputs of the decision.
-    pub inputs: Box<Inputs>,
+    pub inputs: Box<DecisionInputs>,
     /// The envelope that was returned.
     pub envelope: Box<Envelope>,
     /// Whether the inputs give the same envelope now, to the byte.
@@ -42,7 +42,7 @@ pub struct ReviewsParams {
     pub after: Option<String>,
     /// The most reviews in the answer.
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 const fn open_only() -> bool {
@@ -58,7 +58,7 @@ pub struct ReviewSummary {
     pub workflow_id: WorkflowId,
     /// The entity, by its identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The time at which the values hold; absent for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -66,12 +66,12 @@ pub struct ReviewSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The axes to decide, each with its reasons.
-    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    pub axes: BTreeMap<String, BTreeSet<AxisReason>>,
     /// The values of each source on those axes.
-    pub said: BTreeMap<SourceId, BTreeMap<String, Stated>>,
+    pub said: BTreeMap<SourceId, BTreeMap<String, StatedValue>>,
     /// The claimed values on those axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claimed: BTreeMap<String, Claim>,
+    pub claimed: BTreeMap<String, ValidatedClaim>,
     /// When it was opened.
     pub opened_at: Timestamp,
     /// The reviewer who resolved it; absent if it is open or dismissed.

@@ -1,11 +1,11 @@
 //! Shared by all verbs: options, input, output, errors.
 
+pub(crate) mod axis_values;
 pub(crate) mod error;
 pub(crate) mod examples;
-pub(crate) mod given;
 pub(crate) mod input;
 pub(crate) mod lines;
-pub(crate) mod look;
 pub(crate) mod man;
 pub(crate) mod options;
 pub(crate) mod output;
+pub(crate) mod output_style;

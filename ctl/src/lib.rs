@@ -8,8 +8,8 @@ mod rules;
 mod verdict;
 mod verification;
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::verdict::calibrate::Calibrate;
+use crate::base::options::GlobalOptions;
+use crate::verdict::calibrate::CalibrateArgs;
 pub use base::man::man_pages;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -38,57 +38,57 @@ Exit codes:
 /// Control oracled and read its state
 #[derive(Debug, Parser)]
 #[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
-struct Ctl {
+struct CtlArgs {
     #[command(flatten)]
-    options: Options,
+    options: GlobalOptions,
     #[command(subcommand)]
-    verb: Verb,
+    verb: CtlCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CtlCommand {
     /// Show the state of the daemon
     Status,
     /// Show the state of each actor
     Actors,
     /// Check a verdict without delivering it; the check is logged
-    Crosscheck(verdict::crosscheck::Crosscheck),
+    Crosscheck(verdict::crosscheck::CrosscheckArgs),
     /// Submit a verdict for delivery, or let the model generate one
-    Submit(verdict::submit::Submit),
+    Submit(verdict::submit::SubmitArgs),
     /// Register a session so that a lost verdict can be regenerated
-    Register(verdict::register::Register),
-    Verdict(verdict::show::Verdict),
-    Health(platform::health::Health),
-    Outbox(verdict::outbox::Outbox),
+    Register(verdict::register::RegisterArgs),
+    Verdict(verdict::show::VerdictArgs),
+    Health(platform::health::HealthArgs),
+    Outbox(verdict::outbox::OutboxArgs),
     /// Show the audit log
-    Log(audit::log::Log),
+    Log(audit::log::LogArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
-    Divergence(verdict::divergence::Divergence),
+    Divergence(verdict::divergence::DivergenceArgs),
     /// Remove the cached verdict of a session
-    Purge(verdict::purge::Purge),
-    Session(verdict::session::Session),
+    Purge(verdict::purge::PurgeArgs),
+    Session(verdict::session::SessionArgs),
     /// Reject new work and pause scheduled pulls, for example before a restart
     ///
     /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
-    Drain(platform::drain::Drain),
+    Drain(platform::drain::DrainArgs),
     /// Reopen oracle_log.jsonl and apply the configured log level
     Reload,
     /// Show or set the level of the service log
-    LogLevel(platform::log_level::LogLevel),
-    Calibrate(Calibrate),
-    Rules(rules::Rules),
-    Apply(ground::apply::Apply),
-    Get(ground::get::Get),
-    Describe(ground::describe::Describe),
-    Schema(ground::schema::Schema),
-    Source(ground::source::Source),
-    Ingest(ground::ingest::Ingest),
-    Rejects(ground::rejects::Rejects),
-    Query(ground::query::Query),
-    Provenance(ground::provenance::Provenance),
-    Verify(verification::verify::Verify),
-    Explain(verification::explain::Explain),
-    Review(verification::review::Review),
+    LogLevel(platform::log_level::LogLevelArgs),
+    Calibrate(CalibrateArgs),
+    Rules(rules::RulesArgs),
+    Apply(ground::apply::ApplyArgs),
+    Get(ground::get::GetArgs),
+    Describe(ground::describe::DescribeArgs),
+    Schema(ground::schema::SchemaArgs),
+    Source(ground::source::SourceArgs),
+    Ingest(ground::ingest::IngestArgs),
+    Rejects(ground::rejects::RejectsArgs),
+    Query(ground::query::QueryArgs),
+    Provenance(ground::provenance::ProvenanceArgs),
+    Verify(verification::verify::VerifyArgs),
+    Explain(verification::explain::ExplainArgs),
+    Review(verification::review::ReviewArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -105,14 +105,14 @@ enum Verb {
 /// The command line, with the examples of its verbs.
 #[must_use]
 pub fn command() -> Command {
-    base::examples::add_to(Ctl::command())
+    base::examples::add_to(CtlArgs::command())
 }
 
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Ctl { options, verb } =
-        Ctl::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let CtlArgs { options, verb } =
+        CtlArgs::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let json = options.json;
     let out = &mut io::stdout().lock();
     let done = run(verb, &options, out);
@@ -120,50 +120,50 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            base::output::complain(&error, json, out);
+            base::output::print_error(&error, json, out);
             ExitCode::from(error.exit_code())
         }
     }
 }
 
-fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
     match verb {
-        Verb::Status => ask(platform::status::run(options, out)),
-        Verb::Actors => ask(platform::actors::run(options, out)),
-        Verb::Crosscheck(verb) => ask(verb.run(options, out)),
-        Verb::Submit(verb) => ask(verb.run(options, out)),
-        Verb::Register(verb) => ask(verb.run(options, out)),
-        Verb::Divergence(verb) => ask(verb.run(options, out)),
-        Verb::Verdict(verb) => ask(verb.run(options, out)),
-        Verb::Health(verb) => ask(verb.run(options, out)),
-        Verb::Outbox(verb) => ask(verb.run(options, out)),
-        Verb::Log(verb) => ask(verb.run(options, out)),
-        Verb::Purge(verb) => ask(verb.run(options, out)),
-        Verb::Session(verb) => ask(verb.run(options, out)),
-        Verb::Drain(verb) => ask(verb.run(options, out)),
-        Verb::Reload => ask(platform::reload::run(options, out)),
-        Verb::LogLevel(verb) => ask(verb.run(options, out)),
-        Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
-        Verb::Rules(verb) => ask(verb.run(options, out)),
-        Verb::Apply(verb) => ask(verb.run(options, out)),
-        Verb::Get(verb) => ask(verb.run(options, out)),
-        Verb::Describe(verb) => ask(verb.run(options, out)),
-        Verb::Schema(verb) => verb.run(out),
-        Verb::Source(verb) => ask(verb.run(options, out)),
-        Verb::Ingest(verb) => ask(verb.run(options, out)),
-        Verb::Rejects(verb) => ask(verb.run(options, out)),
-        Verb::Query(verb) => ask(verb.run(options, out)),
-        Verb::Provenance(verb) => ask(verb.run(options, out)),
-        Verb::Verify(verb) => ask(verb.run(options, out)),
-        Verb::Explain(verb) => ask(verb.run(options, out)),
-        Verb::Review(verb) => ask(verb.run(options, out)),
-        Verb::Completions { shell } => {
+        CtlCommand::Status => block_on(platform::status::run(options, out)),
+        CtlCommand::Actors => block_on(platform::actors::run(options, out)),
+        CtlCommand::Crosscheck(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Submit(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Register(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Divergence(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Verdict(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Health(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Outbox(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Log(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Session(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Drain(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Reload => block_on(platform::reload::run(options, out)),
+        CtlCommand::LogLevel(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Calibrate(verb) => Ok(verb.run(out, options.json)?),
+        CtlCommand::Rules(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Apply(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Get(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Describe(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Schema(verb) => verb.run(out),
+        CtlCommand::Source(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Ingest(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Rejects(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Query(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Provenance(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Verify(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Explain(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Review(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Completions { shell } => {
             // clap_complete panics if it cannot write
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "oraclectl", &mut script);
             Ok(out.write_all(&script)?)
         }
-        Verb::Man { dir } => write_man_pages(&dir),
+        CtlCommand::Man { dir } => write_man_pages(&dir),
     }
 }
 
@@ -180,7 +180,7 @@ fn write_man_pages(dir: &Path) -> Result<(), CtlError> {
 }
 
 /// Runs a verb that sends requests to the daemon.
-fn ask(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
+fn block_on(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(CtlError::Output)?.block_on(verb)
 }

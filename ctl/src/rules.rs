@@ -3,21 +3,21 @@
 mod case;
 mod check;
 mod complaint;
+mod complaint_table;
 mod eval;
 mod feed;
 mod outcome;
 mod show;
 mod support;
 mod tally;
-mod wrong;
 
-pub(crate) use check::show_of_verdict;
+pub(crate) use check::show_verdict_evaluation;
 
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{count, json, table};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_count, format_table, print_json};
 use hyper::Method;
-use oracled_api::base::client::Answer;
+use oracled_api::base::client::DaemonResponse;
 use oracled_domain::rules::RuleId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,23 +25,23 @@ use std::io::{self, Write};
 
 /// Show the rules for text, check a text, or evaluate test cases
 #[derive(Debug, clap::Args)]
-pub(crate) struct Rules {
+pub(crate) struct RulesArgs {
     #[command(subcommand)]
-    action: Action,
+    action: RulesAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum RulesAction {
     /// Show all rules
     List,
-    Show(show::Show),
-    Check(check::Check),
-    Eval(eval::Eval),
+    Show(show::RulesShowArgs),
+    Check(check::RulesCheckArgs),
+    Eval(eval::RulesEvalArgs),
 }
 
 /// An error of `oraclectl rules`. Each message is one line.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RulesError {
+pub(crate) enum RulesCommandError {
     /// A text does not pass the rules. The reason was printed.
     #[error("the verdict is not PASS")]
     NoPass,
@@ -50,12 +50,12 @@ pub(crate) enum RulesError {
     NoSuchRule(RuleId),
     /// Some cases do not have the expected result. They were printed.
     #[error("not all cases have the expected result")]
-    NotAsWanted,
+    UnexpectedResults,
     /// The daemon failed on some cases. They were printed.
-    #[error("the daemon could not evaluate {}", count(*.0, "case", "cases"))]
+    #[error("the daemon could not evaluate {}", format_count(*.0, "case", "cases"))]
     NotEvaluated(u64),
     /// Some lines are not cases. They were printed.
-    #[error("{file}: {}", count(*.lines, "line is not a case", "lines are not cases"))]
+    #[error("{file}: {}", format_count(*.lines, "line is not a case", "lines are not cases"))]
     NoCases {
         /// The file, as given on the command line.
         file: String,
@@ -76,37 +76,37 @@ pub(crate) enum RulesError {
     Output(io::Error),
 }
 
-impl RulesError {
+impl RulesCommandError {
     const fn exit_code(&self) -> u8 {
         match self {
-            Self::NotAsWanted | Self::NoPass | Self::NoSuchRule(_) => 1,
+            Self::UnexpectedResults | Self::NoPass | Self::NoSuchRule(_) => 1,
             Self::NotEvaluated(_) => 4,
             Self::NoCases { .. } | Self::Empty { .. } | Self::Output(_) => 5,
         }
     }
 }
 
-impl From<RulesError> for CtlError {
-    fn from(error: RulesError) -> Self {
-        let was_printed = matches!(error, RulesError::NotAsWanted | RulesError::NoPass);
+impl From<RulesCommandError> for CtlError {
+    fn from(error: RulesCommandError) -> Self {
+        let was_printed = matches!(error, RulesCommandError::UnexpectedResults | RulesCommandError::NoPass);
         Self::Verb { message: error.to_string(), exit_code: error.exit_code(), was_printed }
     }
 }
 
-impl Rules {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl RulesArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::List => list(options, out).await,
-            Action::Show(show) => show.run(options, out).await,
-            Action::Check(check) => check.run(options, out).await,
-            Action::Eval(eval) => eval.run(options, out).await,
+            RulesAction::List => list(options, out).await,
+            RulesAction::Show(show) => show.run(options, out).await,
+            RulesAction::Check(check) => check.run(options, out).await,
+            RulesAction::Eval(eval) => eval.run(options, out).await,
         }
     }
 }
 
 /// The rules, as the daemon lists them.
 #[derive(Deserialize)]
-struct Listed {
+struct RuleList {
     rules: Vec<ListedRule>,
     unsupported_max: u64,
 }
@@ -129,21 +129,21 @@ impl ListedRule {
     }
 }
 
-async fn listed(options: &Options) -> Result<Answer, CtlError> {
-    options.on_routes(Method::GET, "/v1/rules", None).await
+async fn fetch_rules(options: &GlobalOptions) -> Result<DaemonResponse, CtlError> {
+    options.call_routes(Method::GET, "/v1/rules", None).await
 }
 
-async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = listed(options).await?;
+async fn list(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = fetch_rules(options).await?;
     if options.json {
-        return json(out, &answer.json::<Value>()?);
+        return print_json(out, &answer.json::<Value>()?);
     }
-    let Listed { rules, unsupported_max } = answer.json()?;
+    let RuleList { rules, unsupported_max } = answer.json()?;
     let rows = rules.into_iter().map(|rule| {
         let in_profile = rule.in_profile().to_owned();
         [rule.id, rule.invariant, in_profile, rule.description]
     });
-    writeln!(out, "{}", table(["id", "invariant", "in profile", "description"], rows.collect()))?;
+    writeln!(out, "{}", format_table(["id", "invariant", "in profile", "description"], rows.collect()))?;
     Ok(writeln!(out, "\nClaims allowed without support: {unsupported_max} (unsupported_max)")?)
 }
 

@@ -3,10 +3,10 @@
 pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::request::{PATHS, Unasked};
+use crate::platform::api::request::{IgnoredBody, PATHS};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
 use crate::verification::api::verify;
@@ -15,7 +15,7 @@ use axum::routing::{get, post, put};
 use std::sync::Arc;
 
 /// Every path of the routes' socket.
-pub fn router(service: Arc<Service>) -> Router {
+pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
@@ -37,7 +37,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
-        .fallback(signals::elsewhere)
-        .method_not_allowed_fallback(async |_: Unasked| Problem::method_not_allowed(PATHS))
+        .fallback(signals::handle_other_path)
+        .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
         .with_state(service)
 }

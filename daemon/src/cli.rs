@@ -1,8 +1,8 @@
 //! `oracled`: the daemon's command line.
 
-use crate::platform::config::{Config, Flags, shown_url};
+use crate::platform::config::{DaemonConfig, DaemonFlags, redact_url};
 use crate::platform::telemetry;
-use crate::platform::upstreams::Upstreams;
+use crate::platform::upstreams::UpstreamClients;
 use crate::{dev, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use oracled_actors::Clock;
@@ -13,22 +13,22 @@ use std::process::ExitCode;
 /// Check, store and deliver the verdicts of a model
 #[derive(Debug, Parser)]
 #[command(name = "oracled", version, max_term_width = 100)]
-struct Cli {
+struct DaemonArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DaemonCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum DaemonCommand {
     /// Serve until a signal stops the daemon
     Serve {
         #[command(flatten)]
-        flags: Flags,
+        flags: DaemonFlags,
     },
     /// Serve from a temporary directory, demonstrate the main features, and keep serving
     Dev {
         #[command(flatten)]
-        flags: Flags,
+        flags: DaemonFlags,
         /// Exit after the demonstration, with status 0, or 1 if a step failed
         #[arg(long)]
         exit: bool,
@@ -39,7 +39,7 @@ enum Verb {
     /// Check the configuration, and print it or its error
     CheckConfig {
         #[command(flatten)]
-        flags: Flags,
+        flags: DaemonFlags,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -49,25 +49,25 @@ enum Verb {
 /// The command line.
 #[must_use]
 pub fn command() -> Command {
-    Cli::command()
+    DaemonArgs::command()
 }
 
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
-        Verb::Serve { flags } => serve(flags),
-        Verb::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
-        Verb::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
+    let done = match DaemonArgs::parse().verb {
+        DaemonCommand::Serve { flags } => serve(flags),
+        DaemonCommand::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
+        DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
-        drop(writeln!(io::stderr(), "oracled: {}", in_one_line(&error)));
+        drop(writeln!(io::stderr(), "oracled: {}", format_error_chain(&error)));
         ExitCode::FAILURE
     })
 }
 
 /// The error and its causes on one line, without causes that the text already contains.
-fn in_one_line(error: &anyhow::Error) -> String {
+fn format_error_chain(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !line.contains(&cause) {
@@ -77,10 +77,10 @@ fn in_one_line(error: &anyhow::Error) -> String {
     line
 }
 
-fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&flags)?;
+fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
+    let config = DaemonConfig::load(&flags)?;
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
-    let ignored = Config::ignored_variables();
+    let ignored = DaemonConfig::ignored_variables();
     if !ignored.is_empty() {
         tracing::info!(
             variables = ignored.join(", "),
@@ -91,14 +91,14 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
-    let config = Config::load(flags)?;
+fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<()> {
+    let config = DaemonConfig::load(flags)?;
     // checks addresses and secrets like a start
-    let upstreams = Upstreams::of(&config, &Clock::system(), flags.allow_cleartext)?;
+    let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
     for fault in &upstreams.cleartext {
         writeln!(io::stderr(), "oracled: warning: {fault}")?;
     }
-    let ignored = Config::ignored_variables();
+    let ignored = DaemonConfig::ignored_variables();
     if !ignored.is_empty() {
         writeln!(
             io::stderr(),
@@ -106,12 +106,12 @@ fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
             ignored.join(", ")
         )?;
     }
-    print(&mut io::stdout().lock(), &config, json)?;
+    print_config(&mut io::stdout().lock(), &config, json)?;
     Ok(())
 }
 
 /// Prints a configuration as the daemon uses it.
-pub(crate) fn print(out: &mut impl Write, config: &Config, as_json: bool) -> io::Result<()> {
+pub(crate) fn print_config(out: &mut impl Write, config: &DaemonConfig, as_json: bool) -> io::Result<()> {
     let mut config = serde_json::to_value(config)?;
     hide_keys(&mut config);
     if as_json {
@@ -125,7 +125,7 @@ pub(crate) fn print(out: &mut impl Write, config: &Config, as_json: bool) -> io:
 fn hide_keys(config: &mut serde_json::Value) {
     for (key, value) in config.as_object_mut().into_iter().flatten() {
         match value {
-            serde_json::Value::String(text) if key.ends_with("_url") => *text = shown_url(text),
+            serde_json::Value::String(text) if key.ends_with("_url") => *text = redact_url(text),
             serde_json::Value::String(text) if key.ends_with("_file") && !Path::new(text).exists() => {
                 *text = "not shown: no file has this path".into();
             }

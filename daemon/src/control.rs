@@ -9,13 +9,13 @@ use crate::audit::control::log;
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
-use crate::platform::api::request::Unasked;
+use crate::platform::api::request::IgnoredBody;
+use crate::platform::control::control_request::PATHS;
 #[cfg(debug_assertions)]
 use crate::platform::control::inject_panic;
-use crate::platform::control::order::PATHS;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use crate::verdict::control::{divergence, outbox, purge, session};
 use crate::verification::control::{execution, review};
 use axum::Router;
@@ -24,7 +24,7 @@ use hyper::Request;
 use std::sync::Arc;
 
 /// Every path of the administrators' socket.
-pub fn router(service: Arc<Service>) -> Router {
+pub fn router(service: Arc<DaemonService>) -> Router {
     let router = Router::new()
         .route("/v1/status", get(status::get))
         .route("/v1/actors", get(actors::get))
@@ -71,12 +71,12 @@ pub fn router(service: Arc<Service>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async |_: Unasked| Problem::not_found(PATHS))
-        .method_not_allowed_fallback(async |_: Unasked| Problem::method_not_allowed(PATHS))
+        .fallback(async |_: IgnoredBody| Problem::not_found(PATHS))
+        .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
         .with_state(service)
 }
 
 /// Whether a request has no time limit, because its work is only limited by the size of the disk.
-pub fn is_unhurried<B>(request: &Request<B>) -> bool {
-    ingest::is_upload(request) || upkeep::takes_its_time(request)
+pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
+    ingest::is_upload(request) || upkeep::has_no_time_limit(request)
 }

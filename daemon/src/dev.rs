@@ -5,22 +5,22 @@
 mod facts;
 mod mailbox;
 mod model;
-mod outside;
+mod upstreams;
 mod verdicts;
 mod walk;
 
-use crate::platform::config::{Config, Flags};
+use crate::platform::config::{DaemonConfig, DaemonFlags};
 use crate::platform::telemetry;
-use crate::run::Daemon;
+use crate::run::RunningDaemon;
 use anyhow::{Context, bail};
 use oracled_actors::platform::clock::monotonic;
-use outside::{Model, Outside};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
-use walk::Walk;
+use upstreams::{DevModel, DevUpstreams};
+use walk::DevWalk;
 
 /// Only warnings are logged. Failures of the model are left out, because the walk shows them.
 const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
@@ -30,29 +30,29 @@ const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::ups
 ///
 /// # Errors
 /// Any error that prevents the start of the daemon, or the walk.
-pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
+pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let throw_away =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
-    let mut config = of_its_own(Config::load(&flags)?, &flags, &throw_away);
+    let mut config = use_temporary_paths(DaemonConfig::load(&flags)?, &flags, &throw_away);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
-        let outside = Outside::start(&mut config, &flags, throw_away.path()).await?;
+        let outside = DevUpstreams::start(&mut config, &flags, throw_away.path()).await?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
-        let [model, mail] = outside.in_words();
+        let [model, mail] = outside.describe();
         writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
         writeln!(io::stdout(), "model   {model}\nmail    {mail}\n")?;
-        let daemon = Daemon::start(config, flags, log_level).await?;
-        let mut walk = Walk::start(&outside, &socket, &control_socket, verbose).await?;
+        let daemon = RunningDaemon::start(config, flags, log_level).await?;
+        let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
         let began = monotonic();
         tokio::select! {
-            walked = story(&mut walk) => walked?,
-            told = told_to_stop() => {
+            walked = run_chapters(&mut walk) => walked?,
+            told = wait_for_stop_signal() => {
                 daemon.stop().await;
                 told?;
                 bail!("stopped by a signal before the end of the walk");
             }
         }
-        let Walk { passed, unchecked, failed, .. } = walk;
+        let DevWalk { passed, unchecked, failed, .. } = walk;
         let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
         let count = passed + walk.unchecked + failed;
         let seconds = began.elapsed().as_secs_f64();
@@ -60,61 +60,71 @@ pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> 
         if exit {
             daemon.stop().await;
         } else {
-            io::stdout().write_all(to_try(&walk, &socket, &control_socket).as_bytes())?;
-            daemon.until_stopped().await?;
+            io::stdout().write_all(format_next_commands(&walk, &socket, &control_socket).as_bytes())?;
+            daemon.run_until_stopped().await?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
 /// Runs all chapters. The model decides which of them call it, and whether their responses are checked.
-async fn story(walk: &mut Walk<'_>) -> io::Result<()> {
-    walk.chapter("a coherent verdict is delivered", true, verdicts::delivered).await?;
-    walk.chapter("a verdict that contradicts itself or is cut off is refused", true, verdicts::refused)
-        .await?;
+async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
+    walk.chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
+    walk.chapter(
+        "a verdict that contradicts itself or is cut off is refused",
+        true,
+        verdicts::refuse_verdicts,
+    )
+    .await?;
     let outside = walk.outside;
-    if !matches!(outside.model, Model::Missing) {
-        let is_known = matches!(outside.model, Model::Recorded { .. });
+    if !matches!(outside.model, DevModel::Missing) {
+        let is_known = matches!(outside.model, DevModel::Recorded { .. });
         walk.chapter(
             "the model generates a verdict, and the customer gets it by mail",
             is_known,
-            verdicts::generated,
+            verdicts::generate_verdict,
         )
         .await?;
         walk.chapter(
             "a lost verdict is regenerated, and the difference is reported",
             is_known,
-            verdicts::regenerated,
+            verdicts::regenerate_verdict,
         )
         .await?;
     }
-    if matches!(outside.model, Model::Recorded { has_outage: true, .. }) {
-        walk.chapter("a failing model is not called until it recovers", true, verdicts::outage).await?;
+    if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
+        walk.chapter("a failing model is not called until it recovers", true, verdicts::simulate_outage)
+            .await?;
     }
-    walk.chapter("two releases of a source are ingested, and both can be queried", true, facts::ingested)
+    walk.chapter(
+        "two releases of a source are ingested, and both can be queried",
+        true,
+        facts::ingest_two_releases,
+    )
+    .await?;
+    walk.chapter("a value leads back to its bytes in the payload", true, facts::trace_value).await?;
+    walk.chapter("a text is checked against the facts of the source", true, facts::check_texts).await?;
+    walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decide_dispute)
         .await?;
-    walk.chapter("a value leads back to its bytes in the payload", true, facts::traced).await?;
-    walk.chapter("a text is checked against the facts of the source", true, facts::checked).await?;
-    walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decided).await?;
-    walk.chapter("the log reproduces every decision", true, facts::logged).await
+    walk.chapter("the log reproduces every decision", true, facts::reproduce_decision).await
 }
 
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
 /// variables may belong to a running daemon.
-fn of_its_own(mut config: Config, flags: &Flags, throw_away: &TempDir) -> Config {
+fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, throw_away: &TempDir) -> DaemonConfig {
     let own =
         |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| throw_away.path().join(name));
     config.state_dir = own(&flags.state_dir, "state");
     config.socket = own(&flags.socket, "oracled.sock");
     config.control_socket = own(&flags.control_socket, "control.sock");
-    if config.log_level == Config::default().log_level {
+    if config.log_level == DaemonConfig::default().log_level {
         LOG_LEVEL.clone_into(&mut config.log_level);
     }
     config
 }
 
 /// Waits for a signal during the walk; the daemon handles signals only after the walk.
-async fn told_to_stop() -> io::Result<()> {
+async fn wait_for_stop_signal() -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
         _ = interrupt.recv() => Ok(()),
@@ -124,14 +134,14 @@ async fn told_to_stop() -> io::Result<()> {
 
 /// Commands that work while the daemon serves. They use the `oraclectl` next to this program if there is one,
 /// or else `cargo run`.
-fn to_try(walk: &Walk<'_>, socket: &Path, control_socket: &Path) -> String {
+fn format_next_commands(walk: &DevWalk<'_>, socket: &Path, control_socket: &Path) -> String {
     let this = std::env::args_os().next().unwrap_or_default();
     let beside = Path::new(&this).with_file_name("oraclectl");
     let is_there = beside.exists() || beside.parent() == Some(Path::new(""));
     let oraclectl =
         if is_there { beside.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
     let (socket, control_socket) = (socket.display(), control_socket.display());
-    let Walk { record_id, execution_id, .. } = walk;
+    let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");
     format!(
         "The daemon serves until Ctrl-C. Commands to try in another terminal:\n\n  \

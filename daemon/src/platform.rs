@@ -1,7 +1,6 @@
 //! Shared by all routes: the listeners, the configuration, problems, and the service that handlers call.
 
 pub mod api;
-pub(crate) mod checking;
 pub mod config;
 pub mod control;
 pub mod listen;
@@ -9,5 +8,6 @@ pub mod problem;
 pub mod secret;
 pub mod service;
 pub mod signal_rate;
+pub(crate) mod store_check;
 pub mod telemetry;
 pub mod upstreams;

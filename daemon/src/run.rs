@@ -2,31 +2,31 @@
 
 use crate::api;
 use crate::control;
-use crate::platform::api::front::Front;
-use crate::platform::checking::Checking;
-use crate::platform::config::{Config, Flags, Limits, Provider, Storage};
+use crate::platform::api::front::SocketFrontend;
+use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, ModelProvider, StorageSection};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
-use crate::platform::listen::{Bound, Bounds, Sockets};
+use crate::platform::listen::{BoundSocket, DaemonSockets, SocketLimits};
 use crate::platform::problem::hide_state_dir;
-use crate::platform::service::Service;
-use crate::platform::telemetry::LogLevel;
-use crate::platform::upstreams::Upstreams;
+use crate::platform::service::DaemonService;
+use crate::platform::store_check::StoreCheckTask;
+use crate::platform::telemetry::LogLevelHandle;
+use crate::platform::upstreams::UpstreamClients;
 use anyhow::{Context, bail};
 use axum::Extension;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
-use oracled_actors::audit::fallback::Fallback;
+use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
-use oracled_actors::system::Parts;
-use oracled_actors::verdict::notifier::Rest;
+use oracled_actors::system::SystemParts;
+use oracled_actors::verdict::notifier::StopSending;
 use oracled_actors::verdict::regen;
 use oracled_actors::verification::VerificationConfig;
-use oracled_actors::{Clock, Supervision, System};
-use oracled_domain::{Event, EventKind};
-use oracled_store::{Journal, Options};
+use oracled_actors::{ActorSystem, Clock, SupervisionLimits};
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{Journal, StoreOptions};
 use sd_notify::NotifyState;
 use std::fs;
 use std::future::pending;
@@ -51,26 +51,26 @@ const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
 /// A running daemon.
 #[derive(Debug)]
-pub struct Daemon {
+pub struct RunningDaemon {
     /// The state that its handlers share.
-    pub service: Arc<Service>,
-    flags: Arc<Flags>,
+    pub service: Arc<DaemonService>,
+    flags: Arc<DaemonFlags>,
     /// The tasks of the routes' socket and of the administrators' socket.
     servers: [JoinHandle<()>; 2],
-    bound: Vec<Bound>,
-    checking: Checking,
-    signals: Signals,
+    bound: Vec<BoundSocket>,
+    checking: StoreCheckTask,
+    signals: ProcessSignals,
 }
 
 /// The handled signals of the process.
 #[derive(Debug)]
-struct Signals {
+struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl ProcessSignals {
     fn listen() -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("signals cannot be received");
         Ok(Self {
@@ -85,22 +85,22 @@ impl Signals {
 ///
 /// # Errors
 /// Any error that prevents the start, or that ends the daemon.
-pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<()> {
+pub fn serve(config: DaemonConfig, flags: DaemonFlags, log_level: LogLevelHandle) -> anyhow::Result<()> {
     actix_rt::System::new().block_on(async {
-        let daemon = Daemon::start(config, flags, log_level).await?;
-        tell_systemd(&[NotifyState::Ready]);
+        let daemon = RunningDaemon::start(config, flags, log_level).await?;
+        notify_systemd(&[NotifyState::Ready]);
         // a separate task: the future of `block_on` is polled whenever any actor wakes, and this one waits for six events
-        actix_rt::spawn(daemon.until_stopped()).await?
+        actix_rt::spawn(daemon.run_until_stopped()).await?
     })
 }
 
 /// Logs the start. On a full disk the daemon cannot write entries, but still answers reads.
-async fn log_start(service: &Service) -> anyhow::Result<()> {
+async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
     if let Some(last) = service.system.store.last_entry_at()? {
-        service.system.clock.note_earlier(last);
+        service.system.clock.note_earlier_time(last);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let started = Event::new(service.started_at, None, EventKind::ServiceStarted { version });
+    let started = AuditEvent::new(service.started_at, None, EventKind::ServiceStarted { version });
     match service.system.log.commit(started.into()).await {
         Err(CommitError::Unavailable(cause)) => {
             tracing::error!(cause, "the first entry could not be logged");
@@ -110,40 +110,44 @@ async fn log_start(service: &Service) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Daemon {
+impl RunningDaemon {
     /// Opens the store, starts the actors and serves both sockets. When this returns, requests are answered.
     ///
     /// # Errors
     /// Any error that prevents the start, with a remedy.
-    pub async fn start(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<Self> {
+    pub async fn start(
+        config: DaemonConfig,
+        flags: DaemonFlags,
+        log_level: LogLevelHandle,
+    ) -> anyhow::Result<Self> {
         // stored data is about customers, so only the daemon's user may read it; the modes of the sockets decide who may
         // connect
         umask(Mode::from_bits_truncate(0o077));
         // before the sockets exist: a signal without a handler ends the process at once
-        let signals = Signals::listen()?;
+        let signals = ProcessSignals::listen()?;
         let calls = config.model.calls_at_once;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        let Storage { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
+        let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
         let options =
-            Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
+            StoreOptions { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
         check_state_dir(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
-        let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
+        let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let (journal, store) = Journal::open(options)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
-        let sockets = Sockets::open(&config).await?;
-        let supervision = Supervision {
+        let sockets = DaemonSockets::open(&config).await?;
+        let supervision = SupervisionLimits {
             max_panics: config.supervision.max_panics,
             window: Duration::from_secs(config.supervision.window_s),
             max_pause: Duration::from_millis(config.supervision.max_pause_ms),
         };
-        let system = System::start(Parts {
+        let system = ActorSystem::start(SystemParts {
             journal,
             store,
             clock,
-            fallback: Fallback::stderr(),
+            fallback: FallbackLog::stderr(),
             supervision,
             oracles: upstreams.oracles,
             model: upstreams.model,
@@ -156,7 +160,7 @@ impl Daemon {
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,
-                limits: slices::Limits::default(),
+                limits: slices::SliceLimits::default(),
                 puller: Arc::new(upstreams.puller),
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },
@@ -168,14 +172,14 @@ impl Daemon {
                 live: Arc::new(upstreams.live),
             },
         });
-        let service = Service::new(system, config, log_level);
+        let service = DaemonService::new(system, config, log_level);
         log_start(&service).await?;
         let flags = Arc::new(flags);
-        let bound = sockets.bound();
-        let connections = connections_within(files.saturating_sub(calls as u64), &service.config.limits);
+        let bound = sockets.bound_sockets();
+        let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
-        let checking = Checking::start(&service);
-        if service.config.model.provider != Provider::None && service.system.model.is_none() {
+        let checking = StoreCheckTask::start(&service);
+        if service.config.model.provider != ModelProvider::None && service.system.model.is_none() {
             tracing::warn!(
                 "the model's key is missing, so no verdicts are generated; see `model.api_key_file`"
             );
@@ -184,7 +188,7 @@ impl Daemon {
             socket = %service.config.socket.display(),
             control_socket = %service.config.control_socket.display(),
             state_dir = %service.config.state_dir.display(),
-            entries = service.journal().counts.entries,
+            entries = service.journal_report().counts.entries,
             file_limit = files,
             "oracled serves"
         );
@@ -195,7 +199,7 @@ impl Daemon {
     ///
     /// # Errors
     /// If an actor was abandoned or the store is damaged. The process then ends with a failure.
-    pub async fn until_stopped(mut self) -> anyhow::Result<()> {
+    pub async fn run_until_stopped(mut self) -> anyhow::Result<()> {
         let mut watchdog = sd_notify::watchdog_enabled().map(|within| interval(within / 2));
         if let Some(watchdog) = &mut watchdog {
             watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -206,9 +210,9 @@ impl Daemon {
                 _ = self.signals.interrupt.recv() => break None,
                 _ = self.signals.hangup.recv() => self.reload().await,
                 reason = self.service.system.abandoned() => break Some(reason),
-                damage = self.service.damage() => break Some(damage),
+                damage = self.service.wait_for_damage() => break Some(damage),
                 () = async { match &mut watchdog { Some(tick) => drop(tick.tick().await), None => pending().await } } => {
-                    tell_systemd(&[NotifyState::Watchdog]);
+                    notify_systemd(&[NotifyState::Watchdog]);
                 }
             }
         };
@@ -221,7 +225,7 @@ impl Daemon {
 
     /// Stops accepting requests, finishes those in flight within the time limit, and syncs all data to the disk.
     pub async fn stop(self) {
-        tell_systemd(&[NotifyState::Stopping]);
+        notify_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled stops");
         let Self { service, servers: [routes, control], bound, checking, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
@@ -234,13 +238,13 @@ impl Daemon {
         }
         service.stop();
         let finished = timeout(bound_s, async {
-            let rest = service.system.notifier.ask(Rest);
-            let runs = service.system.ingestion.ask(ingestion::Rest);
+            let rest = service.system.notifier.ask(StopSending);
+            let runs = service.system.ingestion.ask(ingestion::StopRuns);
             let (rested, runs, ()) = tokio::join!(rest, runs, async {
                 drop(routes.await);
-                service.settled().await;
+                service.wait_until_idle().await;
                 // calls of the model are paid for even if no caller waits any longer
-                if let Err(error) = service.system.regen.ask(regen::Rest).await {
+                if let Err(error) = service.system.regen.ask(regen::AwaitGenerations).await {
                     tracing::debug!(%error, "generation of verdicts is cut off by the stop");
                 }
             });
@@ -261,7 +265,7 @@ impl Daemon {
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
             // the stop of the daemon is the last entry
             service.system.log.flush().await;
-            let stopped = Event::new(service.system.clock.now(), None, EventKind::ServiceStopped);
+            let stopped = AuditEvent::new(service.system.clock.now(), None, EventKind::ServiceStopped);
             if let Err(error) = service.system.log.commit(stopped.into()).await {
                 tracing::error!(%error, "the last entry could not be logged");
             }
@@ -274,13 +278,13 @@ impl Daemon {
 
     async fn reload(&self) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
-            tell_systemd(&[NotifyState::Reloading, now]);
+            notify_systemd(&[NotifyState::Reloading, now]);
         }
         match reload(&self.service, &self.flags, None).await {
             Ok(reloaded) => tracing::info!(?reloaded, "reloaded"),
             Err(problem) => tracing::error!("the reload failed: {problem}"),
         }
-        tell_systemd(&[NotifyState::Ready]);
+        notify_systemd(&[NotifyState::Ready]);
     }
 }
 
@@ -299,13 +303,13 @@ fn check_state_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn start_servers(
-    service: &Arc<Service>,
-    flags: &Arc<Flags>,
-    sockets: Sockets,
+    service: &Arc<DaemonService>,
+    flags: &Arc<DaemonFlags>,
+    sockets: DaemonSockets,
     connections: usize,
 ) -> [JoinHandle<()>; 2] {
     let limits = &service.config.limits;
-    let bounds = |connections, unread, finish_unheard| Bounds {
+    let bounds = |connections, unread, finish_unheard| SocketLimits {
         connections,
         idle: Duration::from_secs(limits.idle_s),
         unread,
@@ -313,20 +317,20 @@ fn start_servers(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
-    let routes = Front::new(api::router(Arc::clone(service)), limits);
+    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits);
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = Front::new(control, limits).unhurried(control::is_unhurried);
-    let Sockets { routes: routes_socket, control: control_socket, .. } = sockets;
+    let control = SocketFrontend::new(control, limits).without_time_limit_for(control::has_no_time_limit);
+    let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;
     [
         tokio::spawn(listen::serve(
             routes_socket,
             // submitted work is finished even if the client has disconnected
             bounds(connections, Duration::from_secs(limits.idle_s), true),
             Arc::clone(&service.connections),
-            service.stopping(),
+            service.subscribe_stop(),
             {
                 let service = Arc::clone(service);
-                Arc::new(move || service.is_short_of_answers())
+                Arc::new(move || service.is_short_of_memory())
             },
             move |request, peer, still_waiting| routes.clone().answer(request, peer, still_waiting),
         )),
@@ -335,14 +339,14 @@ fn start_servers(
             // an administrator may follow the log without a time limit
             bounds(limits.control_connections, Duration::MAX, false),
             Arc::clone(&service.control_connections),
-            service.stopping(),
+            service.subscribe_stop(),
             Arc::new(|| false),
             move |request, peer, still_waiting| control.clone().answer(request, peer, still_waiting),
         )),
     ]
 }
 
-fn tell_systemd(state: &[NotifyState<'_>]) {
+fn notify_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "could not notify systemd");
     }
@@ -350,7 +354,7 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
 
 /// Maximum number of connections to the routes' socket for this limit of open files. More connections would leave no file
 /// descriptors for the store.
-fn connections_within(files: u64, limits: &Limits) -> usize {
+fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
     let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
     let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
     let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);

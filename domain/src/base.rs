@@ -5,7 +5,7 @@ pub mod blank;
 pub mod date;
 pub mod decimal;
 pub mod digest;
-pub mod distinct;
+pub mod duplicate_keys;
 pub mod given;
 pub mod moment;
 pub mod payload;

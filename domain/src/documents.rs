@@ -7,22 +7,22 @@ use crate::base::schema::json_schema;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::Definition;
-use crate::ground::source::Registration;
+use crate::ground::pipeline::PipelineDefinition;
+use crate::ground::source::SourceRegistration;
 use crate::verification::adapter::Adapter;
 use crate::verification::workflow::Workflow;
 use jiff::Timestamp;
-use members::Unmarked;
+use members::UnmarkedDeserializer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::fmt;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-pub use members::KindHint;
+pub use members::DocumentKindHint;
 
 /// A document that the registry stores.
-pub trait Document: Serialize + DeserializeOwned {
+pub trait RegistryDocument: Serialize + DeserializeOwned {
     /// Its kind.
     const KIND: DocumentKind;
 
@@ -43,7 +43,7 @@ pub trait Document: Serialize + DeserializeOwned {
 /// A registered document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Registered<D> {
+pub struct RegisteredDocument<D> {
     /// The document.
     pub document: D,
     /// Its digest.
@@ -54,7 +54,7 @@ pub struct Registered<D> {
     pub registered_by: String,
 }
 
-impl<D: Document> Registered<D> {
+impl<D: RegistryDocument> RegisteredDocument<D> {
     /// The registration of `document` at `registered_at`.
     #[must_use]
     pub fn new(document: D, registered_at: Timestamp, registered_by: String) -> Self {
@@ -81,7 +81,7 @@ macro_rules! document_kinds {
             $($(#[$attribute])* $Kind(Box<$Document>),)+
         }
 
-        $(impl Document for $Document {
+        $(impl RegistryDocument for $Document {
             const KIND: DocumentKind = DocumentKind::$Kind;
 
             fn document_id(&self) -> String {
@@ -119,7 +119,7 @@ macro_rules! document_kinds {
             /// If a member is missing, unknown or invalid.
             pub fn read<'de, D: Deserializer<'de>>(kind: DocumentKind, from: D) -> Result<Self, D::Error> {
                 match kind {
-                    $(DocumentKind::$Kind => Box::deserialize(Unmarked(from)).map(Self::$Kind),)+
+                    $(DocumentKind::$Kind => Box::deserialize(UnmarkedDeserializer(from)).map(Self::$Kind),)+
                 }
             }
 
@@ -154,11 +154,11 @@ document_kinds! {
     /// An ontology; its id is `ontology_id@version`.
     Ontology(Ontology), "ontology_id", |ontology| ontology.reference().to_string();
     /// The registration of a source.
-    Source(Registration), "oracle_name", |source| source.oracle_id.to_string();
+    Source(SourceRegistration), "oracle_name", |source| source.oracle_id.to_string();
     /// The freshness policy of a source, under the source's id.
     FreshnessPolicy(FreshnessPolicy), "default_max_age_seconds", |policy| policy.oracle_id.to_string();
     /// A pipeline with its normalization, schemas and tables.
-    Pipeline(Definition), "pipeline", |definition| definition.pipeline.pipeline_id.to_string();
+    Pipeline(PipelineDefinition), "pipeline", |definition| definition.pipeline.pipeline_id.to_string();
     /// The adapter of a live source, under the source's id.
     Adapter(Adapter), "endpoint", |adapter| adapter.oracle_id.to_string();
     /// A verification workflow.

@@ -13,19 +13,22 @@ pub mod rules;
 pub mod verdict;
 pub mod verification;
 
-pub use audit::event::{Caller, Event, EventKind, Peer};
+pub use audit::event::{AuditEvent, EventKind, PeerCredentials, RequestCaller};
 pub use base::digest::{Sha256Hex, Sha256Stream};
-pub use base::payload::Payload;
-pub use verdict::crosscheck::{Approved, Decision, Judgement, Reason, UnexpectedFields, judge, judge_with};
-pub use verdict::delivery::Delivery;
+pub use base::payload::VerdictPayload;
+pub use verdict::crosscheck::{
+    ApprovedVerdict, CrosscheckDecision, CrosscheckJudgment, CrosscheckReason, UnexpectedFieldHandling,
+    judge, judge_with,
+};
+pub use verdict::delivery::VerdictDelivery;
 pub use verdict::divergence::{DivergenceCheck, DivergenceLevel};
 pub use verdict::flag::Flag;
 pub use verdict::gate_path::GatePath;
-pub use verdict::generation::Generation;
-pub use verdict::interaction::Interaction;
-pub use verdict::label::{Dimension, Label, Tier};
-pub use verdict::mail::{Mail, MailId};
+pub use verdict::generation::VerdictGeneration;
+pub use verdict::interaction::OracleInteractionLog;
+pub use verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
+pub use verdict::mail::{MailId, OutboxMail};
 pub use verdict::oracle::OracleId;
-pub use verdict::prompt::{Prompt, build_verdict_prompt};
+pub use verdict::prompt::{ModelPrompt, build_verdict_prompt};
 pub use verdict::regen::RegenAttempt;
-pub use verdict::session::{Query, Session, SessionId};
+pub use verdict::session::{CustomerQuery, SessionId, SessionRecord};

@@ -1,6 +1,6 @@
 //! Oracle-A: checks text against facts by rules that only compare symbols (seed: `oracle-a-rules`).
 //!
-//! [`evaluate`] applies rules to a [`Candidate`] and reports the findings of each rule with their evidence. The same
+//! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their evidence. The same
 //! input gives the same bytes: rules do not sample, and do not guess meanings. Each family of rules has its own file.
 //! [`precision`] checks where claims come from, [`patterns`] checks required and forbidden text, [`contradiction`] and
 //! [`comparison`] check whether the text is consistent. Rules added after the published ones use Unicode's boundaries
@@ -34,30 +34,34 @@ mod sentences;
 pub mod sourced;
 mod words;
 
-pub use candidate::{Candidate, Part};
-pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
+pub use candidate::{CandidatePart, CandidateText};
+pub use check::{
+    CandidateCheck, CandidateExpectations, InvalidCheckError, RuleSettings, UNSUPPORTED_MAX,
+    UnsupportedClaimLimit,
+};
 pub use fact_set::FactSet;
-pub use registry::{Invariant, Rule, RuleId, UnknownRule};
+pub use registry::{RuleDefinition, RuleId, RuleInvariant, UnknownRuleError};
 pub use result::{
-    Direction, Evaluation, Evidence, Finding, Input, Metrics, Output, RuleResult, Span, Verdict, Violation,
+    CandidateSpan, EvaluationMetrics, EvidenceFinding, EvidenceInput, EvidenceOutput, RuleEvidence,
+    RuleResult, RuleVerdict, RuleViolation, RulesEvaluation, SupportDirection,
 };
 
 use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::FactSource;
-use candidate::Subject;
-use findings::{Findings, RuleError};
-use form::Form;
-use patterns::LineEnds;
+use candidate::RuleContext;
+use findings::{RuleError, RuleFindings};
+use form::ComparisonForm;
+use patterns::LineEndMode;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Everything that an evaluation depends on, for its digest. Members are in RFC 8785 order.
 #[derive(Serialize)]
-struct Whole<'a> {
+struct EvaluationInput<'a> {
     candidate_sha256: &'a Sha256Hex,
     constraints: &'a [String],
     context: Option<&'a str>,
-    expected: &'a Expected,
+    expected: &'a CandidateExpectations,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     facts_from: &'a [FactSource],
     facts_sha256: &'a Sha256Hex,
@@ -73,16 +77,16 @@ struct Whole<'a> {
 /// rules are still applied.
 #[must_use]
 pub fn evaluate(
-    candidate: &Candidate<'_>,
-    check: &Check,
+    candidate: &CandidateText<'_>,
+    check: &CandidateCheck,
     facts: &FactSet,
-    settings: &Settings,
-) -> Evaluation {
+    settings: &RuleSettings,
+) -> RulesEvaluation {
     let rules = check.rules.as_deref().unwrap_or(&settings.profile);
     let unsupported_max = check.expected.unsupported_max(settings);
-    let subject = Subject::new(candidate, check, facts, unsupported_max);
+    let subject = RuleContext::new(candidate, check, facts, unsupported_max);
     let results: Vec<RuleResult> = rules.iter().map(|rule| applied(*rule, &subject)).collect();
-    let whole = Whole {
+    let whole = EvaluationInput {
         candidate_sha256: subject.candidate_sha256(),
         constraints: &check.constraints,
         context: check.context.as_deref(),
@@ -93,7 +97,7 @@ pub fn evaluate(
         rules,
         unsupported_max,
     };
-    Evaluation::of(
+    RulesEvaluation::of(
         Sha256Hex::of_json(&whole),
         subject.candidate_sha256().clone(),
         (facts.sha256().clone(), check.facts_from.clone()),
@@ -103,8 +107,8 @@ pub fn evaluate(
 }
 
 /// The result of `rule`, also if it fails or panics.
-fn applied(rule: RuleId, subject: &Subject<'_>) -> RuleResult {
-    let mut findings = Findings::new(rule);
+fn applied(rule: RuleId, subject: &RuleContext<'_>) -> RuleResult {
+    let mut findings = RuleFindings::new(rule);
     let done = catch_unwind(AssertUnwindSafe(|| apply(rule, subject, &mut findings)));
     match done {
         Ok(Ok(())) => findings.result(None),
@@ -113,20 +117,20 @@ fn applied(rule: RuleId, subject: &Subject<'_>) -> RuleResult {
     }
 }
 
-fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
+fn apply(rule: RuleId, subject: &RuleContext<'_>, findings: &mut RuleFindings) -> Result<(), RuleError> {
     match rule {
         RuleId::Prec001 => precision::unsupported_claims(subject, findings),
-        RuleId::Prec002 => return patterns::must_find(subject, findings, LineEnds::Space),
-        RuleId::Prec003 => return patterns::must_not_find(subject, findings, LineEnds::Space),
+        RuleId::Prec002 => return patterns::must_find(subject, findings, LineEndMode::Space),
+        RuleId::Prec003 => return patterns::must_not_find(subject, findings, LineEndMode::Space),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
-        RuleId::Prec005 => precision::whole_sentences(subject, findings, Form::Words),
-        RuleId::Prec006 => return precision::part_by_part(subject, findings, Form::Words),
-        RuleId::Prec007 => precision::whole_sentences(subject, findings, Form::Quantities),
-        RuleId::Prec008 => return precision::part_by_part(subject, findings, Form::Quantities),
-        RuleId::Prec009 => precision::whole_sentences(subject, findings, Form::Notes),
-        RuleId::Prec010 => return precision::part_by_part(subject, findings, Form::Notes),
-        RuleId::Prec011 => return patterns::must_find(subject, findings, LineEnds::Whole),
-        RuleId::Prec012 => return patterns::must_not_find(subject, findings, LineEnds::Characters),
+        RuleId::Prec005 => precision::whole_sentences(subject, findings, ComparisonForm::Words),
+        RuleId::Prec006 => return precision::part_by_part(subject, findings, ComparisonForm::Words),
+        RuleId::Prec007 => precision::whole_sentences(subject, findings, ComparisonForm::Quantities),
+        RuleId::Prec008 => return precision::part_by_part(subject, findings, ComparisonForm::Quantities),
+        RuleId::Prec009 => precision::whole_sentences(subject, findings, ComparisonForm::Notes),
+        RuleId::Prec010 => return precision::part_by_part(subject, findings, ComparisonForm::Notes),
+        RuleId::Prec011 => return patterns::must_find(subject, findings, LineEndMode::Whole),
+        RuleId::Prec012 => return patterns::must_not_find(subject, findings, LineEndMode::Characters),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => return comparison::incompatible(subject, findings),
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),

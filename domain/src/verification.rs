@@ -2,7 +2,7 @@
 //! returned (RFC-0002, Part II).
 //!
 //! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`] takes a
-//! [`Question`] and the answers of the sources, as [`Inputs`], and returns one [`Envelope`]. The same inputs give the same
+//! [`VerificationQuestion`] and the answers of the sources, as [`DecisionInputs`], and returns one [`Envelope`]. The same inputs give the same
 //! bytes, so a decision can be computed again from the log.
 //!
 //! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an axis whose kind
@@ -11,14 +11,13 @@
 pub mod adapter;
 pub mod call;
 pub mod candidate;
+mod collected_answers;
 mod compare;
 mod conflict;
 mod decide;
 pub mod deviation;
 pub mod envelope;
-mod hearing;
 pub mod inputs;
-pub mod kept;
 pub mod lock;
 pub mod reason;
 pub mod record;
@@ -27,21 +26,24 @@ pub mod review;
 mod settle;
 mod statements;
 pub mod step;
+pub mod stored_state;
 pub mod tier;
 pub mod workflow;
 
-pub use call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
-pub use candidate::Candidate;
-pub use decide::{decide, is_put_to_oracles};
+pub use call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
+pub use candidate::CandidateAnswer;
+pub use decide::{decide, is_query_required};
 pub use envelope::{Envelope, EnvelopeKind};
-pub use inputs::{Inputs, Stage};
-pub use kept::{Baseline, Baselines, KeptAnswer, KeptKey, OpenReview, Subject, SubjectKey};
+pub use inputs::{DecisionInputs, DecisionStage};
 pub use lock::HumanLock;
-pub use reason::Reason;
+pub use reason::AxisReason;
 pub use record::OracleVerificationRecord;
-pub use request::{Question, VerifyRequest};
-pub use review::{Resolution, Review};
-pub use tier::Tier;
+pub use request::{VerificationQuestion, VerifyRequest};
+pub use review::{ReviewCase, ReviewResolution};
+pub use stored_state::{
+    AxisBaseline, CachedAnswer, CachedAnswerKey, OpenReview, SourceBaselines, SubjectKey, SubjectState,
+};
+pub use tier::VerificationTier;
 pub use workflow::Workflow;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! The journal: the only way to write to the store.
 
-use crate::audit::log::{self, Tip};
-use crate::audit::mirror::Mirror;
-use crate::base::engine::{Engine, Options, Tables, lock_state};
+use crate::audit::log::{self, LogTip};
+use crate::audit::mirror::LogMirror;
+use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::watermark::{Counts, Watermark};
+use crate::base::watermark::{StoreCounts, Watermark};
 use crate::ground::Store;
-use crate::ground::files::Files;
+use crate::ground::files::GroundFiles;
 use crate::journal::check::check;
-use crate::journal::record::{Receipt, Record, Refused, Write};
-use crate::journal::staged::Staged;
+use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, TableWrite};
+use crate::journal::staged::StagedGroup;
 use std::borrow::Borrow;
 use std::fs;
 use std::io::Write as _;
@@ -40,10 +40,10 @@ const POSTPONED_ENTRIES: u64 = 4096;
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
-    engine: Arc<Engine>,
+    engine: Arc<StoreEngine>,
     mark: Watermark,
-    mirror: Mirror,
-    tip: Tip,
+    mirror: LogMirror,
+    tip: LogTip,
     /// The number of the last entry in sled's snapshot of its page table.
     snapshot_at: u64,
     /// The number of the last entry at the last [`Journal::settle`].
@@ -51,21 +51,21 @@ pub struct Journal {
     /// The last entry when a long read kept the database from being reopened.
     postponed_at: u64,
     /// The failure of the last write. No write is tried until [`Journal::recover`].
-    failure: Option<Failure>,
+    failure: Option<JournalFailure>,
 }
 
 /// The reason why the journal accepts no writes.
 #[derive(Debug)]
-struct Failure {
+struct JournalFailure {
     cause: String,
-    mend: Mend,
+    condition: RecoveryCondition,
 }
 
 /// The condition for accepting writes again.
 #[derive(Debug, Clone, Copy)]
-enum Mend {
+enum RecoveryCondition {
     /// Space for an ordinary group. sled did not try to write without it.
-    Room,
+    OrdinaryGroupSpace,
     /// A reopening: sled has failed, or may hold half a write.
     Reopening,
 }
@@ -75,37 +75,38 @@ impl Journal {
     ///
     /// # Errors
     /// All [`StoreError`]s except `Unavailable`: a damaged store does not open.
-    pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
+    pub fn open(options: StoreOptions) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         let lock = lock_state(&dir)?;
-        if Engine::is_new(&dir)
-            && let Some(kept) = Files::any_kept(&dir)?
+        if StoreEngine::is_new(&dir)
+            && let Some(existing) = GroundFiles::find_existing_file(&dir)?
         {
-            let detail = format!("the database is missing, and {} exists", kept.display());
+            let detail = format!("the database is missing, and {} exists", existing.display());
             return Err(StoreError::Short { dir, detail });
         }
         tracing::debug!("the store is being opened");
         let mark = Watermark::open(&dir)?;
-        let (engine, is_read_again) = Engine::open(options, mark.as_ref().map(|mark| mark.snapshot), lock)?;
+        let (engine, is_read_again) =
+            StoreEngine::open(options, mark.as_ref().map(|mark| mark.snapshot), lock)?;
         let engine = Arc::new(engine);
         tracing::debug!("the database is open");
-        let files = Files::open(&dir, facts_cache_bytes, engine.free().clone())?;
-        let store = Store::new(Tables::new(Arc::clone(&engine)), files);
+        let files = GroundFiles::open(&dir, facts_cache_bytes, engine.free().clone())?;
+        let store = Store::new(TableReader::new(Arc::clone(&engine)), files);
         let counts = meta::open(&engine)?;
         let mark = match mark {
             Some(mark) => mark,
-            None if counts == Counts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
+            None if counts == StoreCounts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
             None => {
                 let detail = "its high-water mark is missing, and the log has entries".to_owned();
                 return Err(StoreError::Short { dir, detail });
             }
         };
-        let mut mirror = Mirror::open(&dir, mark.mirrored)?;
+        let mut mirror = LogMirror::open(&dir, mark.mirrored)?;
         let looked_at_before = meta::walked(&engine)? > 0 && !is_read_again;
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
-        engine.opened_with(counts);
+        engine.set_opened_counts(counts);
         if !looked_at_before && let Err(error) = store.audit_all() {
             meta::put_walked(&engine, 0)?;
             return Err(error);
@@ -117,7 +118,7 @@ impl Journal {
             mirror.move_aside()?;
         }
         mirror.repair(&store, counts.entries);
-        let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
+        let tip = LogTip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let mut journal = Self {
             store: store.clone(),
             engine: Arc::clone(&engine),
@@ -146,42 +147,46 @@ impl Journal {
     /// rejects all writes until [`Journal::recover`], unless the group was only too large for the remaining space.
     pub fn commit(
         &mut self,
-        group: &[impl Borrow<Record>],
-    ) -> Result<Vec<Result<Receipt, Refused>>, StoreError> {
-        if let Some(Failure { cause, .. }) = &self.failure {
+        group: &[impl Borrow<JournalRecord>],
+    ) -> Result<Vec<Result<CommitReceipt, RecordRejectedError>>, StoreError> {
+        if let Some(JournalFailure { cause, .. }) = &self.failure {
             return Err(StoreError::Unavailable { cause: cause.clone() });
         }
         self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
-        let mut staged = Staged::new(&engine, self.mark.counts, self.tip.clone());
+        let mut staged = StagedGroup::new(&engine, self.mark.counts, self.tip.clone());
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
-            outcomes.push(outcome.map_err(|error| self.fail(error, Mend::Reopening))?);
+            outcomes.push(outcome.map_err(|error| self.fail(error, RecoveryCondition::Reopening))?);
             if staged.held_bytes() >= GROUP_BYTES {
                 break;
             }
         }
-        let taken = group.iter().take(outcomes.len());
+        let committed = group.iter().take(outcomes.len());
         if staged.lines.is_empty() {
             return Ok(outcomes);
         }
         let first_seq = self.mark.counts.entries + 1;
         let bytes = staged.bytes() as u64;
-        let Staged { mut batch, counts, tip, lines, replaced, before, .. } = staged;
+        let StagedGroup { mut batch, counts, tip, lines, replaced, before, .. } = staged;
         meta::put_counts(&mut batch, counts);
-        if let Err(error) = engine.make_room(bytes) {
+        if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
-            let fits_others = bytes > ORDINARY_BYTES && engine.make_room(ORDINARY_BYTES).is_ok();
-            return Err(if fits_others { error } else { self.fail(error, Mend::Room) });
+            let fits_others = bytes > ORDINARY_BYTES && engine.reserve_write_space(ORDINARY_BYTES).is_ok();
+            return Err(if fits_others {
+                error
+            } else {
+                self.fail(error, RecoveryCondition::OrdinaryGroupSpace)
+            });
         }
         engine.note_replaced(&replaced);
-        engine.keep_before(before);
-        engine.apply(batch).map_err(|error| self.fail(error, Mend::Reopening))?;
+        engine.keep_previous_rows(before);
+        engine.apply(batch).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
         self.tip = tip;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
-        self.forget_changed(taken.flat_map(|record| &record.borrow().writes));
+        self.forget_changed_views(committed.flat_map(|record| &record.borrow().writes));
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
@@ -190,12 +195,12 @@ impl Journal {
     }
 
     /// Removes the cached views of sources that durable `writes` changed, and the marks of payloads that they name.
-    fn forget_changed<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
+    fn forget_changed_views<'w>(&self, writes: impl Iterator<Item = &'w TableWrite>) {
         let mut changed = Vec::new();
         for write in writes {
             match write {
-                Write::PutSource(state) => changed.push(state.entry.oracle_id()),
-                Write::PutRun(run) => self.store.files().unmark(&run.input.raw_sha256),
+                TableWrite::PutSource(state) => changed.push(state.entry.oracle_id()),
+                TableWrite::PutRun(run) => self.store.files().unmark(&run.input.raw_sha256),
                 _ => {}
             }
         }
@@ -204,7 +209,7 @@ impl Journal {
 
     /// The row counts of the store.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> StoreCounts {
         self.mark.counts
     }
 
@@ -228,7 +233,7 @@ impl Journal {
 
     /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if the journal is
     /// idle. Call it about once a second.
-    pub fn settle(&mut self) {
+    pub fn sync_pending_work(&mut self) {
         let is_idle = self.failure.is_none() && self.settled_at == self.mark.counts.entries;
         self.settled_at = self.mark.counts.entries;
         if is_idle && let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
@@ -255,7 +260,7 @@ impl Journal {
     /// # Errors
     /// `Io` if the file cannot be opened; the mirror then continues in the previous file.
     pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
-        self.settle();
+        self.sync_pending_work();
         self.mirror.reopen()?;
         self.mirror.repair(&self.store, self.mark.counts.entries);
         Ok(())
@@ -266,18 +271,18 @@ impl Journal {
     /// # Errors
     /// `Unavailable` or `Io` if the fault persists. Any other error means that the store is damaged.
     pub fn recover(&mut self) -> Result<(), StoreError> {
-        let Some(mend) = self.failure.as_ref().map(|failure| failure.mend) else { return Ok(()) };
+        let Some(mend) = self.failure.as_ref().map(|failure| failure.condition) else { return Ok(()) };
         let mended = match mend {
-            Mend::Room => self.engine.make_room(ORDINARY_BYTES),
-            Mend::Reopening => self.reopen(),
+            RecoveryCondition::OrdinaryGroupSpace => self.engine.reserve_write_space(ORDINARY_BYTES),
+            RecoveryCondition::Reopening => self.reopen(),
         };
         if let Err(error) = mended {
             let cause = error.to_string();
-            self.failure = Some(Failure { cause, mend });
+            self.failure = Some(JournalFailure { cause, condition: mend });
             return Err(error);
         }
         self.failure = None;
-        self.settle();
+        self.sync_pending_work();
         Ok(())
     }
 
@@ -287,15 +292,16 @@ impl Journal {
         let counts = self.check_reopened()?;
         // the effects of the failed write, if any, become visible below, so they must be durable first
         self.engine.sync()?;
-        self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
+        self.tip =
+            LogTip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
-        self.engine.opened_with(counts);
+        self.engine.set_opened_counts(counts);
         self.store.forget_all();
         Ok(())
     }
 
     /// Checks the reopened database, and stores the id of its snapshot.
-    fn check_reopened(&mut self) -> Result<Counts, StoreError> {
+    fn check_reopened(&mut self) -> Result<StoreCounts, StoreError> {
         // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
         self.note_snapshot();
         let counts = meta::open(&self.engine)?;
@@ -324,14 +330,14 @@ impl Journal {
             Ok(true) => self.check_reopened().map(drop),
             Err(error) => Err(error),
         }
-        .map_err(|error| self.fail(error, Mend::Reopening))
+        .map_err(|error| self.fail(error, RecoveryCondition::Reopening))
     }
 
     /// Makes the next opening check the whole store before it serves. Called when damage was found.
     ///
     /// # Errors
     /// The database cannot be written.
-    pub fn doubt(&mut self) -> Result<(), StoreError> {
+    pub fn mark_damaged(&mut self) -> Result<(), StoreError> {
         meta::put_audited(&self.engine, 0)?;
         meta::put_walked(&self.engine, 0)
     }
@@ -341,14 +347,14 @@ impl Journal {
     /// # Errors
     /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then rejects all writes
     /// until [`Journal::recover`].
-    pub fn distrust(&mut self) -> Result<(), StoreError> {
+    pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
         match meta::open(&self.engine) {
             Ok(counts) if counts == self.mark.counts => Ok(()),
             Ok(_) => {
                 let cause = "a panic interrupted a write".into();
-                Err(self.fail(StoreError::Unavailable { cause }, Mend::Reopening))
+                Err(self.fail(StoreError::Unavailable { cause }, RecoveryCondition::Reopening))
             }
-            Err(error) => Err(self.fail(error, Mend::Reopening)),
+            Err(error) => Err(self.fail(error, RecoveryCondition::Reopening)),
         }
     }
 
@@ -367,12 +373,12 @@ impl Journal {
         }
     }
 
-    fn fail(&mut self, error: StoreError, mend: Mend) -> StoreError {
+    fn fail(&mut self, error: StoreError, mend: RecoveryCondition) -> StoreError {
         let cause = match error {
             StoreError::Unavailable { cause } => cause,
             other => other.to_string(),
         };
-        self.failure = Some(Failure { cause: cause.clone(), mend });
+        self.failure = Some(JournalFailure { cause: cause.clone(), condition: mend });
         StoreError::Unavailable { cause }
     }
 
@@ -390,7 +396,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.settle();
+        self.sync_pending_work();
     }
 }
 

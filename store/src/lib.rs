@@ -1,6 +1,6 @@
 //! Storage of oracled: the audit log, the verdicts, the sessions, and all other state.
 //!
-//! [`Journal::commit`] is the only way to write. A [`Record`] has events and the changes that they report. It is applied
+//! [`Journal::commit`] is the only way to write. A [`JournalRecord`] has events and the changes that they report. It is applied
 //! completely or not at all, and is on the disk when `commit` returns. [`Store`] is the read side: any number of concurrent
 //! readers see only durable data.
 //!
@@ -13,14 +13,16 @@ mod journal;
 mod verdict;
 mod verification;
 
-pub use audit::log::{Callers, LogLine, LogPage, LogQuery};
-pub use base::engine::{Options, Tables};
-pub use base::error::{FileKind, StoreError};
-pub use base::panics::panic_becomes_an_error;
-pub use base::watermark::Counts;
+pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers};
+pub use base::engine::{StoreOptions, TableReader};
+pub use base::error::{SourceFileKind, StoreError};
+pub use base::panics::is_panic_caught;
+pub use base::watermark::StoreCounts;
 pub use ground::Store;
 pub use journal::Journal;
 pub use journal::preview::PREVIEW_REVISION;
-pub use journal::record::{Expect, Receipt, Record, Refused, RowKey, Write};
-pub use verdict::refusals::RefusalSize;
-pub use verification::{KeptPage, ReviewQuery};
+pub use journal::record::{
+    CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
+};
+pub use verdict::rejecting_checks::RejectingCheckSize;
+pub use verification::{CachedAnswerPage, ReviewQuery};

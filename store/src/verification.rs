@@ -1,14 +1,14 @@
 //! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
 use crate::audit::log::{LogLine, LogQuery};
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{Table, key};
+use crate::base::rows::{TableId, key};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
+use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
 
 /// Separates the two parts of a name. Neither part contains this character.
 const SEPARATOR: char = '/';
@@ -28,20 +28,20 @@ pub struct ReviewQuery {
 
 /// A page of cached answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptPage {
+pub struct CachedAnswerPage {
     /// The answers, each with its key and revision.
-    pub kept: Vec<(KeptKey, KeptAnswer, u64)>,
+    pub answers: Vec<(CachedAnswerKey, CachedAnswer, u64)>,
     /// The key after which the next page begins; `None` on the last page.
-    pub next: Option<KeptKey>,
+    pub next: Option<CachedAnswerKey>,
 }
 
-impl Tables {
+impl TableReader {
     /// The time since which the oldest open review is open; `None` if no review is open.
     ///
     /// # Errors
     /// The reviews cannot be read.
     pub fn oldest_open_review_at(&self) -> Result<Option<Timestamp>, StoreError> {
-        let names = self.names_behind(Table::OpenReviews, None, 1)?;
+        let names = self.names_after(TableId::OpenReviews, None, 1)?;
         let first = names.first().map(|name| self.review(name)).transpose()?.flatten();
         Ok(first.map(|(state, _)| state.review.opened_at))
     }
@@ -51,10 +51,10 @@ impl Tables {
     /// # Errors
     /// The database cannot be read.
     pub fn open_reviews_of(&self, workflow_id: &WorkflowId) -> Result<u64, StoreError> {
-        let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[workflow_id.as_str().as_bytes(), end]);
+        let keys = |end: &[u8]| key(TableId::OpenByWorkflow, &[workflow_id.as_str().as_bytes(), end]);
         // the byte after the separator is the end of the range with this prefix
         let of_workflow = keys(&[SEPARATOR as u8])..keys(&[SEPARATOR as u8 + 1]);
-        Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
+        Ok(self.names(TableId::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
     /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one workflow or for all.
@@ -64,9 +64,9 @@ impl Tables {
     pub fn caller_openable_reviews(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
         let begin = workflow_id
             .map_or_else(|| CALLER_OPENABLE.to_string(), |workflow_id| caller_openable_name(workflow_id, ""));
-        let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
+        let keys = |end: &[u8]| key(TableId::OpenByWorkflow, &[begin.as_bytes(), end]);
         // this byte is above every byte of a name
-        Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
+        Ok(self.names(TableId::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
     }
 
     /// A review, with its revision.
@@ -74,7 +74,7 @@ impl Tables {
     /// # Errors
     /// The review cannot be read.
     pub fn review(&self, review_id: &str) -> Result<Option<(ReviewState, u64)>, StoreError> {
-        self.read_row(Table::Reviews, review_id)
+        self.read_row(TableId::Reviews, review_id)
     }
 
     /// The reviews that match `query`, the highest id first. Ids are in the order of time.
@@ -82,7 +82,7 @@ impl Tables {
     /// # Errors
     /// A review cannot be read.
     pub fn reviews(&self, query: &ReviewQuery) -> Result<Vec<ReviewState>, StoreError> {
-        let table = if query.open_only { Table::OpenReviews } else { Table::Reviews };
+        let table = if query.open_only { TableId::OpenReviews } else { TableId::Reviews };
         let (mut found, mut before) = (Vec::new(), query.before.clone());
         // a review that is opened or closed meanwhile is skipped, and another one is read instead
         while found.len() < query.limit {
@@ -101,40 +101,45 @@ impl Tables {
     ///
     /// # Errors
     /// The row cannot be read.
-    pub fn subject(&self, key: &SubjectKey) -> Result<Option<(Subject, u64)>, StoreError> {
-        self.read_row(Table::Subjects, &subject_name(key))
+    pub fn subject(&self, key: &SubjectKey) -> Result<Option<(SubjectState, u64)>, StoreError> {
+        self.read_row(TableId::Subjects, &subject_name(key))
     }
 
     /// The cached answer of a live source about an entity, with its revision.
     ///
     /// # Errors
     /// The row cannot be read.
-    pub fn kept(&self, key: &KeptKey) -> Result<Option<(KeptAnswer, u64)>, StoreError> {
-        self.read_row(Table::Kept, &kept_name(key))
+    pub fn cached_answer(&self, key: &CachedAnswerKey) -> Result<Option<(CachedAnswer, u64)>, StoreError> {
+        self.read_row(TableId::Kept, &cached_answer_name(key))
     }
 
     /// The next `limit` cached answers after `after`.
     ///
     /// # Errors
     /// A row cannot be read.
-    pub fn kept_page(&self, after: Option<&KeptKey>, limit: usize) -> Result<KeptPage, StoreError> {
-        let names = self.names_behind(Table::Kept, after.map(kept_name).as_deref(), limit)?;
-        let next = names.last().filter(|_| names.len() == limit).map(|name| self.kept_key(name));
-        let mut kept = Vec::new();
+    pub fn cached_answer_page(
+        &self,
+        after: Option<&CachedAnswerKey>,
+        limit: usize,
+    ) -> Result<CachedAnswerPage, StoreError> {
+        let names = self.names_after(TableId::Kept, after.map(cached_answer_name).as_deref(), limit)?;
+        let next =
+            names.last().filter(|_| names.len() == limit).map(|name| self.parse_cached_answer_name(name));
+        let mut answers = Vec::new();
         for name in &names {
-            if let Some((answer, revision)) = self.read_row(Table::Kept, name)? {
-                kept.push((self.kept_key(name)?, answer, revision));
+            if let Some((answer, revision)) = self.read_row(TableId::Kept, name)? {
+                answers.push((self.parse_cached_answer_name(name)?, answer, revision));
             }
         }
-        Ok(KeptPage { kept, next: next.transpose()? })
+        Ok(CachedAnswerPage { answers, next: next.transpose()? })
     }
 
     /// The inputs of the pending decisions, in the order of their execution ids.
     ///
     /// # Errors
     /// A row cannot be read.
-    pub fn pending(&self) -> Result<Vec<Inputs>, StoreError> {
-        self.read_all(Table::Pending)
+    pub fn pending_decisions(&self) -> Result<Vec<DecisionInputs>, StoreError> {
+        self.read_all(TableId::Pending)
     }
 
     /// The decisions with the id `execution_id`, in their order: two if the workflow answers before its sources do,
@@ -159,9 +164,9 @@ impl Tables {
     }
 
     /// Parses the name of a cached answer's row.
-    fn kept_key(&self, name: &str) -> Result<KeptKey, StoreError> {
+    fn parse_cached_answer_name(&self, name: &str) -> Result<CachedAnswerKey, StoreError> {
         let key = name.split_once(SEPARATOR).and_then(|(oracle_id, about)| {
-            Some(KeptKey { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
+            Some(CachedAnswerKey { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
         });
         key.ok_or_else(|| StoreError::Corrupt {
             dir: self.dir().to_owned(),
@@ -186,7 +191,7 @@ pub(crate) fn subject_name(key: &SubjectKey) -> String {
 }
 
 /// The name of a cached answer's row.
-pub(crate) fn kept_name(key: &KeptKey) -> String {
+pub(crate) fn cached_answer_name(key: &CachedAnswerKey) -> String {
     format!("{}{SEPARATOR}{}", key.oracle_id, key.about)
 }
 

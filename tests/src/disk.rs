@@ -1,6 +1,6 @@
 //! A full disk for a single daemon.
 
-use crate::{Daemon, World};
+use crate::{DaemonProcess, DaemonWorld};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Prepares `world` for [`fill`]. Returns false if this machine has no `prlimit`.
 #[must_use]
-pub fn can_be_filled(world: &mut World) -> bool {
+pub fn can_be_filled(world: &mut DaemonWorld) -> bool {
     // SIGXFSZ would end the daemon; ignored, the write fails with an error instead
     world.wrapper = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"].map(String::from).into();
     let prlimit = Command::new("prlimit").arg("--version").stdout(Stdio::null()).status();
@@ -19,7 +19,7 @@ pub fn can_be_filled(world: &mut World) -> bool {
 ///
 /// # Panics
 /// Panics if the system does not permit it.
-pub fn fill(daemon: &Daemon<'_>, state: &Path) {
+pub fn fill(daemon: &DaemonProcess<'_>, state: &Path) {
     let database = fs::metadata(state.join("store/db")).expect("there is a database");
     // the daemon requires more free space than this before it writes; the rest is for sled's own writes
     bind(daemon, &(database.len() + (2 << 20)).to_string());
@@ -29,58 +29,58 @@ pub fn fill(daemon: &Daemon<'_>, state: &Path) {
 ///
 /// # Panics
 /// Panics if the system does not permit it.
-pub fn empty(daemon: &Daemon<'_>) {
+pub fn empty(daemon: &DaemonProcess<'_>) {
     bind(daemon, "unlimited");
 }
 
-fn bind(daemon: &Daemon<'_>, bytes: &str) {
+fn bind(daemon: &DaemonProcess<'_>, bytes: &str) {
     let limit = format!("--fsize={bytes}:");
     let bound = Command::new("prlimit").args(["--pid", &daemon.pid().to_string(), &limit]).status();
     assert!(bound.expect("there is a prlimit").success(), "the limit is set");
 }
 
 /// A disk that a test can fill and empty.
-pub trait Disk {
+pub trait TestDisk {
     /// Path at which processes other than the daemon reach the state directory.
     fn state(&self) -> PathBuf;
     /// Fills the disk.
-    fn fill(&self, daemon: &Daemon<'_>);
+    fn fill(&self, daemon: &DaemonProcess<'_>);
     /// Makes the space available again.
-    fn empty(&self, daemon: &Daemon<'_>);
+    fn empty(&self, daemon: &DaemonProcess<'_>);
 }
 
 /// The disk of the state directory, with a limit on file sizes (`prlimit --fsize`) for the daemon only.
 #[derive(Debug)]
-pub struct Bounded(pub PathBuf);
+pub struct SizeLimitedDisk(pub PathBuf);
 
-impl Disk for Bounded {
+impl TestDisk for SizeLimitedDisk {
     fn state(&self) -> PathBuf {
         self.0.clone()
     }
 
-    fn fill(&self, daemon: &Daemon<'_>) {
+    fn fill(&self, daemon: &DaemonProcess<'_>) {
         fill(daemon, &self.0);
     }
 
-    fn empty(&self, daemon: &Daemon<'_>) {
+    fn empty(&self, daemon: &DaemonProcess<'_>) {
         empty(daemon);
     }
 }
 
 /// A separate tmpfs in a mount namespace that ends with the process `keeper`.
 #[derive(Debug)]
-pub struct Tmpfs {
+pub struct TmpfsDisk {
     keeper: Child,
     state: PathBuf,
 }
 
-impl Tmpfs {
+impl TmpfsDisk {
     /// Mounts a tmpfs at the state directory of `world`. Returns `None` if this machine does not permit it.
     ///
     /// # Panics
     /// Panics if the state directory exists already.
     #[must_use]
-    pub fn mount(world: &World) -> Option<Self> {
+    pub fn mount(world: &DaemonWorld) -> Option<Self> {
         fs::create_dir(world.state()).expect("it is made");
         let script = format!(
             "mount -t tmpfs -o size=64m,mode=0700 none '{}' && echo && exec cat",
@@ -129,23 +129,23 @@ impl Tmpfs {
     }
 }
 
-impl Drop for Tmpfs {
+impl Drop for TmpfsDisk {
     fn drop(&mut self) {
         self.keeper.kill().expect("it is our child");
         self.keeper.wait().expect("it is our child");
     }
 }
 
-impl Disk for Tmpfs {
+impl TestDisk for TmpfsDisk {
     fn state(&self) -> PathBuf {
         self.state.clone()
     }
 
-    fn fill(&self, _: &Daemon<'_>) {
+    fn fill(&self, _: &DaemonProcess<'_>) {
         self.put_ballast(0);
     }
 
-    fn empty(&self, _: &Daemon<'_>) {
+    fn empty(&self, _: &DaemonProcess<'_>) {
         self.remove_ballast();
     }
 }

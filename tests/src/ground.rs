@@ -1,13 +1,13 @@
 //! Helpers for ground truth: example documents, runs over payloads, and answers of sources.
 
-use crate::wire::{Wire, head};
-use crate::{PATIENCE, World, at, document, get, post};
+use crate::wire::{WireConnection, head};
+use crate::{DaemonWorld, PATIENCE, at, document, get, post};
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::ground::id::SourceId;
 use oracled_store::ground::view::SourceView;
-use oracled_store::{Journal, Options, Store};
+use oracled_store::{Journal, Store, StoreOptions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,7 @@ pub fn open_pipeline(source: &str) -> Value {
 /// Panics if the example documents that they are derived from do not exist.
 #[must_use]
 #[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
-pub fn things(pipeline: &str) -> (Value, Value, Value) {
+pub fn example_documents(pipeline: &str) -> (Value, Value, Value) {
     let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
     let mut number = axis("number", "integer");
     number["identity"] = json!(true);
@@ -84,7 +84,7 @@ pub fn things(pipeline: &str) -> (Value, Value, Value) {
 /// Panics if the example documents that they are derived from do not exist.
 #[must_use]
 #[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
-pub fn office(source: &str) -> (Value, Value, Value) {
+pub fn office_documents(source: &str) -> (Value, Value, Value) {
     let mut registration = example("sources/world-bank-population.json");
     registration["oracle_id"] = json!(source);
     let mut definition = open_pipeline("world-bank-population");
@@ -115,7 +115,7 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
 }
 
 /// Puts `body` at `path`.
-pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
+pub async fn put_document(control: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
     control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
 }
 
@@ -123,7 +123,7 @@ pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
 ///
 /// # Panics
 /// Panics if one of them is rejected.
-pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value, pipeline: &Value) {
+pub async fn register_all(control: &mut DaemonClient, ontology: &Value, source: &Value, pipeline: &Value) {
     let text = |document: &Value, place: &str| {
         document.pointer(place).and_then(Value::as_str).expect("it is named").to_owned()
     };
@@ -132,7 +132,7 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
     let source_path = format!("/v1/documents/source/{}", text(source, "/oracle_id"));
     let pipeline_path = format!("/v1/documents/pipeline/{}", text(pipeline, "/pipeline/pipeline_id"));
     for (path, document) in [(ontology_path, ontology), (source_path, source), (pipeline_path, pipeline)] {
-        let answer = put(control, &path, document).await;
+        let answer = put_document(control, &path, document).await;
         assert_eq!(answer.status, 200, "{path}: {}", crate::document(&answer));
     }
 }
@@ -141,7 +141,7 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
 ///
 /// # Panics
 /// Panics if it is rejected.
-pub async fn register(control: &mut Client, source: &str) {
+pub async fn register(control: &mut DaemonClient, source: &str) {
     register_with(control, source, &open_pipeline(source)).await;
 }
 
@@ -149,11 +149,11 @@ pub async fn register(control: &mut Client, source: &str) {
 ///
 /// # Panics
 /// Panics if it is rejected.
-pub async fn register_gated(control: &mut Client, source: &str) {
+pub async fn register_gated(control: &mut DaemonClient, source: &str) {
     register_with(control, source, &example(&format!("pipelines/{source}.json"))).await;
 }
 
-async fn register_with(control: &mut Client, source: &str, pipeline: &Value) {
+async fn register_with(control: &mut DaemonClient, source: &str, pipeline: &Value) {
     let registration = example(&format!("sources/{source}.json"));
     let ontology =
         registration.pointer("/ontology/ontology_id").and_then(Value::as_str).expect("it names one");
@@ -165,7 +165,7 @@ async fn register_with(control: &mut Client, source: &str, pipeline: &Value) {
 ///
 /// # Panics
 /// Panics if the approval is rejected.
-pub async fn approve(control: &mut Client, source: &str) {
+pub async fn approve(control: &mut DaemonClient, source: &str) {
     let answer = post(control, &format!("/v1/sources/{source}/review"), &json!({"approve": {}})).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
@@ -178,24 +178,24 @@ pub fn runs_path(pipeline: &str, version: &str, released_at: &str) -> String {
 
 /// Posts a payload.
 pub async fn ingest(
-    control: &mut Client,
+    control: &mut DaemonClient,
     pipeline: &str,
     version: &str,
     released_at: &str,
     payload: impl Into<Bytes>,
-) -> Answer {
+) -> DaemonResponse {
     let path = runs_path(pipeline, version, released_at);
     control.call(Method::POST, &path, Some(payload.into())).await.expect("it answers")
 }
 
 /// Posts a payload of `size_bytes` in `pieces`, for payloads that are too long to be held in memory.
 pub async fn ingest_pieces(
-    world: &World,
+    world: &DaemonWorld,
     path: &str,
     size_bytes: u64,
     pieces: impl Iterator<Item = Vec<u8>>,
-) -> Answer {
-    let mut wire = Wire::connect(&world.control_socket()).await;
+) -> DaemonResponse {
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     let size = size_bytes.to_string();
     wire.send(head("POST", path, &[("content-length", &size)])).await.expect("it listens");
     let mut waiting = Vec::with_capacity(PIECE_BYTES);
@@ -215,7 +215,7 @@ pub async fn ingest_pieces(
 /// # Panics
 /// Panics if no run was started.
 #[must_use]
-pub fn begun(answer: &Answer) -> String {
+pub fn started_run(answer: &DaemonResponse) -> String {
     assert_eq!(answer.status, 202, "{}", document(answer));
     assert_eq!(at(answer, "/unchanged"), false);
     at(answer, "/run/run_id").as_str().expect("it has an id").to_owned()
@@ -225,7 +225,7 @@ pub fn begun(answer: &Answer) -> String {
 ///
 /// # Panics
 /// Panics if the run makes no progress within [`PATIENCE`].
-pub async fn ended(control: &mut Client, run_id: &str) -> Value {
+pub async fn wait_for_run(control: &mut DaemonClient, run_id: &str) -> Value {
     let path = format!("/v1/runs/{run_id}");
     let (mut last, mut moved) = (Value::Null, Instant::now());
     loop {
@@ -248,7 +248,7 @@ pub async fn ended(control: &mut Client, run_id: &str) -> Value {
 ///
 /// # Panics
 /// Panics if a query fails.
-pub async fn answers(routes: &mut Client, source: &str, request: &Value) -> Vec<(Value, Value)> {
+pub async fn query_all(routes: &mut DaemonClient, source: &str, request: &Value) -> Vec<(Value, Value)> {
     let mut all = Vec::new();
     let mut request = request.as_object().cloned().expect("a request is an object");
     request.insert("max_results".into(), json!(PAGE));
@@ -273,8 +273,8 @@ pub async fn answers(routes: &mut Client, source: &str, request: &Value) -> Vec<
 /// # Panics
 /// Panics if it does not open.
 #[must_use]
-pub fn stopped(state: &Path) -> (Journal, Store) {
-    let options = Options {
+pub fn open_store(state: &Path) -> (Journal, Store) {
+    let options = StoreOptions {
         dir: state.to_owned(),
         cache_bytes: 64 << 20,
         facts_cache_bytes: 1 << 20,

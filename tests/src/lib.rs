@@ -1,10 +1,10 @@
 //! A daemon process for one test, with its state, sockets and logs in a temporary directory.
 
 pub mod disk;
+pub mod generation;
 pub mod ground;
 pub mod live;
 pub mod load;
-pub mod making;
 pub mod model;
 pub mod reference;
 pub mod signing;
@@ -15,7 +15,7 @@ pub mod wire;
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use serde_json::{Value, json};
 use std::env;
 use std::fs::{self, File};
@@ -54,7 +54,7 @@ pub fn program(name: &str) -> PathBuf {
 }
 
 /// Removes from `command` the environment variables that the user of the tests has set for another daemon.
-fn without_surroundings(command: &mut Command) {
+fn clear_variables(command: &mut Command) {
     let meant_for_a_daemon = |name: &str| {
         ["ORACLED_", "LISTEN_", "WATCHDOG_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
             || name.ends_with("_DIRECTORY")
@@ -77,7 +77,7 @@ fn without_surroundings(command: &mut Command) {
 
 /// Directory, variables and flags of a daemon. It outlives the daemon, so a second daemon can serve the same state.
 #[derive(Debug)]
-pub struct World {
+pub struct DaemonWorld {
     dir: TempDir,
     /// Words before the daemon's command line, for example a shell wrapper.
     pub wrapper: Vec<String>,
@@ -89,14 +89,14 @@ pub struct World {
     pub config: String,
 }
 
-impl Default for World {
+impl Default for DaemonWorld {
     fn default() -> Self {
         let dir = tempfile::Builder::new().prefix("oracled-test-").tempdir().expect("a directory");
         Self { dir, wrapper: Vec::new(), variables: Vec::new(), flags: Vec::new(), config: String::new() }
     }
 }
 
-impl World {
+impl DaemonWorld {
     /// Creates a world with this configuration.
     #[must_use]
     pub fn with_config(config: &str) -> Self {
@@ -164,7 +164,7 @@ impl World {
         let mut line = self.wrapper.iter().map(Into::into).chain([oracled]);
         let mut command = Command::new(line.next().expect("there is a program"));
         command.args(line).args(arguments).stdin(Stdio::null());
-        without_surroundings(&mut command);
+        clear_variables(&mut command);
         command.env("HOME", self.dir.path()).envs(self.variables.clone());
         command
     }
@@ -194,14 +194,14 @@ impl World {
     }
 
     /// Starts a daemon and waits until it answers.
-    pub async fn serve(&self) -> Daemon<'_> {
+    pub async fn serve(&self) -> DaemonProcess<'_> {
         self.ready(self.spawn()).await
     }
 
     /// Waits until `daemon` answers.
-    pub async fn ready<'w>(&'w self, mut daemon: Daemon<'w>) -> Daemon<'w> {
+    pub async fn ready<'w>(&'w self, mut daemon: DaemonProcess<'w>) -> DaemonProcess<'w> {
         let began = Instant::now();
-        while !self.answers().await {
+        while !self.is_answering().await {
             assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", self.service_log());
             assert!(began.elapsed() < PATIENCE, "the daemon does not answer: {}", self.service_log());
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -211,7 +211,7 @@ impl World {
 
     /// Starts a daemon without waiting for it.
     #[must_use]
-    pub fn spawn(&self) -> Daemon<'_> {
+    pub fn spawn(&self) -> DaemonProcess<'_> {
         let mut command = self.command();
         command.stdout(Stdio::null());
         self.spawn_as(command)
@@ -219,21 +219,21 @@ impl World {
 
     /// Starts a daemon by `command` without waiting for it.
     #[must_use]
-    pub fn spawn_as(&self, mut command: Command) -> Daemon<'_> {
+    pub fn spawn_as(&self, mut command: Command) -> DaemonProcess<'_> {
         let stderr =
             File::options().append(true).create(true).open(self.path("stderr")).expect("a file for the log");
-        Daemon { world: self, child: command.stderr(stderr).spawn().expect("the daemon starts") }
+        DaemonProcess { world: self, child: command.stderr(stderr).spawn().expect("the daemon starts") }
     }
 
     /// Runs a daemon that is expected to end by itself within [`PATIENCE`].
     #[must_use]
-    pub fn serve_in_vain(&self) -> Output {
-        ended(self.command())
+    pub fn run_until_exit(&self) -> Output {
+        run_to_end(self.command())
     }
 
     /// Whether a daemon answers at this world's socket.
-    pub async fn answers(&self) -> bool {
-        match Client::connect(&self.socket()).await {
+    pub async fn is_answering(&self) -> bool {
+        match DaemonClient::connect(&self.socket()).await {
             Ok(mut client) => client.call(Method::GET, "/healthz", None).await.is_ok(),
             Err(_) => false,
         }
@@ -243,7 +243,7 @@ impl World {
     #[must_use]
     pub fn ctl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("oraclectl"));
-        without_surroundings(&mut command);
+        clear_variables(&mut command);
         command.arg("--socket").arg(self.socket()).arg("--control-socket").arg(self.control_socket());
         command.args(arguments).stdin(Stdio::null());
         command
@@ -256,7 +256,7 @@ impl World {
     }
 
     /// Runs `oraclectl` on another thread, so that servers of the test itself can answer the daemon meanwhile.
-    pub async fn ctl_meanwhile(&self, arguments: &[&str]) -> Output {
+    pub async fn ctl_in_thread(&self, arguments: &[&str]) -> Output {
         let mut command = self.ctl_command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output()).await;
         output.expect("it does not panic").expect("oraclectl starts")
@@ -268,7 +268,7 @@ impl World {
 /// # Panics
 /// Panics if it cannot be started.
 #[must_use]
-pub fn ended(mut command: Command) -> Output {
+pub fn run_to_end(mut command: Command) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
     let began = Instant::now();
     while child.try_wait().expect("it is our child").is_none() {
@@ -285,8 +285,8 @@ pub fn ended(mut command: Command) -> Output {
 /// # Panics
 /// Panics if the daemon ended in another way.
 #[must_use]
-pub fn complaint(command: Command) -> String {
-    let output = ended(command);
+pub fn error_line(command: Command) -> String {
+    let output = run_to_end(command);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("oracled: ") && said.lines().count() == 1, "{said}");
@@ -295,12 +295,12 @@ pub fn complaint(command: Command) -> String {
 
 /// A running daemon. Dropping it kills the process.
 #[derive(Debug)]
-pub struct Daemon<'w> {
-    world: &'w World,
+pub struct DaemonProcess<'w> {
+    world: &'w DaemonWorld,
     child: Child,
 }
 
-impl Daemon<'_> {
+impl DaemonProcess<'_> {
     /// Process id of the daemon.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -308,13 +308,15 @@ impl Daemon<'_> {
     }
 
     /// Connects a client to the routes' socket.
-    pub async fn routes(&self) -> Client {
-        Client::connect(&self.world.socket()).await.expect("the routes' socket is served")
+    pub async fn routes(&self) -> DaemonClient {
+        DaemonClient::connect(&self.world.socket()).await.expect("the routes' socket is served")
     }
 
     /// Connects a client to the administrators' socket.
-    pub async fn control(&self) -> Client {
-        Client::connect(&self.world.control_socket()).await.expect("the administrators' socket is served")
+    pub async fn control(&self) -> DaemonClient {
+        DaemonClient::connect(&self.world.control_socket())
+            .await
+            .expect("the administrators' socket is served")
     }
 
     /// Kills the process, as a power cut would.
@@ -339,7 +341,7 @@ impl Daemon<'_> {
     }
 
     /// Exit status of the daemon if it has ended.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
@@ -383,7 +385,7 @@ impl Daemon<'_> {
     }
 }
 
-impl Drop for Daemon<'_> {
+impl Drop for DaemonProcess<'_> {
     fn drop(&mut self) {
         // the daemon may have ended already
         drop(self.child.kill());
@@ -392,24 +394,24 @@ impl Drop for Daemon<'_> {
 }
 
 /// Posts `body` as JSON and returns the answer.
-pub async fn post(client: &mut Client, path: &str, body: &Value) -> Answer {
+pub async fn post(client: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
     client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
 }
 
 /// Gets `path` and returns the answer.
-pub async fn get(client: &mut Client, path: &str) -> Answer {
+pub async fn get(client: &mut DaemonClient, path: &str) -> DaemonResponse {
     client.call(Method::GET, path, None).await.expect("it answers")
 }
 
 /// Body of `answer` as a JSON value; null if it is not JSON.
 #[must_use]
-pub fn document(answer: &Answer) -> Value {
+pub fn document(answer: &DaemonResponse) -> Value {
     answer.json().unwrap_or_default()
 }
 
 /// Value at the JSON pointer `place` in the body; null if there is none.
 #[must_use]
-pub fn at(answer: &Answer, place: &str) -> Value {
+pub fn at(answer: &DaemonResponse, place: &str) -> Value {
     document(answer).pointer(place).cloned().unwrap_or_default()
 }
 
@@ -417,7 +419,7 @@ pub fn at(answer: &Answer, place: &str) -> Value {
 ///
 /// # Panics
 /// Panics if `answer` is not a problem document with this status and code.
-pub fn problem(answer: &Answer, status: u16, code: &str) -> Value {
+pub fn problem(answer: &DaemonResponse, status: u16, code: &str) -> Value {
     let document = document(answer);
     let field = |name: &str| document.get(name).cloned().unwrap_or_default();
     assert_eq!((answer.status.as_u16(), field("code")), (status, json!(code)), "{document}");
@@ -434,7 +436,7 @@ pub fn problem(answer: &Answer, status: u16, code: &str) -> Value {
 ///
 /// # Panics
 /// Panics if they cannot be read.
-pub async fn log(control: &mut Client, question: &str) -> Vec<Value> {
+pub async fn log(control: &mut DaemonClient, question: &str) -> Vec<Value> {
     let answer = get(control, &format!("/v1/log?{question}")).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     lines(&answer.body)
@@ -444,7 +446,7 @@ pub async fn log(control: &mut Client, question: &str) -> Vec<Value> {
 ///
 /// # Panics
 /// Panics if they cannot be read, or if a sequence number is missing.
-pub async fn whole_log(control: &mut Client) -> Vec<Value> {
+pub async fn read_whole_log(control: &mut DaemonClient) -> Vec<Value> {
     let mut entries = Vec::new();
     loop {
         let more = log(control, &format!("after={}&limit=10000", entries.len())).await;

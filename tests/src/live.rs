@@ -2,9 +2,9 @@
 
 #![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 
-use crate::ground::{approve, example, put};
+use crate::ground::{approve, example, put_document};
 use crate::verification::{register, workflow};
-use crate::{Daemon, World, at, document, get, log, post};
+use crate::{DaemonProcess, DaemonWorld, at, document, get, log, post};
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -19,23 +19,23 @@ pub const POISON: &str = "99999999";
 pub const LOCAL: &str = "[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n";
 
 /// Computes the answer, as it is sent on the wire, from the head of the request.
-type Answering = Box<dyn Fn(&str) -> String + Send>;
+type AnswerScript = Box<dyn Fn(&str) -> String + Send>;
 
 /// A scripted live source on the loopback interface.
-pub struct Office {
+pub struct ScriptedSource {
     /// Port on which it listens.
     pub port: u16,
-    answering: Arc<Mutex<Answering>>,
+    answering: Arc<Mutex<AnswerScript>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl fmt::Debug for Office {
+impl fmt::Debug for ScriptedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Office").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("ScriptedSource").field("port", &self.port).finish_non_exhaustive()
     }
 }
 
-impl Office {
+impl ScriptedSource {
     /// Starts a source that sends empty answers.
     ///
     /// # Panics
@@ -43,7 +43,7 @@ impl Office {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
         let port = listener.local_addr().expect("the system reports it").port();
-        let silent: Answering = Box::new(|_| String::new());
+        let silent: AnswerScript = Box::new(|_| String::new());
         let office =
             Self { port, answering: Arc::new(Mutex::new(silent)), heads: Arc::new(Mutex::default()) };
         let (answering, heads) = (Arc::clone(&office.answering), Arc::clone(&office.heads));
@@ -70,13 +70,13 @@ impl Office {
     ///
     /// # Panics
     /// Panics if a previous answer has panicked.
-    pub fn answers(&self, answering: impl Fn(&str) -> String + Send + 'static) {
+    pub fn set_answers(&self, answering: impl Fn(&str) -> String + Send + 'static) {
         *self.answering.lock().expect("no holder of the lock panics") = Box::new(answering);
     }
 
     /// Sends `answer` to all further requests.
-    pub fn says(&self, answer: String) {
-        self.answers(move |_| answer.clone());
+    pub fn set_answer(&self, answer: String) {
+        self.set_answers(move |_| answer.clone());
     }
 
     /// Origin of the source.
@@ -103,7 +103,7 @@ impl Office {
 
 /// A complete answer with these headers. Each header ends with CRLF.
 #[must_use]
-pub fn whole(headers: &str, body: &str) -> String {
+pub fn complete_answer(headers: &str, body: &str) -> String {
     let size = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\nconnection: close\r\n{headers}\r\n{body}")
 }
@@ -119,7 +119,7 @@ pub fn empty(status: &str, headers: &str) -> String {
 /// # Panics
 /// Panics if `people` is not a number.
 #[must_use]
-pub fn said_of(area: &str, people: &str, more: Value) -> String {
+pub fn population_body(area: &str, people: &str, more: Value) -> String {
     let mut body = json!({"area": area, "year": 1960, "people": people.parse::<u64>().expect("a number")});
     body.as_object_mut().expect("it is one").extend(more.as_object().expect("fields").clone());
     body.to_string()
@@ -127,8 +127,8 @@ pub fn said_of(area: &str, people: &str, more: Value) -> String {
 
 /// A complete answer with the population of Aruba only.
 #[must_use]
-pub fn people(people: &str) -> String {
-    whole("", &said_of("ABW", people, json!({})))
+pub fn population_answer(people: &str) -> String {
+    complete_answer("", &population_body("ABW", people, json!({})))
 }
 
 /// The adapter of a live source, with the fields of `changes` added or replaced.
@@ -156,7 +156,7 @@ pub fn adapter_of(oracle_id: &str, endpoint: &str, changes: Value) -> Value {
 ///
 /// # Panics
 /// Panics if one of them is rejected.
-pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: &str, adapter: Value) {
+pub async fn source(daemon: &DaemonProcess<'_>, oracle_id: &str, tier: &str, endpoint: &str, adapter: Value) {
     let control = &mut daemon.control().await;
     let ontology = example("ontologies/population.json");
     let mut registration = example("sources/world-bank-population.json");
@@ -167,7 +167,7 @@ pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: 
         ("/v1/documents/ontology/population@1".to_owned(), &ontology),
         (format!("/v1/documents/source/{oracle_id}"), &registration),
     ] {
-        let answer = put(control, &path, body).await;
+        let answer = put_document(control, &path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
     }
     adapt(daemon, oracle_id, endpoint, adapter).await;
@@ -178,15 +178,15 @@ pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: 
 ///
 /// # Panics
 /// Panics if it is rejected.
-pub async fn adapt(daemon: &Daemon<'_>, oracle_id: &str, endpoint: &str, changes: Value) {
+pub async fn adapt(daemon: &DaemonProcess<'_>, oracle_id: &str, endpoint: &str, changes: Value) {
     let path = format!("/v1/documents/adapter/{oracle_id}");
     let adapter = adapter_of(oracle_id, endpoint, changes);
-    let answer = put(&mut daemon.control().await, &path, &adapter).await;
+    let answer = put_document(&mut daemon.control().await, &path, &adapter).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
 /// Registers the workflow `census` over these sources.
-pub async fn census(daemon: &Daemon<'_>, oracles: &[&str], settings: Value) {
+pub async fn register_census(daemon: &DaemonProcess<'_>, oracles: &[&str], settings: Value) {
     register(&mut daemon.control().await, &workflow("census", oracles, settings)).await;
 }
 
@@ -194,7 +194,7 @@ pub async fn census(daemon: &Daemon<'_>, oracles: &[&str], settings: Value) {
 ///
 /// # Panics
 /// Panics if the request fails.
-pub async fn verified(daemon: &Daemon<'_>) -> Value {
+pub async fn verify_census(daemon: &DaemonProcess<'_>) -> Value {
     let request =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let answer = post(&mut daemon.routes().await, "/v1/verify", &request).await;
@@ -207,7 +207,7 @@ pub async fn verified(daemon: &Daemon<'_>) -> Value {
 /// # Panics
 /// Panics if the envelope is not authoritative, or has [`POISON`].
 #[must_use]
-pub fn told(envelope: &Value) -> &Value {
+pub fn authoritative_value(envelope: &Value) -> &Value {
     assert_eq!(envelope["kind"], "authoritative", "{envelope}");
     assert!(!envelope["axes"]["population"]["value"].to_string().contains(POISON), "{envelope}");
     &envelope["axes"]["population"]["value"]
@@ -217,9 +217,14 @@ pub fn told(envelope: &Value) -> &Value {
 ///
 /// # Panics
 /// Panics if the source was not called, or if the decision is not reproduced.
-pub async fn asked(daemon: &Daemon<'_>, world: &World, envelope: &Value, oracle_id: &str) -> Value {
+pub async fn check_source_call(
+    daemon: &DaemonProcess<'_>,
+    world: &DaemonWorld,
+    envelope: &Value,
+    oracle_id: &str,
+) -> Value {
     let execution = envelope["execution_id"].as_str().expect("it has one");
-    let explained = world.ctl_meanwhile(&["explain", execution]).await;
+    let explained = world.ctl_in_thread(&["explain", execution]).await;
     assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
     let control = &mut daemon.control().await;
     let decided = get(control, &format!("/v1/executions/{execution}")).await;
@@ -233,10 +238,10 @@ pub async fn asked(daemon: &Daemon<'_>, world: &World, envelope: &Value, oracle_
 ///
 /// # Panics
 /// Panics if the answer is not rejected for this reason.
-pub async fn refused(daemon: &Daemon<'_>, world: &World, why: &str) {
-    let envelope = verified(daemon).await;
+pub async fn check_refusal(daemon: &DaemonProcess<'_>, world: &DaemonWorld, why: &str) {
+    let envelope = verify_census(daemon).await;
     assert_eq!(envelope["kind"], "blocked", "{why}: {envelope}");
-    let entry = asked(daemon, world, &envelope, "office").await;
+    let entry = check_source_call(daemon, world, &envelope, "office").await;
     assert_eq!((&entry["status"], &entry["error_code"]), (&json!("error"), &json!("refused")), "{why}");
     let execution = envelope["execution_id"].as_str().expect("it has one");
     let decided = get(&mut daemon.control().await, &format!("/v1/executions/{execution}")).await;
@@ -247,6 +252,6 @@ pub async fn refused(daemon: &Daemon<'_>, world: &World, why: &str) {
 ///
 /// # Panics
 /// Panics if it is not UTF-8.
-pub async fn watched(world: &World) -> String {
-    String::from_utf8(world.ctl_meanwhile(&["health"]).await.stdout).expect("it is text")
+pub async fn read_service_log(world: &DaemonWorld) -> String {
+    String::from_utf8(world.ctl_in_thread(&["health"]).await.stdout).expect("it is text")
 }

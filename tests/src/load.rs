@@ -3,8 +3,8 @@
 use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
-use oracled_api::base::client::{Answer, Client, ClientError};
-use oracled_store::{Counts, Journal, LogQuery, Options};
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
+use oracled_store::{Journal, LogQuery, StoreCounts, StoreOptions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const CHECKED_MAX_BYTES: usize = 64 * 1024;
 
 /// Last known state of a session, as a client recorded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum KnownSessionState {
     /// The verdict is stored, and this is its document.
     Cached(Bytes),
     /// The verdict was stored and then purged.
@@ -28,9 +28,9 @@ pub enum Told {
 
 /// Answers that clients received from a daemon.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct AnswerLedger {
     /// State of each session.
-    pub sessions: BTreeMap<String, Told>,
+    pub sessions: BTreeMap<String, KnownSessionState>,
     /// Sessions with a judgement that was answered, and whether it was an approval.
     pub judged: Vec<(String, bool)>,
     /// Acknowledged verdicts, including those that were purged later.
@@ -41,7 +41,7 @@ pub struct Ledger {
     pub failures: usize,
 }
 
-impl Ledger {
+impl AnswerLedger {
     /// Adds the answers of another client. No two clients use the same session.
     pub fn add(&mut self, other: Self) {
         self.sessions.extend(other.sessions);
@@ -55,7 +55,7 @@ impl Ledger {
     ///
     /// # Panics
     /// Panics if they differ.
-    pub fn check(&self, chronicle: &Chronicle, session: &str, found: Option<&[u8]>) {
+    pub fn check(&self, chronicle: &LogContent, session: &str, found: Option<&[u8]>) {
         let text = found.map(String::from_utf8_lossy);
         assert_eq!(
             found.is_some(),
@@ -63,14 +63,14 @@ impl Ledger {
             "{session}: the log and {text:?}"
         );
         match self.sessions.get(session) {
-            Some(Told::Cached(told)) => {
+            Some(KnownSessionState::Cached(told)) => {
                 assert_eq!(found, Some(&told[..]), "{session} was acknowledged: {text:?}");
             }
-            Some(Told::Purged) => assert_eq!(found, None, "{session} was purged: {text:?}"),
-            Some(Told::Unsure(Some(told))) => {
+            Some(KnownSessionState::Purged) => assert_eq!(found, None, "{session} was purged: {text:?}"),
+            Some(KnownSessionState::Unsure(Some(told))) => {
                 assert!(found.is_none_or(|found| found == told), "{session}: {text:?}");
             }
-            Some(Told::Unsure(None)) | None => {}
+            Some(KnownSessionState::Unsure(None)) | None => {}
         }
     }
 
@@ -78,7 +78,7 @@ impl Ledger {
     ///
     /// # Panics
     /// Panics if one is missing.
-    pub fn check_judgements(&self, chronicle: &Chronicle) {
+    pub fn check_judgements(&self, chronicle: &LogContent) {
         for judged in &self.judged {
             assert!(chronicle.judged.contains(judged), "no entry for {judged:?}");
         }
@@ -88,8 +88,8 @@ impl Ledger {
     ///
     /// # Panics
     /// Panics if anything is missing, different or unexpected.
-    pub fn check_store(&self, state: &Path) -> Chronicle {
-        let options = Options {
+    pub fn check_store(&self, state: &Path) -> LogContent {
+        let options = StoreOptions {
             dir: state.to_owned(),
             cache_bytes: 64 << 20,
             facts_cache_bytes: 1 << 20,
@@ -99,7 +99,7 @@ impl Ledger {
         store.audit_all().expect("the store has all that it counts");
         let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let log = store.log(&query).expect("the log is read");
-        let chronicle = Chronicle::read(log.iter().map(|line| line.json.as_str()));
+        let chronicle = LogContent::read(log.iter().map(|line| line.json.as_str()));
         assert_eq!(journal.counts(), chronicle.counts());
         self.check_judgements(&chronicle);
         for session in self.sessions.keys().chain(chronicle.sessions.iter()) {
@@ -116,7 +116,12 @@ impl Ledger {
     ///
     /// # Panics
     /// Panics if they differ.
-    pub async fn check_answers(&self, routes: &mut Client, chronicle: &Chronicle, sessions: &[&String]) {
+    pub async fn check_answers(
+        &self,
+        routes: &mut DaemonClient,
+        chronicle: &LogContent,
+        sessions: &[&String],
+    ) {
         for session in sessions {
             let answer = get(routes, &format!("/v1/verdicts/{session}")).await;
             let found = match answer.status {
@@ -131,7 +136,7 @@ impl Ledger {
 
 /// Content of a log, entry by entry.
 #[derive(Debug, Default)]
-pub struct Chronicle {
+pub struct LogContent {
     /// Number of entries.
     pub entries: u64,
     /// Sessions that have a verdict at the end of the log, with its digest.
@@ -142,7 +147,7 @@ pub struct Chronicle {
     pub judged: BTreeSet<(String, bool)>,
 }
 
-impl Chronicle {
+impl LogContent {
     /// Reads `lines` in order.
     ///
     /// # Panics
@@ -187,12 +192,12 @@ impl Chronicle {
 
     /// Counts of a store with this log.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts {
+    pub fn counts(&self) -> StoreCounts {
+        StoreCounts {
             entries: self.entries,
             verdicts: self.cached.len() as u64,
             sessions: self.sessions.len() as u64,
-            ..Counts::default()
+            ..StoreCounts::default()
         }
     }
 }
@@ -217,7 +222,7 @@ pub fn check_of(session: &str) -> Value {
 
 /// Configuration of the load.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct LoadConfig {
     /// Path of the routes' socket.
     pub routes: PathBuf,
     /// Path of the administrators' socket.
@@ -230,26 +235,26 @@ pub struct Load {
     pub seed: u64,
 }
 
-impl Load {
+impl LoadConfig {
     /// Sends requests until `stop` is true or the daemon is gone. Returns the recorded answers, and how many clients
     /// lost their connection.
     ///
     /// # Panics
     /// Panics if an answer is not valid.
-    pub async fn run(self, stop: watch::Receiver<bool>) -> (Ledger, usize) {
+    pub async fn run(self, stop: watch::Receiver<bool>) -> (AnswerLedger, usize) {
         let mut callers = JoinSet::new();
         for number in 0..self.callers {
             let (load, stop) = (self.clone(), stop.clone());
             callers.spawn(async move {
-                let mut caller = Caller {
-                    routes: Client::connect(&load.routes).await.expect("the routes' socket is served"),
-                    control: Client::connect(&load.control)
+                let mut caller = LoadClient {
+                    routes: DaemonClient::connect(&load.routes).await.expect("the routes' socket is served"),
+                    control: DaemonClient::connect(&load.control)
                         .await
                         .expect("the administrators' socket is served"),
                     rng: fastrand::Rng::with_seed(load.seed.wrapping_mul(1009) + number as u64),
                     name: format!("{}-{number}", load.name),
                     made: 0,
-                    ledger: Ledger::default(),
+                    ledger: AnswerLedger::default(),
                 };
                 while !*stop.borrow() {
                     if caller.step().await.is_err() {
@@ -259,7 +264,7 @@ impl Load {
                 (caller.ledger, 0)
             });
         }
-        let (mut ledger, mut lost) = (Ledger::default(), 0);
+        let (mut ledger, mut lost) = (AnswerLedger::default(), 0);
         while let Some(caller) = callers.join_next().await {
             let (told, gone) = caller.expect("every answer is valid");
             ledger.add(told);
@@ -269,21 +274,21 @@ impl Load {
     }
 }
 
-struct Caller {
-    routes: Client,
-    control: Client,
+struct LoadClient {
+    routes: DaemonClient,
+    control: DaemonClient,
     rng: fastrand::Rng,
     name: String,
     made: usize,
-    ledger: Ledger,
+    ledger: AnswerLedger,
 }
 
-impl Caller {
+impl LoadClient {
     async fn step(&mut self) -> Result<(), ClientError> {
         match self.rng.u8(0..20) {
             0..=8 => self.submit(20..400).await,
             9 => self.submit(100_000..700_000).await,
-            10..=11 => self.refused().await,
+            10..=11 => self.submit_refused().await,
             12..=14 => self.repeat().await,
             15..=16 => self.check().await,
             17..=18 => self.purge().await,
@@ -298,19 +303,19 @@ impl Caller {
     }
 
     /// A random session from the ledger.
-    fn known(&mut self) -> Option<(String, Told)> {
+    fn random_session(&mut self) -> Option<(String, KnownSessionState)> {
         let sessions = &self.ledger.sessions;
         let nth = self.rng.usize(0..sessions.len().max(1));
         sessions.iter().nth(nth).map(|(session, told)| (session.clone(), told.clone()))
     }
 
-    async fn call(&mut self, path: &str, body: &Value) -> Result<Answer, ClientError> {
+    async fn call(&mut self, path: &str, body: &Value) -> Result<DaemonResponse, ClientError> {
         self.routes.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await
     }
 
     /// Whether the status of `answer` is one of `allowed`. Any other answer must be a problem document for a failure
     /// of the daemon.
-    fn done(&mut self, answer: &Answer, allowed: &[u16]) -> bool {
+    fn done(&mut self, answer: &DaemonResponse, allowed: &[u16]) -> bool {
         self.ledger.answers += 1;
         let status = answer.status.as_u16();
         if allowed.contains(&status) {
@@ -340,7 +345,7 @@ impl Caller {
         let bytes = self.rng.usize(bytes);
         let summary: String = std::iter::repeat_with(|| self.rng.alphanumeric()).take(bytes).collect();
         let verdict = json!({"verdict": "GREEN", "summary": summary}).to_string();
-        self.ledger.sessions.insert(session.clone(), Told::Unsure(None));
+        self.ledger.sessions.insert(session.clone(), KnownSessionState::Unsure(None));
         let mut submission = submission(&verdict);
         if checked && bytes < CHECKED_MAX_BYTES {
             submission = with_facts(submission, &summary);
@@ -355,19 +360,19 @@ impl Caller {
     fn acknowledge(&mut self, session: String, document: Bytes) {
         self.ledger.acknowledged += 1;
         self.ledger.judged.push((session.clone(), true));
-        self.ledger.sessions.insert(session, Told::Cached(document));
+        self.ledger.sessions.insert(session, KnownSessionState::Cached(document));
     }
 
     /// Submits a second verdict for a session.
     async fn repeat(&mut self) -> Result<(), ClientError> {
-        let Some((session, told)) = self.known() else { return Ok(()) };
+        let Some((session, told)) = self.random_session() else { return Ok(()) };
         // the first verdict may have been checked against facts, which the session keeps
-        if told == Told::Purged {
+        if told == KnownSessionState::Purged {
             return self.deliver(session, 20..400, true).await;
         }
         let again = with_facts(submission(GOOD), "A sound and simple plan.");
         let answer = self.call(&format!("/v1/verdicts/{session}"), &again).await?;
-        let allowed: &[u16] = if matches!(told, Told::Cached(_)) { &[200] } else { &[200, 201] };
+        let allowed: &[u16] = if matches!(told, KnownSessionState::Cached(_)) { &[200] } else { &[200, 201] };
         if !self.done(&answer, allowed) {
             return Ok(());
         }
@@ -377,13 +382,13 @@ impl Caller {
             None => answer.body,
         };
         match told {
-            Told::Cached(told) => assert_eq!(told, document, "{session}"),
+            KnownSessionState::Cached(told) => assert_eq!(told, document, "{session}"),
             _ => self.acknowledge(session, document),
         }
         Ok(())
     }
 
-    async fn refused(&mut self) -> Result<(), ClientError> {
+    async fn submit_refused(&mut self) -> Result<(), ClientError> {
         let session = self.fresh("r");
         let raw = r#"{"verdict":"GREEN","summary":""#;
         let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(raw)).await?;
@@ -403,17 +408,21 @@ impl Caller {
     }
 
     async fn purge(&mut self) -> Result<(), ClientError> {
-        let Some((session, Told::Cached(document))) = self.known() else { return Ok(()) };
-        self.ledger.sessions.insert(session.clone(), Told::Unsure(Some(document)));
+        let Some((session, KnownSessionState::Cached(document))) = self.random_session() else {
+            return Ok(());
+        };
+        self.ledger.sessions.insert(session.clone(), KnownSessionState::Unsure(Some(document)));
         let answer = self.control.call(Method::DELETE, &format!("/v1/verdicts/{session}"), None).await?;
         if self.done(&answer, &[200]) {
-            self.ledger.sessions.insert(session, Told::Purged);
+            self.ledger.sessions.insert(session, KnownSessionState::Purged);
         }
         Ok(())
     }
 
     async fn read(&mut self) -> Result<(), ClientError> {
-        let Some((session, Told::Cached(document))) = self.known() else { return Ok(()) };
+        let Some((session, KnownSessionState::Cached(document))) = self.random_session() else {
+            return Ok(());
+        };
         let answer = self.routes.call(Method::GET, &format!("/v1/verdicts/{session}"), None).await?;
         if self.done(&answer, &[200]) {
             assert_eq!(answer.body, document, "{session}");
@@ -426,7 +435,7 @@ impl Caller {
 ///
 /// # Panics
 /// Panics if it cannot be read.
-pub async fn read_log(control: &mut Client) -> String {
+pub async fn read_log(control: &mut DaemonClient) -> String {
     let mut log = String::new();
     let mut after = 0;
     loop {
@@ -446,7 +455,7 @@ pub async fn read_log(control: &mut Client) -> String {
 ///
 /// # Panics
 /// Panics if they differ.
-pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
+pub async fn check_served(control: &mut DaemonClient, state: &Path) -> LogContent {
     let log = read_log(control).await;
     let mirror = std::fs::read_to_string(state.join("oracle_log.jsonl")).expect("the mirror is read");
     assert!(
@@ -455,9 +464,9 @@ pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
         mirror.lines().count(),
         log.lines().count()
     );
-    let chronicle = Chronicle::read(log.lines());
+    let chronicle = LogContent::read(log.lines());
     let status: Value = get(control, "/v1/status").await.json().expect("status is JSON");
-    let Counts { entries, verdicts, sessions, .. } = chronicle.counts();
+    let StoreCounts { entries, verdicts, sessions, .. } = chronicle.counts();
     assert_eq!(
         [field(&status, "entries"), field(&status, "verdicts"), field(&status, "sessions")],
         [&json!(entries), &json!(verdicts), &json!(sessions)]
@@ -469,7 +478,7 @@ pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
 ///
 /// # Panics
 /// Panics if the answer is not a success.
-pub async fn tell(control: &mut Client, path: &str) -> Answer {
+pub async fn post_action(control: &mut DaemonClient, path: &str) -> DaemonResponse {
     let answer = post(control, path, &json!({})).await;
     assert!(answer.status.is_success(), "{path}: {} {:?}", answer.status, answer.body);
     answer

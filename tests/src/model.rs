@@ -49,7 +49,7 @@ pub fn openai_answer(text: &str) -> Value {
 
 /// Body of an answer.
 #[derive(Debug, Clone)]
-enum Body {
+enum ScriptedBody {
     /// Exactly these bytes.
     Bytes(Vec<u8>),
     /// A complete answer with this text, in the protocol of the request.
@@ -58,7 +58,7 @@ enum Body {
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ScriptedEnd {
     /// After the whole body.
     Whole,
     /// The connection is closed after this number of bytes of the body.
@@ -71,29 +71,29 @@ enum End {
 
 /// One answer of a script.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct ScriptedReply {
     status: u16,
     headers: Vec<(String, String)>,
-    body: Body,
+    body: ScriptedBody,
     delay: Duration,
-    end: End,
+    end: ScriptedEnd,
 }
 
-impl Reply {
-    fn new(status: u16, body: Body, end: End) -> Self {
+impl ScriptedReply {
+    fn new(status: u16, body: ScriptedBody, end: ScriptedEnd) -> Self {
         Self { status, headers: Vec::new(), body, delay: Duration::ZERO, end }
     }
 
     /// A complete answer with this text, in the protocol of the request.
     #[must_use]
-    pub fn saying(text: &str) -> Self {
-        Self::new(200, Body::Saying(text.to_owned()), End::Whole)
+    pub fn with_text(text: &str) -> Self {
+        Self::new(200, ScriptedBody::Saying(text.to_owned()), ScriptedEnd::Whole)
     }
 
     /// An answer with this status and body.
     #[must_use]
     pub fn bytes(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(status, Body::Bytes(body.into()), End::Whole)
+        Self::new(status, ScriptedBody::Bytes(body.into()), ScriptedEnd::Whole)
     }
 
     /// An answer with this status and this JSON document.
@@ -112,13 +112,13 @@ impl Reply {
     /// Closes the connection before the first byte.
     #[must_use]
     pub fn hang_up() -> Self {
-        Self::new(200, Body::Bytes(Vec::new()), End::HungUp)
+        Self::new(200, ScriptedBody::Bytes(Vec::new()), ScriptedEnd::HungUp)
     }
 
     /// Sends no answer and keeps the connection open.
     #[must_use]
     pub fn silence() -> Self {
-        Self::new(200, Body::Bytes(Vec::new()), End::Silence)
+        Self::new(200, ScriptedBody::Bytes(Vec::new()), ScriptedEnd::Silence)
     }
 
     /// Adds a header.
@@ -138,17 +138,17 @@ impl Reply {
     /// Closes the connection after this number of bytes of the body.
     #[must_use]
     pub const fn cut_after(mut self, bytes: usize) -> Self {
-        self.end = End::CutAfter(bytes);
+        self.end = ScriptedEnd::CutAfter(bytes);
         self
     }
 
     fn on_the_wire(&self, path: &str) -> (Vec<u8>, Vec<u8>) {
         let body = match &self.body {
-            Body::Bytes(bytes) => bytes.clone(),
-            Body::Saying(text) if path.ends_with(":generateContent") => {
+            ScriptedBody::Bytes(bytes) => bytes.clone(),
+            ScriptedBody::Saying(text) if path.ends_with(":generateContent") => {
                 gemini_answer(text).to_string().into_bytes()
             }
-            Body::Saying(text) => openai_answer(text).to_string().into_bytes(),
+            ScriptedBody::Saying(text) => openai_answer(text).to_string().into_bytes(),
         };
         let mut head = format!("HTTP/1.1 {} Made Up\r\ncontent-length: {}\r\n", self.status, body.len());
         for (name, value) in &self.headers {
@@ -161,7 +161,7 @@ impl Reply {
 
 /// A request as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Method of the request.
     pub method: String,
     /// Path, as it was on the wire.
@@ -172,7 +172,7 @@ pub struct Seen {
     pub body: Value,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// Value of a header, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -181,12 +181,12 @@ impl Seen {
 }
 
 #[derive(Debug)]
-struct State {
-    script: VecDeque<Reply>,
-    otherwise: Reply,
-    probed: Reply,
-    requests: Vec<Seen>,
-    probes: Vec<Seen>,
+struct ModelServerState {
+    script: VecDeque<ScriptedReply>,
+    otherwise: ScriptedReply,
+    probed: ScriptedReply,
+    requests: Vec<ReceivedRequest>,
+    probes: Vec<ReceivedRequest>,
     in_flight: usize,
     most_in_flight: usize,
 }
@@ -195,7 +195,7 @@ struct State {
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ModelServerState>>,
     serving: AbortHandle,
 }
 
@@ -207,10 +207,10 @@ impl ModelServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a port");
         let address = listener.local_addr().expect("a listener has its address");
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(ModelServerState {
             script: VecDeque::new(),
-            otherwise: Reply::saying(crate::GOOD),
-            probed: Reply::json(200, &json!({"name": "models/made-up"})),
+            otherwise: ScriptedReply::with_text(crate::GOOD),
+            probed: ScriptedReply::json(200, &json!({"name": "models/made-up"})),
             requests: Vec::new(),
             probes: Vec::new(),
             in_flight: 0,
@@ -233,35 +233,35 @@ impl ModelServer {
     }
 
     /// Adds answers for the next requests, one for each.
-    pub fn next(&self, replies: impl IntoIterator<Item = Reply>) {
+    pub fn next(&self, replies: impl IntoIterator<Item = ScriptedReply>) {
         self.state().script.extend(replies);
     }
 
     /// Sets the answer for requests after the end of the script.
-    pub fn otherwise(&self, reply: Reply) {
+    pub fn set_default(&self, reply: ScriptedReply) {
         self.state().otherwise = reply;
     }
 
     /// Sets the answer to `GET` requests, which are probes for the models themselves.
-    pub fn when_probed(&self, reply: Reply) {
+    pub fn set_probe_reply(&self, reply: ScriptedReply) {
         self.state().probed = reply;
     }
 
     /// Requests for an answer, in the order in which they arrived.
     #[must_use]
-    pub fn requests(&self) -> Vec<Seen> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.state().requests.clone()
     }
 
     /// Number of requests for an answer.
     #[must_use]
-    pub fn asked(&self) -> usize {
+    pub fn request_count(&self) -> usize {
         self.state().requests.len()
     }
 
     /// Requests for the models themselves.
     #[must_use]
-    pub fn probes(&self) -> Vec<Seen> {
+    pub fn probes(&self) -> Vec<ReceivedRequest> {
         self.state().probes.clone()
     }
 
@@ -271,7 +271,7 @@ impl ModelServer {
         self.state().most_in_flight
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ModelServerState> {
         lock(&self.state)
     }
 }
@@ -282,19 +282,19 @@ impl Drop for ModelServer {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<ModelServerState>) -> MutexGuard<'_, ModelServerState> {
     state.lock().expect("no holder of the lock panics")
 }
 
 /// Serves until it is aborted, which closes all connections.
-async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
+async fn serve(listener: TcpListener, state: Arc<Mutex<ModelServerState>>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Ok((stream, _)) = listener.accept() => {
                 // a client that disconnects early is not an error of the server
                 let state = Arc::clone(&state);
-                connections.spawn(async move { drop(converse(stream, &state).await) });
+                connections.spawn(async move { drop(serve_connection(stream, &state).await) });
             }
             Some(_) = connections.join_next() => {}
         }
@@ -302,10 +302,10 @@ async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
 }
 
 /// Counts a request as in flight until it is dropped.
-struct Waiting<'s>(&'s Mutex<State>);
+struct InFlightGuard<'s>(&'s Mutex<ModelServerState>);
 
-impl<'s> Waiting<'s> {
-    fn begin(state: &'s Mutex<State>) -> Self {
+impl<'s> InFlightGuard<'s> {
+    fn begin(state: &'s Mutex<ModelServerState>) -> Self {
         let mut counted = lock(state);
         counted.in_flight += 1;
         counted.most_in_flight = counted.most_in_flight.max(counted.in_flight);
@@ -313,14 +313,14 @@ impl<'s> Waiting<'s> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         lock(self.0).in_flight -= 1;
     }
 }
 
 /// Records a request and returns its answer.
-fn take(state: &Mutex<State>, seen: Seen) -> Reply {
+fn record_request(state: &Mutex<ModelServerState>, seen: ReceivedRequest) -> ScriptedReply {
     let mut state = lock(state);
     if seen.method == "GET" {
         state.probes.push(seen);
@@ -331,29 +331,29 @@ fn take(state: &Mutex<State>, seen: Seen) -> Reply {
 }
 
 /// Answers the requests on one connection until one side closes it.
-async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, state: &Mutex<ModelServerState>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some(seen) = read(&mut stream, &mut buffer).await? {
-        let _waiting = (seen.method != "GET").then(|| Waiting::begin(state));
+        let _waiting = (seen.method != "GET").then(|| InFlightGuard::begin(state));
         let path = seen.path.clone();
-        let reply = take(state, seen);
+        let reply = record_request(state, seen);
         let (head, mut body) = reply.on_the_wire(&path);
         tokio::select! {
             () = sleep(reply.delay) => {}
-            () = gone(&stream) => return Ok(()),
+            () = wait_for_close(&stream) => return Ok(()),
         }
         match reply.end {
-            End::HungUp => return Ok(()),
-            End::Silence => {
-                gone(&stream).await;
+            ScriptedEnd::HungUp => return Ok(()),
+            ScriptedEnd::Silence => {
+                wait_for_close(&stream).await;
                 return Ok(());
             }
-            End::CutAfter(bytes) => body.truncate(bytes),
-            End::Whole => {}
+            ScriptedEnd::CutAfter(bytes) => body.truncate(bytes),
+            ScriptedEnd::Whole => {}
         }
         stream.write_all(&[head, body].concat()).await?;
-        if reply.end != End::Whole {
+        if reply.end != ScriptedEnd::Whole {
             return Ok(());
         }
     }
@@ -361,7 +361,7 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()>
 }
 
 /// Waits until the client has closed its side. Further data from the client does not count as closing.
-async fn gone(stream: &TcpStream) {
+async fn wait_for_close(stream: &TcpStream) {
     match stream.peek(&mut [0]).await {
         Ok(0) | Err(_) => {}
         Ok(_) => std::future::pending().await,
@@ -369,7 +369,7 @@ async fn gone(stream: &TcpStream) {
 }
 
 /// Next request on a connection; `None` if the connection has ended.
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
     loop {
         if let Some((seen, bytes)) = parse(buffer) {
             buffer.drain(..bytes);
@@ -382,7 +382,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
 }
 
 /// The request at the start of `bytes` and its length in bytes; `None` if it is incomplete.
-fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
+fn parse(bytes: &[u8]) -> Option<(ReceivedRequest, usize)> {
     const BLANK: &[u8] = b"\r\n\r\n";
     let head_bytes = bytes.windows(BLANK.len()).position(|window| window == BLANK)?;
     let head = String::from_utf8_lossy(bytes.get(..head_bytes)?);
@@ -394,7 +394,7 @@ fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
     let headers: Vec<_> = lines.filter_map(pair).collect();
-    let mut seen = Seen { method, path, headers, body: Value::Null };
+    let mut seen = ReceivedRequest { method, path, headers, body: Value::Null };
     let body_bytes = seen.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let body_begins = head_bytes + BLANK.len();
     let body = bytes.get(body_begins..body_begins + body_bytes)?;

@@ -21,7 +21,7 @@ const GENERATED: &str =
 
 /// A generated file.
 #[derive(Debug)]
-pub struct Page {
+pub struct ReferencePage {
     /// The path in the repository.
     pub path: &'static str,
     /// The content.
@@ -30,7 +30,7 @@ pub struct Page {
 
 /// All generated files.
 #[must_use]
-pub fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<ReferencePage> {
     let apis = oracled::api::openapi::documents().map(|(title, document)| (title, to_json(&document)));
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
@@ -39,14 +39,14 @@ pub fn pages() -> Vec<Page> {
         ("docs/man/oracled.8", man::oracled()),
         ("docs/man/oracled.toml.5", man::oracled_toml()),
     ];
-    pages.map(|(path, text)| Page { path, text }).into()
+    pages.map(|(path, text)| ReferencePage { path, text }).into()
 }
 
 fn to_json(document: &impl serde::Serialize) -> Value {
     serde_json::to_value(document).expect("a description is plain data")
 }
 
-impl Page {
+impl ReferencePage {
     /// The file, in the worktree that this program was built from.
     #[must_use]
     pub fn file(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! Keys of live sources, and signed answers.
 
-use crate::live::{said_of, whole};
+use crate::live::{complete_answer, population_body};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
@@ -33,7 +33,7 @@ pub fn by_header(keys: &[&Value]) -> Value {
 /// A body with the population of Aruba and its time of issue.
 #[must_use]
 pub fn issued_at(number: &str, issued: Timestamp) -> String {
-    said_of("ABW", number, json!({"issued": issued.to_string()}))
+    population_body("ABW", number, json!({"issued": issued.to_string()}))
 }
 
 /// An answer with this time of issue that is signed in a header.
@@ -41,7 +41,7 @@ pub fn issued_at(number: &str, issued: Timestamp) -> String {
 pub fn signed(pair: &Ed25519KeyPair, kid: &str, number: &str, issued: Timestamp) -> String {
     let body = issued_at(number, issued);
     let signature = STANDARD.encode(pair.sign(body.as_bytes()));
-    whole(&format!("x-signature: {signature}\r\nx-key: {kid}\r\n"), &body)
+    complete_answer(&format!("x-signature: {signature}\r\nx-key: {kid}\r\n"), &body)
 }
 
 /// The time this number of seconds ago.

@@ -1,6 +1,6 @@
 //! A client that sends a body line by line while it reads the answer line by line.
 
-use crate::wire::{Wire, head};
+use crate::wire::{WireConnection, head};
 use hyper::header::HeaderMap;
 use serde_json::Value;
 use std::io;
@@ -8,21 +8,21 @@ use std::path::Path;
 
 /// One request on a connection of its own.
 #[derive(Debug)]
-pub struct Stream {
-    wire: Wire,
+pub struct StreamedRequest {
+    wire: WireConnection,
     /// Headers of the answer, after they have arrived.
     headers: Option<HeaderMap>,
     /// Bytes of the answer that have arrived and are not returned yet.
     body: Vec<u8>,
 }
 
-impl Stream {
+impl StreamedRequest {
     /// Starts a request for `path` at `socket`.
     ///
     /// # Panics
     /// Panics if the socket is not served.
     pub async fn begin(socket: &Path, path: &str) -> Self {
-        let mut wire = Wire::connect(socket).await;
+        let mut wire = WireConnection::connect(socket).await;
         let headers = [("content-type", "application/x-ndjson"), ("transfer-encoding", "chunked")];
         wire.send(head("POST", path, &headers)).await.expect("it listens");
         Self { wire, headers: None, body: Vec::new() }
@@ -88,7 +88,7 @@ impl Stream {
         }
         let size = self.wire.take_until(b"\r\n").await?;
         let size = str::from_utf8(&size).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
-        let mut piece = self.wire.take(size.expect("a piece begins with its size") + 2).await?;
+        let mut piece = self.wire.read_bytes(size.expect("a piece begins with its size") + 2).await?;
         piece.truncate(piece.len() - 2);
         Some(piece)
     }

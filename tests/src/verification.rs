@@ -1,8 +1,10 @@
 //! Helpers for verification: sources with a few values each, and a workflow over them.
 
-use crate::Daemon;
-use crate::ground::{approve, begun, ended, example, ingest, open_pipeline, put, register_all};
-use oracled_api::base::client::Client;
+use crate::DaemonProcess;
+use crate::ground::{
+    approve, example, ingest, open_pipeline, put_document, register_all, started_run, wait_for_run,
+};
+use oracled_api::base::client::DaemonClient;
 use serde_json::{Value, json};
 use std::ops::Range;
 
@@ -30,7 +32,7 @@ pub fn workflow(workflow_id: &str, oracles: &[&str], settings: Value) -> Value {
 /// # Panics
 /// Panics if one of them is rejected.
 #[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
-pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
+pub async fn register_offices(daemon: &DaemonProcess<'_>, sources: &[(&str, &str, &str)]) {
     let control = &mut daemon.control().await;
     let ontology = example("ontologies/population.json");
     for (oracle_id, tier, population) in sources {
@@ -42,7 +44,7 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
         register_all(control, &ontology, &source, &pipeline).await;
         let payload = format!("Country Name,Country Code,Year,Value\nAruba,ABW,1960,{population}\n");
         let run = ingest(control, oracle_id, "2026-03-06", "2026-03-06", payload).await;
-        let run = ended(control, &begun(&run)).await;
+        let run = wait_for_run(control, &started_run(&run)).await;
         assert_eq!(run["counts"]["records"], 1, "{run}");
         approve(control, oracle_id).await;
     }
@@ -53,13 +55,13 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
 /// # Panics
 /// Panics if one of them is rejected.
 #[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
-pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years: Range<u16>) {
+pub async fn several_years(daemon: &DaemonProcess<'_>, sources: &[(&str, &str)], years: Range<u16>) {
     let control = &mut daemon.control().await;
     for (oracle_id, population) in sources {
         let rows = years.clone().map(|year| format!("Aruba,ABW,{year},{population}\n"));
         let payload = format!("Country Name,Country Code,Year,Value\n{}", rows.collect::<String>());
         let run = ingest(control, oracle_id, "2026-03-07", "2026-03-07", payload).await;
-        assert_eq!(ended(control, &begun(&run)).await["state"], "completed");
+        assert_eq!(wait_for_run(control, &started_run(&run)).await["state"], "completed");
     }
 }
 
@@ -67,8 +69,8 @@ pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years:
 ///
 /// # Panics
 /// Panics if it is rejected.
-pub async fn register(control: &mut Client, workflow: &Value) {
+pub async fn register(control: &mut DaemonClient, workflow: &Value) {
     let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("it has an id");
-    let answer = put(control, &format!("/v1/documents/workflow/{workflow_id}"), workflow).await;
+    let answer = put_document(control, &format!("/v1/documents/workflow/{workflow_id}"), workflow).await;
     assert_eq!(answer.status, 200, "{}", crate::document(&answer));
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use oracled_api::base::client::Answer;
+use oracled_api::base::client::DaemonResponse;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
@@ -37,12 +37,12 @@ pub fn connections(wanted: usize) -> usize {
 
 /// One connection to a socket of the daemon.
 #[derive(Debug)]
-pub struct Wire {
+pub struct WireConnection {
     stream: UnixStream,
     read: Vec<u8>,
 }
 
-impl Wire {
+impl WireConnection {
     /// Connects to the socket at `path`.
     ///
     /// # Panics
@@ -68,17 +68,17 @@ impl Wire {
     }
 
     /// Waits until the daemon has begun to answer, without reading.
-    pub async fn begun(&self) {
+    pub async fn wait_for_answer(&self) {
         let readable = timeout(PATIENCE, self.stream.readable()).await.expect("it answers");
         readable.expect("the connection is there");
     }
 
     /// Reads the next answer. Returns `None` if the daemon closes the connection.
-    pub async fn answer(&mut self) -> Option<Answer> {
+    pub async fn answer(&mut self) -> Option<DaemonResponse> {
         let (status, headers) = self.answer_head().await?;
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let body = Bytes::from(self.take(length.unwrap_or(0)).await?);
-        Some(Answer { status, headers, body })
+        let body = Bytes::from(self.read_bytes(length.unwrap_or(0)).await?);
+        Some(DaemonResponse { status, headers, body })
     }
 
     /// Reads status and headers of the next answer.
@@ -99,20 +99,20 @@ impl Wire {
     }
 
     /// Reads `bytes` bytes. Returns `None` if the daemon closes the connection first.
-    pub async fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    pub async fn read_bytes(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.read_until(|read| (read.len() >= bytes).then_some(bytes)).await?;
         Some(self.read.drain(..bytes).collect())
     }
 
     /// Sends `bytes` and reads the answer, even if the daemon answers and closes the connection before it has read
     /// all bytes.
-    pub async fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Option<Answer> {
+    pub async fn exchange(&mut self, bytes: impl AsRef<[u8]>) -> Option<DaemonResponse> {
         drop(self.send(bytes).await);
         self.answer().await
     }
 
     /// Waits until the daemon closes the connection, and discards the data before that.
-    pub async fn hung_up(&mut self) {
+    pub async fn wait_for_hangup(&mut self) {
         while self.read_until(|_| None).await.is_some() {}
     }
 

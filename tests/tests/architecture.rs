@@ -193,20 +193,20 @@ fn recorded_model_and_mailbox_are_named_only_in_dev() {
 
 /// Each actor and service with its file and the type by which others hold it. Calls go only to later entries.
 const NODES: [(&str, &str, &str); 14] = [
-    ("regen", "verdict/regen", "Door<Regen>"),
-    ("crosscheck", "verdict/crosscheck", "Door<Crosscheck>"),
-    ("cache", "verdict/cache", "Door<Cache>"),
-    ("fact_sources", "rules/fact_sources", "FactSources"),
-    ("rules", "rules", "Rules"),
-    ("rate_limiter", "verdict/rate_limiter", "Door<RateLimiter>"),
-    ("notifier", "verdict/notifier", "Door<Notifier>"),
-    ("verification_upkeep", "verification/upkeep", "Door<VerificationUpkeep>"),
-    ("verification", "verification", "Verification"),
-    ("oracle_health", "upstream/oracle_health", "Door<OracleHealth>"),
-    ("queries", "ground/queries", "Queries"),
-    ("ingestion", "ground/ingestion", "Door<Ingestion>"),
-    ("registry", "ground/registry", "Registry"),
-    ("logger", "audit/logger", "Log"),
+    ("regen", "verdict/regen", "ActorHandle<RegenActor>"),
+    ("crosscheck", "verdict/crosscheck", "ActorHandle<CrosscheckActor>"),
+    ("cache", "verdict/cache", "ActorHandle<VerdictCache>"),
+    ("fact_sources", "rules/fact_sources", "FactCollector"),
+    ("rules", "rules", "RuleService"),
+    ("rate_limiter", "verdict/rate_limiter", "ActorHandle<RateLimiter>"),
+    ("notifier", "verdict/notifier", "ActorHandle<Notifier>"),
+    ("verification_upkeep", "verification/upkeep", "ActorHandle<VerificationUpkeep>"),
+    ("verification", "verification", "VerificationService"),
+    ("oracle_health", "upstream/oracle_health", "ActorHandle<OracleHealth>"),
+    ("queries", "ground/queries", "QueryService"),
+    ("ingestion", "ground/ingestion", "ActorHandle<IngestionActor>"),
+    ("registry", "ground/registry", "DocumentRegistry"),
+    ("logger", "audit/logger", "LoggerHandle"),
 ];
 
 /// Whether a file of `actors` belongs to the node at `path`, and not to another node below it.
@@ -273,8 +273,8 @@ fn ground_truth_reference_names_every_document_field() {
         "query/filter",
         "rejection",
     ];
-    explains("docs/ground-truth.md", files.map(|file| format!("domain/src/ground/{file}.rs")));
-    explains("docs/ground-truth.md", ["domain/src/verification/adapter.rs".to_owned()]);
+    check_reference_names("docs/ground-truth.md", files.map(|file| format!("domain/src/ground/{file}.rs")));
+    check_reference_names("docs/ground-truth.md", ["domain/src/verification/adapter.rs".to_owned()]);
 }
 
 /// The same for verification: requests, envelopes and reviews.
@@ -292,11 +292,14 @@ fn verification_reference_names_every_field_and_enum_value() {
         "reason",
         "tier",
     ];
-    explains("docs/verification.md", files.map(|file| format!("domain/src/verification/{file}.rs")));
+    check_reference_names(
+        "docs/verification.md",
+        files.map(|file| format!("domain/src/verification/{file}.rs")),
+    );
 }
 
 /// Checks that a reference names every field of the documents in these files, and every value of their enums.
-fn explains<const N: usize>(reference: &str, files: [String; N]) {
+fn check_reference_names<const N: usize>(reference: &str, files: [String; N]) {
     let text = read(&root().join(reference));
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let explained: BTreeSet<_> = text.split(|letter| !is_of_word(letter)).collect();
@@ -318,7 +321,7 @@ fn explains<const N: usize>(reference: &str, files: [String; N]) {
         named.extend(
             source.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned),
         );
-        named.extend(words(&source));
+        named.extend(serde_names(&source));
         assert!(!named.is_empty(), "{file} has fields or words");
         for name in named {
             assert!(explained.contains(&*name), "{reference} does not name {name}, of {file}");
@@ -327,7 +330,7 @@ fn explains<const N: usize>(reference: &str, files: [String; N]) {
 }
 
 /// The names that serde gives to enum variants without values.
-fn words(source: &str) -> impl Iterator<Item = String> {
+fn serde_names(source: &str) -> impl Iterator<Item = String> {
     let enums = source.split("rename_all = \"").skip(1).filter_map(|rest| rest.split_once("\")]\n"));
     let variants = enums.flat_map(|(style, rest)| {
         let lines = rest.split("\n}").next().unwrap_or_default().lines();

@@ -1,14 +1,17 @@
 //! The audit log: the process and the request that caused an entry, and the reads of sources.
 
-use oracled_api::base::client::{Answer, Client};
-use oracled_domain::{Label, Tier};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{coherent_answer, generation_request, purge_verdict};
 use oracled_tests::ground::{
-    approve, begun, ended, ingest, office, put, register, register_all, register_gated, runs_path, workflow,
+    approve, ingest, office_documents, put_document, register, register_all, register_gated, runs_path,
+    started_run, wait_for_run, workflow,
 };
-use oracled_tests::making::{lose, order, saying};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::wire::{Wire, head, post as whole_post};
-use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, problem, submission, whole_log};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::wire::{WireConnection, head, post as whole_post};
+use oracled_tests::{
+    DaemonWorld, GOOD, at, document, eventually, get, log, post, problem, read_whole_log, submission,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +26,7 @@ fn caller(request_id: &str) -> Value {
 }
 
 /// Sends a request with this request id and checks that the answer has it.
-async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &Value) -> Answer {
+async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &Value) -> DaemonResponse {
     let id = [("x-request-id", request_id)];
     let bytes = match method {
         "POST" => whole_post(path, &id, body.to_string()),
@@ -34,7 +37,7 @@ async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &
             [head(method, path, &headers).into_bytes(), body.into_bytes()].concat()
         }
     };
-    let answer = Wire::connect(socket).await.ask(bytes).await.expect("it answers");
+    let answer = WireConnection::connect(socket).await.exchange(bytes).await.expect("it answers");
     let returned = answer.headers.get("x-request-id").and_then(|id| id.to_str().ok());
     assert_eq!(returned, Some(request_id));
     answer
@@ -47,16 +50,16 @@ fn caused_by<'e>(entries: &'e [Value], request_id: &str) -> Vec<&'e str> {
 }
 
 /// Registers an approved source with one release.
-async fn one_release(control: &mut Client) {
+async fn one_release(control: &mut DaemonClient) {
     register(control, SOURCE).await;
     let payload = [HEADER, "Aruba,ABW,1960,54208\nSerbia,SRB,1990,7586000\n"].concat();
-    let run = begun(&ingest(control, SOURCE, "2020-04-14", "2020-04-14", payload).await);
-    ended(control, &run).await;
+    let run = started_run(&ingest(control, SOURCE, "2020-04-14", "2020-04-14", payload).await);
+    wait_for_run(control, &run).await;
     approve(control, SOURCE).await;
 }
 
 /// Waits for `count` entries of queries. They are committed in groups after the response.
-async fn queries(control: &mut Client, count: usize) -> Vec<Value> {
+async fn queries(control: &mut DaemonClient, count: usize) -> Vec<Value> {
     let mut entries = Vec::new();
     eventually("the entries of the queries are written", async || {
         entries = log(control, "event=source_queried&after=0&limit=10000").await;
@@ -77,7 +80,7 @@ fn question(area: &str) -> Value {
 
 #[tokio::test]
 async fn entries_name_the_caller_of_a_submission() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (world.socket(), &mut daemon.control().await);
     let submitted = sent(&routes, "order-1", "POST", "/v1/verdicts/cs_1", &submission(GOOD)).await;
@@ -90,7 +93,7 @@ async fn entries_name_the_caller_of_a_submission() {
     assert_eq!(sent(&routes, "order-4", "POST", "/cache/cs_4", &cached).await.status, 201);
     let text = json!({"candidate_output": "Ice melts", "facts": ["Ice melts"]});
     assert_eq!(sent(&routes, "order-5", "POST", "/v1/rules/evaluate", &text).await.status, 200);
-    let entries = whole_log(control).await;
+    let entries = read_whole_log(control).await;
     assert_eq!(caused_by(&entries, "order-1"), ["tmm_crosscheck", "verdict_cached"]);
     assert_eq!(caused_by(&entries, "order-2"), ["tmm_crosscheck"]);
     assert_eq!(caused_by(&entries, "order-3"), ["session_registered"]);
@@ -102,11 +105,11 @@ async fn entries_name_the_caller_of_a_submission() {
 
 #[tokio::test]
 async fn entries_name_the_caller_of_a_control_action() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     one_release(&mut daemon.control().await).await;
     let (socket, control) = (world.control_socket(), &mut daemon.control().await);
-    let (ontology, source, _) = office("office");
+    let (ontology, source, _) = office_documents("office");
     let ontology_path = "/v1/documents/ontology/population@1";
     for (request_id, method, path, body, event) in [
         ("admin-1", "PUT", "/v1/documents/source/office", &source, "document_registered"),
@@ -124,16 +127,16 @@ async fn entries_name_the_caller_of_a_control_action() {
         let answer = sent(&socket, request_id, method, path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
         let wanted: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
-        assert_eq!(caused_by(&whole_log(control).await, request_id), wanted, "{path}");
+        assert_eq!(caused_by(&read_whole_log(control).await, request_id), wanted, "{path}");
     }
     let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,7586000\n"].concat();
     let length = payload.len().to_string();
     let headers = [("x-request-id", "upload-1"), ("content-length", &length)];
     let path = runs_path(SOURCE, "2023-05-04", "2023-05-04");
-    let mut wire = Wire::connect(&socket).await;
-    let uploaded = wire.ask(head("POST", &path, &headers) + &payload).await.expect("it answers");
-    ended(control, &begun(&uploaded)).await;
-    let entries = whole_log(control).await;
+    let mut wire = WireConnection::connect(&socket).await;
+    let uploaded = wire.exchange(head("POST", &path, &headers) + &payload).await.expect("it answers");
+    wait_for_run(control, &started_run(&uploaded)).await;
+    let entries = read_whole_log(control).await;
     assert_eq!(caused_by(&entries, "upload-1"), ["ingestion_started", "ingestion_ended"]);
     let of_request = log(control, "request_id=upload-1&after=0").await;
     assert_eq!(caused_by(&of_request, "upload-1").len(), 2);
@@ -143,17 +146,21 @@ async fn entries_name_the_caller_of_a_control_action() {
 #[tokio::test]
 async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (socket, control) = (world.socket(), &mut daemon.control().await);
-    model.next([Label::Green, Label::Green].map(|label| Reply::saying(&saying(Tier::Quick, label))));
-    let made = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &order(Tier::Quick)).await;
+    model.next(
+        [VerdictLabel::Green, VerdictLabel::Green]
+            .map(|label| ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, label))),
+    );
+    let made =
+        sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &generation_request(ProductTier::Quick)).await;
     assert_eq!(made.status, 201, "{}", document(&made));
-    lose(control, "cs_1").await;
-    let read = Wire::connect(&socket).await;
+    purge_verdict(control, "cs_1").await;
+    let read = WireConnection::connect(&socket).await;
     let request = head("GET", "/v1/verdicts/cs_1", &[("x-request-id", "order-2")]);
-    assert_eq!({ read }.ask(request).await.expect("it answers").status, 200);
-    let entries = whole_log(control).await;
+    assert_eq!({ read }.exchange(request).await.expect("it answers").status, 200);
+    let entries = read_whole_log(control).await;
     let made = ["oracle_interaction", "tmm_crosscheck", "verdict_cached"];
     assert_eq!(caused_by(&entries, "order-1"), made);
     let regenerated = [
@@ -169,58 +176,63 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
 #[tokio::test]
 async fn entries_name_the_second_caller_of_two_concurrent_requests() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let _daemon = world.serve().await;
     let socket = world.socket();
-    model.next([Reply::saying("{}").after(Duration::from_millis(500)), Reply::saying(GOOD)]);
-    let first = order(Tier::Quick);
+    model.next([
+        ScriptedReply::with_text("{}").after(Duration::from_millis(500)),
+        ScriptedReply::with_text(GOOD),
+    ]);
+    let first = generation_request(ProductTier::Quick);
     let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &first);
     let second = async {
-        eventually("the model is asked", async || model.asked() == 1).await;
+        eventually("the model is asked", async || model.request_count() == 1).await;
         let other = json!({"tier": "quick", "query": "Sell wax?"});
         sent(&socket, "order-2", "POST", "/v1/verdicts/cs_1", &other).await
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (422, 201), "{}", document(&second));
-    let entries = whole_log(&mut Client::connect(&world.control_socket()).await.expect("it is served")).await;
+    let entries =
+        read_whole_log(&mut DaemonClient::connect(&world.control_socket()).await.expect("it is served"))
+            .await;
     assert_eq!(caused_by(&entries, "order-1"), ["oracle_interaction", "tmm_crosscheck"]);
     assert_eq!(caused_by(&entries, "order-2"), ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
 }
 
 #[tokio::test]
 async fn entries_name_the_caller_who_approves_a_held_run() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register_gated(control, SOURCE).await;
     // one of two records is rejected, which is more than a hundredth
     let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,many\n"].concat();
-    let run = begun(&ingest(control, SOURCE, "2023-05-04", "2023-05-04", payload).await);
-    assert_eq!(ended(control, &run).await.get("state"), Some(&json!("held")));
+    let run = started_run(&ingest(control, SOURCE, "2023-05-04", "2023-05-04", payload).await);
+    assert_eq!(wait_for_run(control, &run).await.get("state"), Some(&json!("held")));
     let path = format!("/v1/runs/{run}/approve");
     let order = json!({"reason": "a test"});
     let approved = sent(&world.control_socket(), "person-1", "POST", &path, &order).await;
     assert!(approved.status.is_success(), "{}", document(&approved));
-    assert_eq!(ended(control, &run).await.get("state"), Some(&json!("completed")));
-    let entries = whole_log(control).await;
+    assert_eq!(wait_for_run(control, &run).await.get("state"), Some(&json!("completed")));
+    let entries = read_whole_log(control).await;
     let caused = caused_by(&entries, "person-1");
     assert_eq!(caused.last(), Some(&"ingestion_ended"), "{caused:?}");
 }
 
 #[tokio::test]
 async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     one_release(control).await;
-    let (ontology, source, pipeline) = office("office");
+    let (ontology, source, pipeline) = office_documents("office");
     register_all(control, &ontology, &source, &pipeline).await;
     let payload = [HEADER, "Aruba,ABW,1960,64208\n"].concat();
-    let run = begun(&ingest(control, "office", "2020-04-14", "2020-04-14", payload).await);
-    assert_eq!(ended(control, &run).await["state"], "completed");
+    let run = started_run(&ingest(control, "office", "2020-04-14", "2020-04-14", payload).await);
+    assert_eq!(wait_for_run(control, &run).await["state"], "completed");
     approve(control, "office").await;
     let workflow = workflow("census", &[SOURCE, "office"], &json!({}));
-    assert_eq!(put(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let question =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let answer = sent(&world.socket(), "ask-1", "POST", "/v1/verify", &question).await;
@@ -230,7 +242,7 @@ async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
     let order = json!({"reason": "a test"});
     let dismissed = sent(&world.control_socket(), "person-1", "POST", &path, &order).await;
     assert_eq!(dismissed.status, 200, "{}", document(&dismissed));
-    let entries = whole_log(control).await;
+    let entries = read_whole_log(control).await;
     let decided = ["source_asked", "source_asked", "verification_decided", "review_opened"];
     assert_eq!(caused_by(&entries, "ask-1"), decided);
     assert_eq!(caused_by(&entries, "person-1"), ["review_dismissed"]);
@@ -238,18 +250,18 @@ async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
 
 #[tokio::test]
 async fn generated_request_id_is_in_the_answer_and_the_entry() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let answer = post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await;
     let request_id = answer.headers["x-request-id"].to_str().expect("it is ASCII");
-    let entries = whole_log(&mut daemon.control().await).await;
+    let entries = read_whole_log(&mut daemon.control().await).await;
     assert_eq!(caused_by(&entries, request_id), ["tmm_crosscheck", "verdict_cached"]);
 }
 
 #[tokio::test]
 async fn query_is_logged_with_request_digest_and_result() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     one_release(control).await;
@@ -275,7 +287,7 @@ async fn query_is_logged_with_request_digest_and_result() {
     // the digest is of the canonical request, so white space in the request does not change it
     let spaced = serde_json::to_string_pretty(&asked).expect("it is JSON");
     let spaced = whole_post("/v1/query", &[], spaced);
-    Wire::connect(&world.socket()).await.ask(spaced).await.expect("it answers");
+    WireConnection::connect(&world.socket()).await.exchange(spaced).await.expect("it answers");
     sent(&world.socket(), "q-78", "POST", "/v1/query", &question("SRB")).await;
     let entries = queries(control, 3).await;
     assert_eq!(entries[1]["request_sha256"], entry["request_sha256"]);
@@ -284,7 +296,7 @@ async fn query_is_logged_with_request_digest_and_result() {
 
 #[tokio::test]
 async fn refused_query_is_logged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     register(control, SOURCE).await;
@@ -296,7 +308,7 @@ async fn refused_query_is_logged() {
 
 #[tokio::test]
 async fn all_other_reads_of_a_source_are_logged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     one_release(control).await;
@@ -335,7 +347,7 @@ async fn all_other_reads_of_a_source_are_logged() {
 
 #[tokio::test]
 async fn queries_just_before_a_stop_are_in_the_log() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     one_release(&mut daemon.control().await).await;
     let routes = &mut daemon.routes().await;

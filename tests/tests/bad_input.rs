@@ -1,30 +1,30 @@
 //! Invalid requests: each gets an error of its own, and the daemon continues to serve.
 
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_tests::wire::{self, Wire, head};
-use oracled_tests::{Daemon, GOOD, World, document, get, post, problem, submission};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_tests::wire::{self, WireConnection, head};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, get, post, problem, submission};
 use serde_json::json;
 
 const KIB: usize = 1024;
 
 /// Posts a body without changes.
-async fn send(client: &mut Client, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
+async fn send(client: &mut DaemonClient, path: &str, body: impl Into<bytes::Bytes>) -> DaemonResponse {
     client.call(Method::POST, path, Some(body.into())).await.expect("it answers")
 }
 
 /// Sends a whole request on a connection of its own.
-async fn exchange(world: &World, request: impl AsRef<[u8]>) -> Answer {
-    Wire::connect(&world.socket()).await.ask(request).await.expect("it answers")
+async fn exchange(world: &DaemonWorld, request: impl AsRef<[u8]>) -> DaemonResponse {
+    WireConnection::connect(&world.socket()).await.exchange(request).await.expect("it answers")
 }
 
-async fn lives(daemon: &Daemon<'_>) {
+async fn check_daemon_serves(daemon: &DaemonProcess<'_>) {
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
 }
 
 #[tokio::test]
 async fn invalid_json_and_invalid_requests_have_different_codes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for path in ["/v1/verdicts/cs_1", "/v1/crosscheck", "/cache/cs_1"] {
@@ -53,12 +53,12 @@ async fn invalid_json_and_invalid_requests_have_different_codes() {
     let refused = problem(&send(routes, "/v1/verdicts/cs_1", deep).await, 422, "crosscheck_rejected");
     assert_eq!(refused["decision"]["flags"][0], "malformed_json");
     problem(&send(routes, "/v1/verdicts/cs_1", "[".repeat(200_000)).await, 400, "invalid_json");
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }
 
 #[tokio::test]
 async fn body_without_json_content_type_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let body = submission(GOOD).to_string();
     let declared = |content_type: &str| {
@@ -83,7 +83,7 @@ async fn body_without_json_content_type_is_refused() {
 
 #[tokio::test]
 async fn unknown_tier_is_refused_with_the_list_of_tiers() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for tier in ["platinum", "Quick", "", "quick "] {
@@ -100,7 +100,7 @@ async fn unknown_tier_is_refused_with_the_list_of_tiers() {
 
 #[tokio::test]
 async fn session_id_in_a_path_is_limited_in_length_and_alphabet() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let long = "x".repeat(256);
@@ -127,7 +127,8 @@ async fn session_id_in_a_path_is_limited_in_length_and_alphabet() {
 
 #[tokio::test]
 async fn configured_limits_are_enforced() {
-    let world = World::with_config("[limits]\nsession_id_chars = 10\nquery_bytes = 20\nbody_bytes = 1024");
+    let world =
+        DaemonWorld::with_config("[limits]\nsession_id_chars = 10\nquery_bytes = 20\nbody_bytes = 1024");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let refused = problem(&get(routes, "/v1/verdicts/elevenchars").await, 400, "invalid_session_id");
@@ -144,7 +145,7 @@ async fn configured_limits_are_enforced() {
 
 #[tokio::test]
 async fn query_longer_than_32_kib_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let asking = |query: String| json!({"tier": "quick", "query": query, "raw": GOOD});
@@ -164,7 +165,7 @@ fn body_of(bytes: usize) -> String {
 
 #[tokio::test]
 async fn body_over_1_mib_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let most = exchange(&world, wire::post("/v1/verdicts/cs_1", &[], body_of(KIB * KIB))).await;
     assert_eq!(most.status, 201);
@@ -173,12 +174,12 @@ async fn body_over_1_mib_is_refused() {
         let refused = problem(&answer, 413, "body_too_large");
         assert!(refused["detail"].as_str().unwrap().contains("1048576"), "{refused}");
     }
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }
 
 #[tokio::test]
 async fn chunked_body_over_1_mib_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let chunked = |body: &str| {
         let chunks = body.as_bytes().chunks(50_000);
@@ -190,12 +191,12 @@ async fn chunked_body_over_1_mib_is_refused() {
     };
     problem(&exchange(&world, chunked(&body_of(KIB * KIB + 1))).await, 413, "body_too_large");
     assert_eq!(exchange(&world, chunked(&body_of(KIB * KIB))).await.status, 201);
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }
 
 #[tokio::test]
 async fn content_length_over_the_limit_is_refused_before_the_body_is_sent() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let headers = [("content-type", "application/json"), ("content-length", "5000000000")];
     let answer = exchange(&world, head("POST", "/v1/verdicts/cs_1", &headers)).await;
@@ -204,7 +205,7 @@ async fn content_length_over_the_limit_is_refused_before_the_body_is_sent() {
 
 #[tokio::test]
 async fn request_with_too_many_or_too_large_headers_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let with = |count: usize, value: &str| {
         let names: Vec<_> = (0..count).map(|n| format!("x-h{n}")).collect();
@@ -220,12 +221,12 @@ async fn request_with_too_many_or_too_large_headers_is_refused() {
         assert_eq!(exchange(&world, beyond).await.status, 431);
     }
     assert_eq!(exchange(&world, with(63, "x")).await.status, 200);
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }
 
 #[tokio::test]
 async fn unknown_path_is_404_and_wrong_method_is_405() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for path in ["/", "/v1", "/v1/status", "/v2/crosscheck", "/healthz/", "//healthz", "/%2e%2e/etc/passwd"] {
@@ -250,9 +251,9 @@ async fn unknown_path_is_404_and_wrong_method_is_405() {
 
 #[tokio::test]
 async fn response_has_the_callers_request_id_if_valid() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
-    let id = |answer: &Answer| answer.headers["x-request-id"].to_str().unwrap().to_owned();
+    let id = |answer: &DaemonResponse| answer.headers["x-request-id"].to_str().unwrap().to_owned();
     let mut given = Vec::new();
     for path in ["/healthz", "/nowhere", "/v1/verdicts/%FF", "/v1/crosscheck", "/openapi.json"] {
         let own = [("x-request-id", "order-42.7/b")];
@@ -271,7 +272,7 @@ async fn response_has_the_callers_request_id_if_valid() {
 
 #[tokio::test]
 async fn invalid_http_closes_only_its_own_connection() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let many = vec![b'A'; 200 * KIB];
     let garbage: [&[u8]; 9] = [
@@ -287,34 +288,34 @@ async fn invalid_http_closes_only_its_own_connection() {
     ];
     for bytes in garbage {
         for socket in [world.socket(), world.control_socket()] {
-            let mut wire = Wire::connect(&socket).await;
+            let mut wire = WireConnection::connect(&socket).await;
             drop(wire.send(bytes).await);
             // a client that waits gets its answer; the daemon drops the connection of a client that disconnects
             drop(wire);
         }
-        lives(&daemon).await;
+        check_daemon_serves(&daemon).await;
     }
     for bytes in &garbage[2..] {
-        let mut wire = Wire::connect(&world.socket()).await;
-        if let Some(answer) = wire.ask(bytes).await {
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        if let Some(answer) = wire.exchange(bytes).await {
             assert!(answer.status.is_client_error(), "{answer:?} to {bytes:?}");
         }
-        wire.hung_up().await;
+        wire.wait_for_hangup().await;
     }
 }
 
 #[tokio::test]
 async fn refused_large_body_can_be_sent_in_full_before_the_answer_is_read() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let large = "x".repeat(5_000_000);
-    let mut wire = Wire::connect(&world.socket()).await;
+    let mut wire = WireConnection::connect(&world.socket()).await;
     wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("all of it is read");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
-    let mut wire = Wire::connect(&world.socket()).await;
+    let mut wire = WireConnection::connect(&world.socket()).await;
     let text =
         head("POST", "/v1/crosscheck", &[("content-type", "text/plain"), ("content-length", "5000000")]);
     wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("all of it is read");
     problem(&wire.answer().await.expect("it answers"), 415, "unsupported_media_type");
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }

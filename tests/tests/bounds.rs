@@ -1,8 +1,8 @@
 //! Clients that are slow, numerous or disconnected: each limit is enforced, and clients within the limits are served.
 
-use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
+use oracled_tests::wire::{WireConnection, connections as many_connections, head, post as whole_post};
 use oracled_tests::{
-    Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log, post, problem, submission,
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, at, document, eventually, get, log, post, problem, submission,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -12,38 +12,38 @@ use tokio::time::{sleep, timeout};
 const KIB: u64 = 1024;
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-async fn lives(daemon: &Daemon<'_>) {
+async fn check_daemon_serves(daemon: &DaemonProcess<'_>) {
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
 }
 
 /// Number of connections to the routes' socket that the daemon reports.
-async fn connections(daemon: &Daemon<'_>) -> u64 {
+async fn connections(daemon: &DaemonProcess<'_>) -> u64 {
     let status = get(&mut daemon.control().await, "/v1/status").await;
     at(&status, "/connections").as_u64().expect("a number")
 }
 
 #[tokio::test]
 async fn partial_request_of_a_disconnected_client_leaves_no_state() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let request = whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string());
     for sent in [1, 10, request.len() / 2, request.len() - 1] {
-        let mut wire = Wire::connect(&world.socket()).await;
+        let mut wire = WireConnection::connect(&world.socket()).await;
         wire.send(&request[..sent]).await.unwrap();
     }
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
     eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
     assert_eq!(log(&mut daemon.control().await, "session=cs_1").await.len(), 0);
 }
 
 #[tokio::test]
 async fn submission_is_finished_after_its_client_disconnects() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let sessions: Vec<_> = (0..50).map(|n| format!("cs_{n}")).collect();
     for session in &sessions {
         let request = whole_post(&format!("/v1/verdicts/{session}"), &[], submission(GOOD).to_string());
-        Wire::connect(&world.socket()).await.send(request).await.unwrap();
+        WireConnection::connect(&world.socket()).await.send(request).await.unwrap();
     }
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for session in &sessions {
@@ -57,25 +57,25 @@ async fn submission_is_finished_after_its_client_disconnects() {
 
 #[tokio::test]
 async fn client_that_sends_one_byte_at_a_time_is_served() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let mut wire = Wire::connect(&world.socket()).await;
+    let mut wire = WireConnection::connect(&world.socket()).await;
     for byte in whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string()) {
         wire.send([byte]).await.unwrap();
         // so that each byte arrives as a separate piece
         sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(wire.answer().await.unwrap().status, 201);
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
 }
 
 #[tokio::test]
 async fn incomplete_request_times_out_at_every_stage() {
-    let world = World::with_config(
+    let world = DaemonWorld::with_config(
         "[limits]\nidle_s = 1\nrequest_s = 1\n[ingestion]\nrefresh_s = 0\n[model]\nprovider = \"none\"",
     );
     let daemon = world.serve().await;
-    let connect = async || Wire::connect(&world.socket()).await;
+    let connect = async || WireConnection::connect(&world.socket()).await;
 
     let mut silent = connect().await;
     let mut within_its_head = connect().await;
@@ -84,7 +84,7 @@ async fn incomplete_request_times_out_at_every_stage() {
     let headers = [JSON, ("content-length", "1000")];
     within_its_body.send(head("POST", "/v1/verdicts/cs_1", &headers) + "{").await.unwrap();
     let mut between_requests = connect().await;
-    let served = between_requests.ask(head("GET", "/healthz", &[])).await.unwrap();
+    let served = between_requests.exchange(head("GET", "/healthz", &[])).await.unwrap();
     assert_eq!(served.status, 200);
     let mut trickling = connect().await;
     let trickle = async {
@@ -98,24 +98,24 @@ async fn incomplete_request_times_out_at_every_stage() {
     problem(&answer, 408, "request_timeout");
     timeout(PATIENCE, trickle).await.expect("the connection is closed");
     for wire in [&mut silent, &mut within_its_head, &mut within_its_body, &mut between_requests] {
-        wire.hung_up().await;
+        wire.wait_for_hangup().await;
     }
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
     eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
 }
 
 #[tokio::test]
 async fn connection_with_an_unread_answer_is_closed() {
-    let world = World::with_config("[limits]\nidle_s = 1");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 1");
     let daemon = world.serve().await;
     // more than the kernel buffers for a client that does not read
     let raw = json!({"verdict": "GREEN", "summary": "x".repeat(1_000_000)}).to_string();
     let delivered = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(&raw)).await;
     let mut never = Vec::new();
     for _ in 0..3 {
-        let mut wire = Wire::connect(&world.socket()).await;
+        let mut wire = WireConnection::connect(&world.socket()).await;
         wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.unwrap();
-        wire.begun().await;
+        wire.wait_for_answer().await;
         never.push(wire);
     }
     eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
@@ -125,17 +125,17 @@ async fn connection_with_an_unread_answer_is_closed() {
 
 #[tokio::test]
 async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
-    let world = World::with_config("[limits]\nconnections = 3");
+    let world = DaemonWorld::with_config("[limits]\nconnections = 3");
     let daemon = world.serve().await;
     eventually("the connection of the first check is closed", async || connections(&daemon).await == 0).await;
     let mut within = Vec::new();
     for _ in 0..3 {
-        let mut wire = Wire::connect(&world.socket()).await;
-        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200);
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        assert_eq!(wire.exchange(head("GET", "/healthz", &[])).await.unwrap().status, 200);
         within.push(wire);
     }
     for _ in 0..3 {
-        let mut over = Wire::connect(&world.socket()).await;
+        let mut over = WireConnection::connect(&world.socket()).await;
         let answer = over.answer().await.expect("it gets an error");
         let refused = problem(&answer, 503, "overloaded");
         assert!(refused["detail"].as_str().unwrap().contains('3'), "{refused}");
@@ -143,33 +143,33 @@ async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
             (&answer.headers["retry-after"], &answer.headers["connection"]),
             (&"1".parse().unwrap(), &"close".parse().unwrap())
         );
-        over.hung_up().await;
+        over.wait_for_hangup().await;
     }
     // the administrators' socket has a limit of its own
     assert_eq!(connections(&daemon).await, 3);
     for wire in &mut within {
         assert_eq!(
-            wire.ask(head("GET", "/healthz", &[])).await.unwrap().status,
+            wire.exchange(head("GET", "/healthz", &[])).await.unwrap().status,
             200,
             "open connections stay open"
         );
     }
     drop(within.pop());
     eventually("a connection is free", async || {
-        let mut wire = Wire::connect(&world.socket()).await;
-        wire.ask(head("GET", "/healthz", &[])).await.is_some_and(|answer| answer.status == 200)
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        wire.exchange(head("GET", "/healthz", &[])).await.is_some_and(|answer| answer.status == 200)
     })
     .await;
 }
 
 #[tokio::test]
 async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
-    let world = World::with_config("[limits]\nin_flight = 1");
+    let world = DaemonWorld::with_config("[limits]\nin_flight = 1");
     let daemon = world.serve().await;
     let mut wires = Vec::new();
     for _ in 0..32 {
-        let mut wire = Wire::connect(&world.socket()).await;
-        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200);
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        assert_eq!(wire.exchange(head("GET", "/healthz", &[])).await.unwrap().status, 200);
         wires.push(wire);
     }
     // all requests arrive at once, so that the first is still in flight when the daemon reads the next
@@ -202,12 +202,12 @@ async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
 #[tokio::test]
 async fn ten_thousand_idle_connections_use_bounded_memory() {
     let count = many_connections(10_000);
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let before = daemon.resident_bytes().unwrap();
     let mut idle = Vec::with_capacity(count);
     for _ in 0..count {
-        idle.push(Wire::connect(&world.socket()).await);
+        idle.push(WireConnection::connect(&world.socket()).await);
     }
     eventually("all of them are accepted", async || connections(&daemon).await >= count as u64).await;
     for wire in &mut idle {
@@ -223,9 +223,9 @@ async fn ten_thousand_idle_connections_use_bounded_memory() {
 
     // each connection is still served
     let last = idle.last_mut().unwrap();
-    assert_eq!(last.ask("host: oracled\r\n\r\n").await.unwrap().status, 200);
+    assert_eq!(last.exchange("host: oracled\r\n\r\n").await.unwrap().status, 200);
     drop(idle);
     eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
-    lives(&daemon).await;
+    check_daemon_serves(&daemon).await;
     assert_eq!(document(&get(&mut daemon.routes().await, "/readyz").await)["ready"], json!(true));
 }

@@ -1,6 +1,6 @@
 //! `/cache/{session_id}`: the paths of the service that oracled replaces.
 
-use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
+use oracled_tests::{DaemonWorld, GOOD, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
 fn write(verdict: &Value) -> Value {
@@ -13,7 +13,7 @@ fn good() -> Value {
 
 #[tokio::test]
 async fn cache_write_is_checked_and_readable_on_both_paths() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let written = post(routes, "/cache/cs_1", &write(&good())).await;
@@ -33,7 +33,7 @@ async fn cache_write_is_checked_and_readable_on_both_paths() {
 
 #[tokio::test]
 async fn rejected_cache_write_is_logged_and_not_cached() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for verdict in [json!({"verdict": "GREEN", "summary": ""}), json!("GREEN"), json!(null), json!([])] {
@@ -49,7 +49,7 @@ async fn rejected_cache_write_is_logged_and_not_cached() {
 
 #[tokio::test]
 async fn write_with_another_tier_or_query_is_a_mismatch_on_every_path() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -63,7 +63,7 @@ async fn write_with_another_tier_or_query_is_a_mismatch_on_every_path() {
 
 #[tokio::test]
 async fn cache_accepts_its_own_answers_and_refuses_raw_model_text() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let mut body = write(&good());

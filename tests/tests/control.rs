@@ -2,10 +2,11 @@
 
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::client::{Answer, Client};
-use oracled_tests::wire::{Wire, head, post as whole_post};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_tests::wire::{WireConnection, head, post as whole_post};
 use oracled_tests::{
-    ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,
+    ACTORS, DaemonWorld, GOOD, PATIENCE, document, eventually, get, log, post, problem, read_whole_log,
+    submission,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -69,18 +70,18 @@ fn peer() -> Value {
     json!({"uid": uid, "gid": gid, "pid": std::process::id()})
 }
 
-async fn send(control: &mut Client, method: Method, path: &str, body: Option<Value>) -> Answer {
+async fn send(control: &mut DaemonClient, method: Method, path: &str, body: Option<Value>) -> DaemonResponse {
     let body = body.map(|body| body.to_string().into());
     control.call(method, path, body).await.expect("it answers")
 }
 
-async fn drain(control: &mut Client, draining: bool) -> Answer {
+async fn drain(control: &mut DaemonClient, draining: bool) -> DaemonResponse {
     post(control, "/v1/drain", &json!({"draining": draining})).await
 }
 
 #[tokio::test]
 async fn status_reports_state_and_counts_of_the_daemon() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -109,7 +110,7 @@ async fn actors_report_handled_messages_and_latency() {
     // no server listens at this port
     let nowhere =
         "[model]\nprovider = \"openai\"\nname = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nmax_retries = 0";
-    let world = World::with_config(nowhere);
+    let world = DaemonWorld::with_config(nowhere);
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -145,7 +146,7 @@ async fn actors_report_handled_messages_and_latency() {
 
 #[tokio::test]
 async fn purge_removes_the_verdict_keeps_the_session_and_logs_the_peer() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -177,7 +178,7 @@ async fn purge_removes_the_verdict_keeps_the_session_and_logs_the_peer() {
 
 #[tokio::test]
 async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -222,7 +223,7 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
 
 #[tokio::test]
 async fn log_level_change_takes_effect_and_is_logged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     assert_eq!(document(&get(control, "/v1/log-level").await), json!({"level": "info"}));
@@ -242,7 +243,7 @@ async fn log_level_change_takes_effect_and_is_logged() {
 
 #[tokio::test]
 async fn reload_reports_the_log_level_and_keys_that_need_a_restart() {
-    let world = World::with_config("contact = \"a@b\"");
+    let world = DaemonWorld::with_config("contact = \"a@b\"");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let changed = "contact = \"c@d\"\nlog_level = \"warn\"\n[limits]\nidle_s = 9";
@@ -262,7 +263,7 @@ async fn reload_reports_the_log_level_and_keys_that_need_a_restart() {
 
 #[tokio::test]
 async fn log_is_filtered_by_session_event_time_and_number() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for number in 0..60 {
@@ -270,7 +271,7 @@ async fn log_is_filtered_by_session_event_time_and_number() {
         let raw = if number < 30 { "{}" } else { GOOD };
         assert!(post(routes, &path, &submission(raw)).await.status.as_u16() >= 201);
     }
-    let whole = whole_log(control).await;
+    let whole = read_whole_log(control).await;
     assert_eq!(whole.len(), 1 + 30 + 60);
     let seqs = |entries: &[Value]| entries.iter().map(|entry| entry["seq"].clone()).collect::<Vec<_>>();
     assert_eq!(seqs(&log(control, "").await), seqs(&whole), "the newest 100 entries");
@@ -302,7 +303,7 @@ async fn log_is_filtered_by_session_event_time_and_number() {
 
 #[tokio::test]
 async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     for (question, told) in [
@@ -329,7 +330,7 @@ async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
 
 #[tokio::test]
 async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut follow = world.ctl_command(&["log", "-f", "--after", "0", "--json"]);
     let mut follower = follow.stdout(Stdio::piped()).spawn().unwrap();
@@ -344,7 +345,7 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
         let path = format!("/v1/verdicts/cs_{}", number % 10);
         assert_eq!(post(routes, &path, &submission("no")).await.status, 422);
     }
-    for entry in &whole_log(&mut daemon.control().await).await[1..] {
+    for entry in &read_whole_log(&mut daemon.control().await).await[1..] {
         assert_eq!(next(), *entry);
     }
     assert!(daemon.stop().success());
@@ -356,9 +357,9 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
 
 #[tokio::test]
 async fn follower_that_reads_nothing_does_not_delay_shutdown() {
-    let world = World::with_config("[limits]\nshutdown_s = 1");
+    let world = DaemonWorld::with_config("[limits]\nshutdown_s = 1");
     let daemon = world.serve().await;
-    let mut follower = Wire::connect(&world.control_socket()).await;
+    let mut follower = WireConnection::connect(&world.control_socket()).await;
     follower.send(head("GET", "/v1/log/follow?after=0", &[])).await.unwrap();
     let routes = &mut daemon.routes().await;
     for _ in 0..1000 {
@@ -370,10 +371,10 @@ async fn follower_that_reads_nothing_does_not_delay_shutdown() {
 
 #[tokio::test]
 async fn connection_of_a_disconnected_follower_is_closed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let mut follower = Wire::connect(&world.control_socket()).await;
-    assert_eq!(follower.ask(head("GET", "/v1/log/follow", &[])).await.unwrap().status, 200);
+    let mut follower = WireConnection::connect(&world.control_socket()).await;
+    assert_eq!(follower.exchange(head("GET", "/v1/log/follow", &[])).await.unwrap().status, 200);
     let control = &mut daemon.control().await;
     let mut others = async || {
         let status = document(&get(control, "/v1/status").await);
@@ -386,7 +387,7 @@ async fn connection_of_a_disconnected_follower_is_closed() {
 
 #[tokio::test]
 async fn control_paths_accept_only_their_methods() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     // debug builds have a route that causes a panic, for tests of supervision; release builds do not
@@ -423,7 +424,7 @@ async fn control_paths_accept_only_their_methods() {
 
 #[tokio::test]
 async fn control_socket_has_no_path_to_judge_deliver_or_change_constants() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let paths = [
@@ -447,7 +448,7 @@ async fn control_socket_has_no_path_to_judge_deliver_or_change_constants() {
         }
     }
     problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "session_unknown");
-    assert_eq!(whole_log(control).await.len(), 1, "only the start is logged");
+    assert_eq!(read_whole_log(control).await.len(), 1, "only the start is logged");
     let drain = json!({"draining": false, "phi": 0.5});
     problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
@@ -459,11 +460,11 @@ async fn control_socket_has_no_path_to_judge_deliver_or_change_constants() {
 
 #[tokio::test]
 async fn logged_operator_action_is_done_after_the_operator_disconnects() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for n in 0..60 {
         let body = json!({"draining": n % 2 == 0}).to_string();
-        let mut wire = Wire::connect(&world.control_socket()).await;
+        let mut wire = WireConnection::connect(&world.control_socket()).await;
         wire.send(whole_post("/v1/drain", &[], body)).await.unwrap();
         // some clients disconnect before the daemon reads the request, some during the read, some after it
         sleep(Duration::from_micros(n * 200)).await;

@@ -1,9 +1,9 @@
 //! Real model outputs, judged by a daemon, offline by `oraclectl calibrate`, and by `domain` itself. All three must
 //! make the same decision for each.
 
-use oracled_domain::{Flag, Judgement, Payload, Tier, judge};
+use oracled_domain::{CrosscheckJudgment, Flag, ProductTier, VerdictPayload, judge};
 use oracled_tests::load::{field, read_log};
-use oracled_tests::{World, document, post};
+use oracled_tests::{DaemonWorld, document, post};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ fn text<'v>(value: &'v Value, name: &str) -> &'v str {
 }
 
 /// Expected log entry of a judgement.
-fn entry_of(judgement: &Judgement) -> Value {
+fn entry_of(judgement: &CrosscheckJudgment) -> Value {
     let (decision, inspection) = (&judgement.decision, &judgement.inspection);
     json!({
         "tier": judgement.tier,
@@ -39,10 +39,10 @@ fn entry_of(judgement: &Judgement) -> Value {
 
 /// Counts for all verdicts and for each tier.
 #[derive(Default, PartialEq, Debug)]
-struct Count(BTreeMap<String, u64>);
+struct CorpusCounts(BTreeMap<String, u64>);
 
-impl Count {
-    fn add(&mut self, tier: Tier) {
+impl CorpusCounts {
+    fn add(&mut self, tier: ProductTier) {
         for name in ["all", tier.into_str()] {
             *self.0.entry(name.into()).or_default() += 1;
         }
@@ -57,10 +57,12 @@ impl Count {
 }
 
 /// Expected report of `calibrate` for these judgements: counts by reason, by flag, and of approvals.
-fn totals(judgements: &[Judgement]) -> (BTreeMap<String, Count>, BTreeMap<String, Count>, Count) {
+fn totals(
+    judgements: &[CrosscheckJudgment],
+) -> (BTreeMap<String, CorpusCounts>, BTreeMap<String, CorpusCounts>, CorpusCounts) {
     let (mut reasons, mut flags, mut approved) =
-        (BTreeMap::<_, Count>::new(), BTreeMap::<_, Count>::new(), Count::default());
-    for Judgement { tier, decision, .. } in judgements {
+        (BTreeMap::<_, CorpusCounts>::new(), BTreeMap::<_, CorpusCounts>::new(), CorpusCounts::default());
+    for CrosscheckJudgment { tier, decision, .. } in judgements {
         reasons.entry(decision.crosscheck_reason.into_str().to_owned()).or_default().add(*tier);
         let mut names: Vec<_> = decision.flags.iter().map(Flag::into_str).collect();
         names.dedup();
@@ -74,24 +76,26 @@ fn totals(judgements: &[Judgement]) -> (BTreeMap<String, Count>, BTreeMap<String
     (reasons, flags, approved)
 }
 
-fn check_calibration(world: &World, file: &str, judgements: &[Judgement]) {
+fn check_calibration(world: &DaemonWorld, file: &str, judgements: &[CrosscheckJudgment]) {
     let calibrated = world.ctl(&["calibrate", file, "--json"]);
     assert!(calibrated.status.success(), "{calibrated:?}");
     let report: Value = serde_json::from_slice(&calibrated.stdout).expect("it is JSON");
-    let by_name = |list: &str, name: &str| -> BTreeMap<String, Count> {
+    let by_name = |list: &str, name: &str| -> BTreeMap<String, CorpusCounts> {
         let list = field(&report, list).as_array().expect("a list").iter();
-        list.map(|counted| (text(counted, name).to_owned(), Count::read(field(counted, "verdicts"))))
+        list.map(|counted| (text(counted, name).to_owned(), CorpusCounts::read(field(counted, "verdicts"))))
             .collect()
     };
     let approval = |what: &str| {
         let tiers = field(&report, "approval").as_object().expect("by tier").iter();
-        Count::read(&tiers.map(|(tier, approval)| (tier.clone(), field(approval, what).clone())).collect())
+        CorpusCounts::read(
+            &tiers.map(|(tier, approval)| (tier.clone(), field(approval, what).clone())).collect(),
+        )
     };
     let (reasons, flags, approved) = totals(judgements);
     assert_eq!(by_name("reasons", "reason"), reasons);
     assert_eq!(by_name("flags", "flag"), flags);
     assert_eq!(approval("approved"), approved);
-    let mut all = Count::default();
+    let mut all = CorpusCounts::default();
     for judgement in judgements {
         all.add(judgement.tier);
     }
@@ -102,13 +106,13 @@ async fn check(file: &str) {
     let content = fs::read_to_string(file).expect("the corpus is read");
     let lines: Vec<Value> =
         content.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let mut judgements = Vec::new();
     for line in &lines {
-        let tier: Tier = text(line, "tier").parse().expect("a tier");
-        let judgement = judge(tier, Payload::raw(text(line, "raw")));
+        let tier: ProductTier = text(line, "tier").parse().expect("a tier");
+        let judgement = judge(tier, VerdictPayload::raw(text(line, "raw")));
         let body = json!({
             "session_id": format!("corpus-{}", field(line, "id")),
             "tier": field(line, "tier"),

@@ -1,6 +1,6 @@
 //! `POST /v1/crosscheck`.
 
-use oracled_tests::{GOOD, World, document, get, log, post, problem};
+use oracled_tests::{DaemonWorld, GOOD, document, get, log, post, problem};
 use serde_json::{Value, json};
 
 fn check(session_id: &str, raw: &str) -> Value {
@@ -9,7 +9,7 @@ fn check(session_id: &str, raw: &str) -> Value {
 
 #[tokio::test]
 async fn check_returns_the_decision_if_approved_or_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let expected = json!({
@@ -33,7 +33,7 @@ async fn check_returns_the_decision_if_approved_or_refused() {
 
 #[tokio::test]
 async fn check_is_logged_and_caches_nothing() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for raw in [GOOD, "{}"] {
@@ -52,7 +52,7 @@ async fn check_is_logged_and_caches_nothing() {
 
 #[tokio::test]
 async fn check_limits_the_session_id_in_the_body() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for bad in ["", &"x".repeat(256), "a/b", "a\0", "ä", "a b"] {

@@ -1,7 +1,9 @@
 //! `oraclectl`, verb by verb: text output, JSON output and the exit codes of its help.
 
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, submission,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -45,19 +47,19 @@ fn with_input(command: &mut Command, input: &str) -> Output {
 }
 
 /// Writes a file with this content and returns its path.
-fn file(world: &World, name: &str, content: &str) -> String {
+fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
     fs::write(world.path(name), content).expect("it is written");
     world.path(name).to_str().expect("it is text").to_owned()
 }
 
-async fn deliver(daemon: &Daemon<'_>, session: &str) {
+async fn deliver(daemon: &DaemonProcess<'_>, session: &str) {
     let path = format!("/v1/verdicts/{session}");
     assert_eq!(post(&mut daemon.routes().await, &path, &submission(GOOD)).await.status, 201);
 }
 
 #[tokio::test]
 async fn status_and_actors_show_the_daemon() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     deliver(&daemon, "cs_1").await;
     let status = printed(&world.ctl(&["status"]), 0);
@@ -80,7 +82,7 @@ async fn status_and_actors_show_the_daemon() {
 
 #[tokio::test]
 async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
     let shown = printed(&world.ctl(&["crosscheck", &good, "--tier", "quick"]), 0);
@@ -104,7 +106,7 @@ async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
 
 #[tokio::test]
 async fn submit_delivers_verdict_shows_and_refusals_show_the_decision() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
     let submit = |session: &str, file: &str, more: &[&str]| {
@@ -142,7 +144,7 @@ async fn submit_delivers_verdict_shows_and_refusals_show_the_decision() {
 
 #[tokio::test]
 async fn log_shows_the_entries_that_match_its_options() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for session in ["cs_1", "cs_2"] {
         deliver(&daemon, session).await;
@@ -184,7 +186,7 @@ async fn log_shows_the_entries_that_match_its_options() {
 
 #[tokio::test]
 async fn log_follow_shows_new_entries_and_ends_with_the_daemon() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut command = world.ctl_command(&["log", "-f", "--event", "verdict_cached"]);
     let mut following = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -204,7 +206,7 @@ async fn log_follow_shows_new_entries_and_ends_with_the_daemon() {
 
 #[tokio::test]
 async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for session in ["cs_1", "cs_2"] {
         deliver(&daemon, session).await;
@@ -262,7 +264,7 @@ async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator()
 
 #[tokio::test]
 async fn temporary_failure_exits_with_4() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     printed(&world.ctl(&["drain"]), 0);
     let good = file(&world, "good", GOOD);
@@ -275,7 +277,7 @@ async fn temporary_failure_exits_with_4() {
 
 #[tokio::test]
 async fn verb_without_a_daemon_fails_with_one_line_and_exit_code_3() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let (good, cases) = (file(&world, "good", GOOD), file(&world, "cases.ndjson", CASE));
     let verbs = [
         &["status"][..],
@@ -312,7 +314,7 @@ async fn verb_without_a_daemon_fails_with_one_line_and_exit_code_3() {
 
 #[test]
 fn usage_error_exits_with_2_and_unreadable_file_with_5() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     for wrong in
         [&["fly"][..], &[], &["crosscheck", "-"], &["crosscheck", "-", "--tier", "platinum"], &["get"]]
     {
@@ -335,7 +337,7 @@ fn usage_error_exits_with_2_and_unreadable_file_with_5() {
 
 #[test]
 fn calibrate_judges_lines_without_a_daemon() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let line = |raw: &str| json!({"tier": "quick", "raw": raw}).to_string() + "\n";
     let corpus = file(&world, "corpus.ndjson", &[line(GOOD), line(REFUSED), line("no JSON")].concat());
     let shown = printed(&world.ctl(&["calibrate", &corpus]), 0);
@@ -356,7 +358,7 @@ fn calibrate_judges_lines_without_a_daemon() {
 
 #[tokio::test]
 async fn rules_list_and_eval_report_results_and_exit_codes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let rules = json_of(&world.ctl(&["rules", "list", "--json"]), 0)["rules"].as_array().unwrap().clone();
     let shown = printed(&world.ctl(&["rules", "list"]), 0);
@@ -412,7 +414,7 @@ async fn rules_list_and_eval_report_results_and_exit_codes() {
 
 #[tokio::test]
 async fn rules_check_compares_a_text_with_the_facts_in_a_file() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let facts = file(&world, "facts", "\nThe lamp is blue\r\n \t\nIt weighs 1.2 kg");
     let (good, bad) = ("It weighs 1.2 kg. The lamp is blue!", "The lamp is blue. The moon is cheese.");
@@ -456,7 +458,7 @@ async fn rules_check_compares_a_text_with_the_facts_in_a_file() {
 
 #[tokio::test]
 async fn submit_with_facts_is_checked_by_the_rules() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let good = file(&world, "good", GOOD);
     let submit = |session: &str, facts: &str, more: &[&str]| {
@@ -503,7 +505,7 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
 
 #[test]
 fn completions_are_printed_for_each_shell() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = printed(&world.ctl(&["completions", shell]), 0);
         assert!(script.contains("oraclectl") && script.contains("crosscheck"), "{shell}");
@@ -513,7 +515,7 @@ fn completions_are_printed_for_each_shell() {
 
 #[tokio::test]
 async fn closed_output_pipe_is_not_an_error() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     deliver(&daemon, "cs_1").await;
     let corpus = file(&world, "corpus.ndjson", &json!({"tier": "quick", "raw": GOOD}).to_string());
@@ -543,7 +545,7 @@ async fn closed_output_pipe_is_not_an_error() {
 
 #[tokio::test]
 async fn refusal_exits_with_1_if_the_output_pipe_is_closed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
     let facts = file(&world, "facts", "Ice melts");
@@ -565,11 +567,11 @@ async fn refusal_exits_with_1_if_the_output_pipe_is_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regenerated_verdict_and_its_divergence_are_shown() {
     let model = ModelServer::start().await;
-    let saying = |label: &str| Reply::saying(&GOOD.replace("GREEN", label));
+    let saying = |label: &str| ScriptedReply::with_text(&GOOD.replace("GREEN", label));
     model.next([saying("GREEN"), saying("RED"), saying("AMBER")]);
     let url = model.openai_url();
     let config = format!("[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{url}\"");
-    let world = World::with_config(&config);
+    let world = DaemonWorld::with_config(&config);
     let _daemon = world.serve().await;
 
     let bought = ["--tier", "quick", "--query", "Sell honey?"];

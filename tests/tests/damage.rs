@@ -1,8 +1,8 @@
 //! Damaged state: a daemon serves everything that was acknowledged, or refuses to start with one clear line.
 
-use oracled_api::base::client::Client;
-use oracled_tests::load::{Ledger, Load, Told, check_served};
-use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, post, submission};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::load::{AnswerLedger, KnownSessionState, LoadConfig, check_served};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, post, submission};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -14,24 +14,24 @@ use tokio::sync::watch;
 const CONFESSION: Duration = Duration::from_secs(5);
 
 /// An undamaged state directory, with the answers that a daemon gave from it.
-struct Whole {
-    world: World,
+struct UndamagedState {
+    world: DaemonWorld,
     /// Lines of its log.
     log: String,
     /// Documents of all sessions that ever had a verdict; `None` if the verdict was purged.
     documents: BTreeMap<String, Option<Vec<u8>>>,
 }
 
-impl Whole {
+impl UndamagedState {
     /// Creates a state under load, with a restart in between.
-    async fn make() -> Self {
-        let world = World::default();
-        let mut ledger = Ledger::default();
+    async fn create() -> Self {
+        let world = DaemonWorld::default();
+        let mut ledger = AnswerLedger::default();
         for name in ["one", "two"] {
             let daemon = world.serve().await;
             let (stop, stopped) = watch::channel(false);
             let (routes, control) = (world.socket(), world.control_socket());
-            let load = Load { routes, control, name: name.into(), callers: 3, seed: fastrand::u64(..) };
+            let load = LoadConfig { routes, control, name: name.into(), callers: 3, seed: fastrand::u64(..) };
             let calls = tokio::spawn(load.run(stopped));
             tokio::time::sleep(Duration::from_millis(250)).await;
             stop.send_replace(true);
@@ -40,24 +40,24 @@ impl Whole {
         }
         ledger.check_store(&world.state());
         let documents = ledger.sessions.into_iter().map(|(session, told)| match told {
-            Told::Cached(document) => (session, Some(document.to_vec())),
-            Told::Purged | Told::Unsure(_) => (session, None),
+            KnownSessionState::Cached(document) => (session, Some(document.to_vec())),
+            KnownSessionState::Purged | KnownSessionState::Unsure(_) => (session, None),
         });
         let (log, documents) = (world.mirror(), documents.collect());
         Self { world, log, documents }
     }
 
     /// Copies the state to a new world.
-    fn copy(&self) -> World {
-        let world = World::default();
+    fn copy_to_new_world(&self) -> DaemonWorld {
+        let world = DaemonWorld::default();
         copy_dir(&self.world.state(), &world.state());
         world
     }
 
     /// Compares all answers of a daemon with the expected ones; the error names the first difference.
-    async fn ask(&self, world: &World) -> Result<(), String> {
+    async fn compare_answers(&self, world: &DaemonWorld) -> Result<(), String> {
         let connected =
-            async |socket: PathBuf| Client::connect(&socket).await.map_err(|error| error.to_string());
+            async |socket: PathBuf| DaemonClient::connect(&socket).await.map_err(|error| error.to_string());
         let mut routes = connected(world.socket()).await?;
         let mut control = connected(world.control_socket()).await?;
         for (session, told) in &self.documents {
@@ -105,7 +105,7 @@ fn copy_dir(from: &Path, to: &Path) {
 
 /// Result of starting a daemon on a damaged state.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum StartOutcome {
     /// The daemon serves everything.
     Serves,
     /// The daemon has ended with this line.
@@ -113,26 +113,26 @@ enum Outcome {
 }
 
 /// Starts a daemon on `world` and checks that it either serves everything or refuses with one line.
-async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
+async fn start_outcome(whole: &UndamagedState, world: &DaemonWorld, what: &str) -> StartOutcome {
     let mut daemon = world.spawn();
     let began = Instant::now();
     loop {
-        if daemon.ended().is_some() {
-            return refusal(world, daemon, what);
+        if daemon.exit_status().is_some() {
+            return refusal_outcome(world, daemon, what);
         }
         assert!(
             began.elapsed() < PATIENCE,
             "{what}: the daemon neither serves nor refuses: {}",
             world.service_log()
         );
-        if world.answers().await {
+        if world.is_answering().await {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let Err(wrong) = whole.ask(world).await else { return Outcome::Serves };
+    let Err(wrong) = whole.compare_answers(world).await else { return StartOutcome::Serves };
     let began = Instant::now();
-    while daemon.ended().is_none() {
+    while daemon.exit_status().is_none() {
         assert!(
             began.elapsed() < CONFESSION,
             "{what}: the daemon continues to serve, although {wrong}: {}",
@@ -140,10 +140,10 @@ async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    refusal(world, daemon, what)
+    refusal_outcome(world, daemon, what)
 }
 
-fn refusal(world: &World, daemon: Daemon<'_>, what: &str) -> Outcome {
+fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -> StartOutcome {
     let said = world.service_log();
     assert_eq!(daemon.wait().code(), Some(1), "{what}: {said}");
     let mut plain = said.lines().filter(|line| !line.starts_with("20"));
@@ -155,24 +155,24 @@ fn refusal(world: &World, daemon: Daemon<'_>, what: &str) -> Outcome {
     let instructions = ["the whole state directory from a backup", "must be readable and writable"];
     let newer = "run the oracled that wrote it";
     assert!(instructions.iter().chain([&newer]).any(|words| line.contains(words)), "{what}: {line}");
-    Outcome::Refuses(line.to_owned())
+    StartOutcome::Refuses(line.to_owned())
 }
 
-fn write(world: &World, file: &str, content: impl AsRef<[u8]>) {
+fn write(world: &DaemonWorld, file: &str, content: impl AsRef<[u8]>) {
     fs::write(world.state().join(file), content).expect("it is written");
 }
 
-fn read(world: &World, file: &str) -> Vec<u8> {
+fn read(world: &DaemonWorld, file: &str) -> Vec<u8> {
     fs::read(world.state().join(file)).expect("it is read")
 }
 
-fn remove(world: &World, file: &str) {
+fn remove(world: &DaemonWorld, file: &str) {
     let path = world.state().join(file);
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is removed");
 }
 
 /// Flips a byte or truncates a file, at a random position in its used part.
-fn damage(world: &World, rng: &mut fastrand::Rng) -> String {
+fn damage(world: &DaemonWorld, rng: &mut fastrand::Rng) -> String {
     let store = fs::read_dir(world.state().join("store")).expect("it is read");
     let files: Vec<_> =
         store.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect();
@@ -199,14 +199,14 @@ async fn damage_anywhere(places: usize) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let whole = Whole::make().await;
+    let whole = UndamagedState::create().await;
     let (mut serves, mut refuses) = (0, 0);
     for _ in 0..places {
-        let world = whole.copy();
+        let world = whole.copy_to_new_world();
         let what = damage(&world, &mut rng);
-        match outcome(&whole, &world, &what).await {
-            Outcome::Serves => serves += 1,
-            Outcome::Refuses(_) => refuses += 1,
+        match start_outcome(&whole, &world, &what).await {
+            StartOutcome::Serves => serves += 1,
+            StartOutcome::Refuses(_) => refuses += 1,
         }
     }
     println!("{places} places: {serves} served completely, {refuses} refused");
@@ -225,18 +225,18 @@ async fn damage_at_200_random_positions_is_never_silent() {
 }
 
 /// Expected result of a change to a state.
-enum Expected {
+enum ExpectedStart {
     Serves,
     /// The daemon refuses with a line that contains this text.
     Refuses(&'static str),
 }
-use Expected::{Refuses, Serves};
+use ExpectedStart::{Refuses, Serves};
 
 /// A change to a state. The second world has an older copy of the same state.
-type Tamper = fn(&World, &World);
+type TamperFn = fn(&DaemonWorld, &DaemonWorld);
 
 /// The cases: name, change and expected result.
-const TAMPERED: [(&str, Tamper, Expected); 17] = [
+const TAMPERED: [(&str, TamperFn, ExpectedStart); 17] = [
     ("nothing", |_, _| {}, Serves),
     ("no database", |now, _| remove(now, "store/db"), Refuses("damaged")),
     ("an empty database", |now, _| write(now, "store/db", ""), Refuses("damaged")),
@@ -286,12 +286,12 @@ const TAMPERED: [(&str, Tamper, Expected); 17] = [
     ),
 ];
 
-fn append(world: &World, file: &str, content: &[u8]) {
+fn append(world: &DaemonWorld, file: &str, content: &[u8]) {
     write(world, file, [&read(world, file), content].concat());
 }
 
 /// Path of sled's snapshot.
-fn snapshot(world: &World) -> String {
+fn snapshot(world: &DaemonWorld) -> String {
     let names = fs::read_dir(world.state().join("store")).expect("it is read");
     let names = names.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());
     let snapshot = names.filter(|name| name.starts_with("snap.")).max();
@@ -299,9 +299,9 @@ fn snapshot(world: &World) -> String {
 }
 
 /// A state, and a copy of it from before the last writes.
-async fn whole_and_before() -> (Whole, World) {
-    let before = Whole::make().await;
-    let world = before.copy();
+async fn state_and_older_copy() -> (UndamagedState, DaemonWorld) {
+    let before = UndamagedState::create().await;
+    let world = before.copy_to_new_world();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for n in 0..20 {
@@ -314,18 +314,18 @@ async fn whole_and_before() -> (Whole, World) {
     }
     assert!(daemon.stop().success());
     let log = world.mirror();
-    (Whole { world, log, documents }, before.world)
+    (UndamagedState { world, log, documents }, before.world)
 }
 
 #[tokio::test]
 async fn changed_state_is_served_completely_or_refused() {
-    let (whole, before) = whole_and_before().await;
+    let (whole, before) = state_and_older_copy().await;
     for (what, tamper, expected) in TAMPERED {
-        let world = whole.copy();
+        let world = whole.copy_to_new_world();
         tamper(&world, &before);
-        match (outcome(&whole, &world, what).await, expected) {
-            (Outcome::Serves, Serves) => {}
-            (Outcome::Refuses(line), Refuses(words)) => assert!(line.contains(words), "{what}: {line}"),
+        match (start_outcome(&whole, &world, what).await, expected) {
+            (StartOutcome::Serves, Serves) => {}
+            (StartOutcome::Refuses(line), Refuses(words)) => assert!(line.contains(words), "{what}: {line}"),
             (other, _) => panic!("{what}: {other:?}"),
         }
     }
@@ -333,22 +333,22 @@ async fn changed_state_is_served_completely_or_refused() {
 
 #[tokio::test]
 async fn watermark_slot_with_a_flipped_byte_is_replaced_by_the_other_slot() {
-    let (whole, _) = whole_and_before().await;
+    let (whole, _) = state_and_older_copy().await;
     let mark = read(&whole.world, "watermark");
     let used: Vec<_> = (0..mark.len()).filter(|place| mark[*place] != 0).collect();
     for place in used.iter().step_by(used.len() / 12) {
-        let world = whole.copy();
+        let world = whole.copy_to_new_world();
         let mut flipped = mark.clone();
         flipped[*place] ^= 0x40;
         write(&world, "watermark", flipped);
         let what = format!("byte {place} of the mark flipped");
-        assert_eq!(outcome(&whole, &world, &what).await, Outcome::Serves, "{what}");
+        assert_eq!(start_outcome(&whole, &world, &what).await, StartOutcome::Serves, "{what}");
     }
 }
 
 #[tokio::test]
 async fn mirror_with_a_torn_or_garbled_end_is_repaired() {
-    let whole = Whole::make().await;
+    let whole = UndamagedState::create().await;
     let last_line = whole.log.lines().last().expect("the log is not empty").len() + 1;
     let ends: [(&str, Vec<u8>); 4] = [
         ("a torn line", whole.log.as_bytes()[..whole.log.len() - last_line / 2].to_vec()),
@@ -357,9 +357,9 @@ async fn mirror_with_a_torn_or_garbled_end_is_repaired() {
         ("zeros and line ends", [whole.log.as_bytes(), b"\0\0\0\n\0\0\n"].concat()),
     ];
     for (what, mirror) in ends {
-        let world = whole.copy();
+        let world = whole.copy_to_new_world();
         write(&world, "oracle_log.jsonl", mirror);
-        assert_eq!(outcome(&whole, &world, what).await, Outcome::Serves, "{what}");
+        assert_eq!(start_outcome(&whole, &world, what).await, StartOutcome::Serves, "{what}");
         let daemon = world.serve().await;
         check_served(&mut daemon.control().await, &world.state()).await;
     }
@@ -367,8 +367,8 @@ async fn mirror_with_a_torn_or_garbled_end_is_repaired() {
 
 #[tokio::test]
 async fn newer_schema_version_is_refused_and_not_changed() {
-    let whole = Whole::make().await;
-    let world = whole.copy();
+    let whole = UndamagedState::create().await;
+    let world = whole.copy_to_new_world();
     let mut mark = read(&world, "watermark");
     // a slot has a magic number, schema, counts, mirrored number and checksum
     let slots: Vec<_> = (0..mark.len()).filter(|at| mark[*at..].starts_with(b"oracledW")).collect();
@@ -380,7 +380,7 @@ async fn newer_schema_version_is_refused_and_not_changed() {
         mark[at + 164..at + 168].copy_from_slice(&sum);
     }
     write(&world, "watermark", &mark);
-    let Outcome::Refuses(line) = outcome(&whole, &world, "a newer schema").await else {
+    let StartOutcome::Refuses(line) = start_outcome(&whole, &world, "a newer schema").await else {
         panic!("it is served");
     };
     let fault = format!("schema version {}, and this oracled reads versions up to {known}", known + 1);
@@ -391,16 +391,16 @@ async fn newer_schema_version_is_refused_and_not_changed() {
 
 #[tokio::test]
 async fn error_names_a_state_directory_that_is_not_writable() {
-    let whole = Whole::make().await;
-    let world = World::default();
+    let whole = UndamagedState::create().await;
+    let world = DaemonWorld::default();
     // a file instead of the directory
     fs::write(world.state(), "").expect("it is written");
-    let Outcome::Refuses(line) = outcome(&whole, &world, "a file").await else {
+    let StartOutcome::Refuses(line) = start_outcome(&whole, &world, "a file").await else {
         panic!("the state is served")
     };
     assert!(line.contains(&world.state().display().to_string()), "{line}");
 
-    let mut world = whole.copy();
+    let mut world = whole.copy_to_new_world();
     let set_modes = |state: &Path, mode| {
         for path in [state, &state.join("store")] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("they are set");
@@ -422,9 +422,9 @@ async fn error_names_a_state_directory_that_is_not_writable() {
             return;
         }
     }
-    let refused = outcome(&whole, &world, "no rights").await;
+    let refused = start_outcome(&whole, &world, "no rights").await;
     // otherwise the temporary directory could not be removed
     set_modes(&state, 0o755);
-    let Outcome::Refuses(line) = refused else { panic!("the state is served") };
+    let StartOutcome::Refuses(line) = refused else { panic!("the state is served") };
     assert!(line.contains("Permission denied") && line.contains("state"), "{line}");
 }

@@ -1,7 +1,7 @@
 //! Clients that submit a verdict and disconnect before the answer: a write that has begun is completed.
 
-use oracled_tests::load::{Ledger, check_served, field};
-use oracled_tests::{World, eventually, get, submission};
+use oracled_tests::load::{AnswerLedger, check_served, field};
+use oracled_tests::{DaemonWorld, eventually, get, submission};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn request(session: &str, summary_bytes: usize) -> Vec<u8> {
 }
 
 /// Submits a verdict and disconnects after `stays`, while the daemon may be at any step.
-async fn call_and_go(socket: PathBuf, request: Vec<u8>, stays: Duration) {
+async fn submit_and_disconnect(socket: PathBuf, request: Vec<u8>, stays: Duration) {
     let mut stream = UnixStream::connect(socket).await.expect("the socket is served");
     stream.write_all(&request).await.expect("it is sent");
     tokio::time::sleep(stays).await;
@@ -35,7 +35,7 @@ async fn call_and_go(socket: PathBuf, request: Vec<u8>, stays: Duration) {
 #[tokio::test]
 async fn disconnect_loses_no_write_that_has_begun() {
     let mut rng = fastrand::Rng::new();
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut callers = JoinSet::new();
     for n in 0..CALLERS {
@@ -45,7 +45,11 @@ async fn disconnect_loses_no_write_that_has_begun() {
         if callers.len() >= AT_ONCE {
             callers.join_next().await;
         }
-        callers.spawn(call_and_go(world.socket(), request, Duration::from_micros(rng.u64(0..8000))));
+        callers.spawn(submit_and_disconnect(
+            world.socket(),
+            request,
+            Duration::from_micros(rng.u64(0..8000)),
+        ));
     }
     while let Some(called) = callers.join_next().await {
         called.expect("the daemon listens");
@@ -71,7 +75,7 @@ async fn disconnect_loses_no_write_that_has_begun() {
         field(report, "handled").clone()
     };
     assert_eq!((handled("crosscheck"), handled("cache")), (json!(begun.len()), json!(2 * begun.len())));
-    let ledger = Ledger::default();
+    let ledger = AnswerLedger::default();
     ledger.check_answers(&mut daemon.routes().await, &chronicle, &begun).await;
     assert!(daemon.stop().success());
     ledger.check_store(&world.state());

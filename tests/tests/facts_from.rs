@@ -1,15 +1,17 @@
 //! `facts_from`: text about population and nutrition is checked against registered sources. Each supported claim
 //! leads back to the bytes of its source.
 
-use oracled_api::base::client::Client;
+use oracled_api::base::client::DaemonClient;
 use oracled_domain::Sha256Hex;
-use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register, register_all};
+use oracled_tests::generation::{generation_request, purge_verdict, read_verdict, register_session, x_cache};
+use oracled_tests::ground::{
+    approve, ingest, office_documents, put_document, register, register_all, started_run, wait_for_run,
+};
 use oracled_tests::load::field;
-use oracled_tests::making::{came_from, lose, order, read, registered};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::stream::Stream;
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::stream::StreamedRequest;
 use oracled_tests::verification::{self, workflow};
-use oracled_tests::{Daemon, World, at, document, get, log, post, problem};
+use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -29,18 +31,19 @@ fn data(name: &str) -> Vec<u8> {
 }
 
 /// Registers an example source and ingests one of its releases.
-async fn with_source(control: &mut Client, source: &str, version: &str, file: &str) {
+async fn with_source(control: &mut DaemonClient, source: &str, version: &str, file: &str) {
     register(control, source).await;
     release(control, source, version, file).await;
     approve(control, source).await;
 }
 
-async fn release(control: &mut Client, source: &str, version: &str, file: &str) {
-    let run = begun(&ingest(control, source, version, version, data(&format!("{source}/{file}"))).await);
-    assert_eq!(field(&ended(control, &run).await, "state"), "completed");
+async fn release(control: &mut DaemonClient, source: &str, version: &str, file: &str) {
+    let run =
+        started_run(&ingest(control, source, version, version, data(&format!("{source}/{file}"))).await);
+    assert_eq!(field(&wait_for_run(control, &run).await, "state"), "completed");
 }
 
-async fn with_population(daemon: &Daemon<'_>) {
+async fn with_population(daemon: &DaemonProcess<'_>) {
     with_source(&mut daemon.control().await, SOURCE, "2026-03-06", "2026-03-06.csv").await;
 }
 
@@ -51,11 +54,11 @@ fn of_2015() -> Value {
         "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}})
 }
 
-fn asking(text: &str) -> Value {
+fn evaluation_request(text: &str) -> Value {
     json!({"candidate_output": text, "facts_from": [of_2015()], "rules": RULES})
 }
 
-async fn evaluated(routes: &mut Client, body: &Value) -> Value {
+async fn evaluated(routes: &mut DaemonClient, body: &Value) -> Value {
     let answer = post(routes, "/v1/rules/evaluate", body).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     document(&answer)
@@ -71,20 +74,20 @@ fn origins(evaluation: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Sets a freshness policy by which the source is stale.
-async fn too_old(control: &mut Client) {
+async fn too_old(control: &mut DaemonClient) {
     let policy = json!({"oracle_id": SOURCE, "axis_freshness": {}, "default_max_age_seconds": 60,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
-    let set = put(control, &format!("/v1/documents/freshness_policy/{SOURCE}"), &policy).await;
+    let set = put_document(control, &format!("/v1/documents/freshness_policy/{SOURCE}"), &policy).await;
     assert_eq!(set.status, 200, "{}", document(&set));
 }
 
 #[tokio::test]
 async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let passed = evaluated(routes, &asking(TRUE_TEXT)).await;
+    let passed = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     assert_eq!(passed["verdict"], "PASS", "{passed}");
     let payload = data("world-bank-population/2026-03-06.csv");
     let mut led_back = Vec::new();
@@ -107,13 +110,14 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     }
     assert_eq!(led_back, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
 
-    let failed = evaluated(routes, &asking(FALSE_TEXT)).await;
+    let failed = evaluated(routes, &evaluation_request(FALSE_TEXT)).await;
     assert_eq!(failed["verdict"], "FAIL", "{failed}");
     assert_eq!(failed["rules"][0]["violations"][0]["text"], FALSE_TEXT);
     // the same number for another territory is not supported
-    let unnamed = asking("The population of Moldova in 2015 was 2,835,978.");
+    let unnamed = evaluation_request("The population of Moldova in 2015 was 2,835,978.");
     assert_eq!(evaluated(routes, &unnamed).await["verdict"], "FAIL");
-    let rounded = asking("The population of Moldova without Transnistria in 2015 was 2.8 million.");
+    let rounded =
+        evaluation_request("The population of Moldova without Transnistria in 2015 was 2.8 million.");
     assert_eq!(evaluated(routes, &rounded).await["verdict"], "PASS");
 
     let entries = log(control, "event=rules_evaluated").await;
@@ -128,11 +132,11 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
 
 #[tokio::test]
 async fn evaluation_contains_all_inputs_of_its_digests() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let routes = &mut daemon.routes().await;
-    let mut body = asking(TRUE_TEXT);
+    let mut body = evaluation_request(TRUE_TEXT);
     body["facts"] = json!(["Ice melts"]);
     let nothing = json!({"query": {"oracle_id": SOURCE, "request": {
         "axes_requested": ["area_name", "population"],
@@ -167,7 +171,7 @@ async fn evaluation_contains_all_inputs_of_its_digests() {
 
 #[tokio::test]
 async fn log_entry_names_at_most_100_origins_and_counts_the_rest() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let all =
@@ -182,11 +186,11 @@ async fn log_entry_names_at_most_100_origins_and_counts_the_rest() {
 
 #[tokio::test]
 async fn food_text_is_checked_by_quantities_in_any_unit() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_source(&mut daemon.control().await, "usda-sr", "2018-04-01", "newer-and-three-faults.ndjson").await;
     let routes = &mut daemon.routes().await;
-    let verdict = async |routes: &mut Client, text: &str| {
+    let verdict = async |routes: &mut DaemonClient, text: &str| {
         let query = json!({"query": {"oracle_id": "usda-sr", "request": {
             "axes_requested": ["food_name", "energy", "nutrients.*.amount"],
             "filters": [{"axis": "food_id", "operator": "eq", "value": 1001}]}}});
@@ -206,19 +210,19 @@ async fn food_text_is_checked_by_quantities_in_any_unit() {
 
 #[tokio::test]
 async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let with = |member: &str, value: Value| {
-        let mut body = asking(TRUE_TEXT);
+        let mut body = evaluation_request(TRUE_TEXT);
         body["facts_from"][0]["query"]["request"][member] = value;
         body
     };
-    let mut unknown = asking(TRUE_TEXT);
+    let mut unknown = evaluation_request(TRUE_TEXT);
     unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "nobody",
         "request": {"axes_requested": ["population"]}}}));
-    let mut verified = asking(TRUE_TEXT);
+    let mut verified = evaluation_request(TRUE_TEXT);
     verified["facts_from"][0] =
         json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
     let entry = |entries: Value| json!({"candidate_output": "?", "facts": [], "facts_from": entries});
@@ -256,13 +260,13 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
         assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{told}");
     }
     too_old(control).await;
-    problem(&post(routes, "/v1/rules/evaluate", &asking(TRUE_TEXT)).await, 503, "source_stale");
+    problem(&post(routes, "/v1/rules/evaluate", &evaluation_request(TRUE_TEXT)).await, 503, "source_stale");
     assert!(log(control, "event=rules_evaluated").await.is_empty());
 }
 
 #[tokio::test]
 async fn blocked_verification_stops_evaluation_and_delivery() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -271,7 +275,7 @@ async fn blocked_verification_stops_evaluation_and_delivery() {
     let verify =
         json!([{"verify": {"workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
     let text = "The population of Aruba in 2015 was 107906.";
-    let (mut check, mut delivery) = (asking(text), submitted(text));
+    let (mut check, mut delivery) = (evaluation_request(text), submitted(text));
     (check["facts_from"], delivery["facts_from"]) = (verify.clone(), verify);
     assert_eq!(evaluated(routes, &check).await["verdict"], "PASS");
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &delivery).await.status, 201);
@@ -288,10 +292,10 @@ async fn blocked_verification_stops_evaluation_and_delivery() {
 
 #[tokio::test]
 async fn record_without_a_matching_template_is_reported_as_unavailable() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let (mut ontology, source, pipeline) = office(SOURCE);
+    let (mut ontology, source, pipeline) = office_documents(SOURCE);
     let tells_definition = |template: &Value| template.to_string().contains(":definition}");
     ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !tells_definition(template));
     register_all(control, &ontology, &source, &pipeline).await;
@@ -331,13 +335,18 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
 
 #[tokio::test]
 async fn batch_line_has_its_own_sources_and_its_own_problem() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
-    let mut lines = [asking(TRUE_TEXT), asking(FALSE_TEXT), asking(TRUE_TEXT), asking(TRUE_TEXT)];
+    let mut lines = [
+        evaluation_request(TRUE_TEXT),
+        evaluation_request(FALSE_TEXT),
+        evaluation_request(TRUE_TEXT),
+        evaluation_request(TRUE_TEXT),
+    ];
     lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("nobody");
     let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut stream = Stream::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
+    let mut stream = StreamedRequest::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
     stream.send(body).await.expect("it listens");
     stream.finish().await.expect("it listens");
     let answers = stream.rest().await;
@@ -348,12 +357,12 @@ async fn batch_line_has_its_own_sources_and_its_own_problem() {
     assert_eq!(told, ["PASS", "FAIL", "source_unknown", "PASS"]);
 }
 
-fn saying(text: &str) -> String {
+fn verdict_with_summary(text: &str) -> String {
     json!({"verdict": "GREEN", "summary": text}).to_string()
 }
 
 fn submitted(text: &str) -> Value {
-    let mut body = oracled_tests::submission(&saying(text));
+    let mut body = oracled_tests::submission(&verdict_with_summary(text));
     let members = body.as_object_mut().expect("it is an object");
     members.extend([("facts_from".into(), json!([of_2015()])), ("rules".into(), json!(RULES))]);
     body
@@ -361,7 +370,7 @@ fn submitted(text: &str) -> Value {
 
 #[tokio::test]
 async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -379,20 +388,20 @@ async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
     problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
     // another session gets none
     problem(&post(routes, "/v1/verdicts/cs_2", &submitted(TRUE_TEXT)).await, 503, "source_stale");
-    lose(control, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
     problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
 }
 
 #[tokio::test]
 async fn verdict_regenerated_for_a_reader_is_not_delivered_without_its_facts() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
-    registered(routes, "cs_1", None).await;
-    assert_eq!(read(routes, "cs_1").await.status, 200);
+    model.set_default(ScriptedReply::with_text(&verdict_with_summary(FALSE_TEXT)));
+    register_session(routes, "cs_1", None).await;
+    assert_eq!(read_verdict(routes, "cs_1").await.status, 200);
     let answer =
         problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 409, "session_mismatch");
     assert_eq!(field(&answer, "mismatch"), "facts", "{answer}");
@@ -403,19 +412,19 @@ async fn verdict_regenerated_for_a_reader_is_not_delivered_without_its_facts() {
 #[tokio::test]
 async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     with_source(control, SOURCE, "2017-10-26", "2017-10-26.csv").await;
-    model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
-    let mut ordered = order(oracled_domain::Tier::Quick);
+    model.set_default(ScriptedReply::with_text(&verdict_with_summary(FALSE_TEXT)));
+    let mut ordered = generation_request(oracled_domain::ProductTier::Quick);
     ordered["facts_from"] = json!([of_2015()]);
     ordered["rules"] = json!(RULES);
     let routes = &mut daemon.routes().await;
     for session in ["kept", "changed"] {
         let made = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
         assert_eq!(made.status, 201, "the first release supports it: {}", document(&made));
-        lose(control, session).await;
+        purge_verdict(control, session).await;
     }
     // the source has another value by now
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
@@ -423,10 +432,10 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let kept = read(routes, "kept").await;
-    assert_eq!((kept.status.as_u16(), came_from(&kept)), (200, Some("MISS")), "{}", document(&kept));
-    model.otherwise(Reply::saying(&saying(TRUE_TEXT)));
-    let changed = problem(&read(routes, "changed").await, 422, "rules_rejected");
+    let kept = read_verdict(routes, "kept").await;
+    assert_eq!((kept.status.as_u16(), x_cache(&kept)), (200, Some("MISS")), "{}", document(&kept));
+    model.set_default(ScriptedReply::with_text(&verdict_with_summary(TRUE_TEXT)));
+    let changed = problem(&read_verdict(routes, "changed").await, 422, "rules_rejected");
     let versions: Vec<_> =
         origins(&changed["evaluation"]).map(|origin| &origin["record"]["source_version"]).collect();
     assert!(!versions.is_empty() && versions.iter().all(|version| **version == "2017-10-26"), "{versions:?}");
@@ -436,7 +445,7 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
 
 #[tokio::test]
 async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let file = |name: &str, text: &str| {
@@ -454,7 +463,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     let (status, shown) = check("true.txt", TRUE_TEXT, &[]);
     assert_eq!(status, Some(0), "{shown}");
     let routes = &mut daemon.routes().await;
-    let evaluation = evaluated(routes, &asking(TRUE_TEXT)).await;
+    let evaluation = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
     let record_id = origins(&evaluation).find(of_moldova).expect("it exists")["record"]["record_id"].clone();
     let wanted = format!(
@@ -483,7 +492,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("it is text");
     assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
 
-    let verdict = file("verdict.json", &saying(FALSE_TEXT));
+    let verdict = file("verdict.json", &verdict_with_summary(FALSE_TEXT));
     let output =
         world.ctl(&["submit", "cs_1", &verdict, "--tier", "quick", "--query", "?", "--facts-from", &sources]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -2,9 +2,9 @@
 //! daemon returns correct answers or refuses with an instruction; it never returns a wrong answer or loses data
 //! silently.
 
-use oracled_api::base::client::Client;
-use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
-use oracled_tests::{GOOD, PATIENCE, World, document, get, lines, post, submission};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
+use oracled_tests::{DaemonWorld, GOOD, PATIENCE, document, get, lines, post, submission};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,26 @@ const SOURCES: [&str; 2] = ["alpha", "beta"];
 
 /// Answers of a daemon to all requests of the test.
 #[derive(Debug, PartialEq)]
-struct Answers {
+struct FileSwapAnswers {
     verdicts: Vec<(u16, Value)>,
     /// For each source and version: the status, and the records or the code of the problem.
     facts: Vec<(u16, Value)>,
     log: Vec<Value>,
 }
 
-async fn run(control: &mut Client, source: &str, version: &str, payload: String) {
+async fn run(control: &mut DaemonClient, source: &str, version: &str, payload: String) {
     let answer = ingest(control, source, version, &format!("20{version}-01-01"), payload).await;
-    let run = ended(control, &begun(&answer)).await;
+    let run = wait_for_run(control, &started_run(&answer)).await;
     assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
 }
 
 /// A state that has every kind of file, and a copy of it from before its last releases and verdicts.
-async fn state(seed: usize) -> (World, World) {
-    let (world, older) = (World::default(), World::default());
+async fn state(seed: usize) -> (DaemonWorld, DaemonWorld) {
+    let (world, older) = (DaemonWorld::default(), DaemonWorld::default());
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for source in SOURCES {
-        let (ontology, entry, pipeline) = things(source);
+        let (ontology, entry, pipeline) = example_documents(source);
         register_all(control, &ontology, &entry, &pipeline).await;
         approve(control, source).await;
     }
@@ -101,10 +101,11 @@ fn kind(file: &Path) -> String {
     file.with_file_name(short).display().to_string()
 }
 
-async fn ask(world: &World, log_before: u64) -> Result<Answers, String> {
-    let connect = async |socket: PathBuf| Client::connect(&socket).await.map_err(|error| error.to_string());
+async fn read_answers(world: &DaemonWorld, log_before: u64) -> Result<FileSwapAnswers, String> {
+    let connect =
+        async |socket: PathBuf| DaemonClient::connect(&socket).await.map_err(|error| error.to_string());
     let (mut routes, mut control) = (connect(world.socket()).await?, connect(world.control_socket()).await?);
-    let mut answers = Answers { verdicts: Vec::new(), facts: Vec::new(), log: Vec::new() };
+    let mut answers = FileSwapAnswers { verdicts: Vec::new(), facts: Vec::new(), log: Vec::new() };
     for n in 0..SESSIONS {
         let answer = get(&mut routes, &format!("/v1/verdicts/s-1-{n}")).await;
         answers.verdicts.push((answer.status.as_u16(), document(&answer)));
@@ -126,24 +127,24 @@ async fn ask(world: &World, log_before: u64) -> Result<Answers, String> {
 }
 
 /// Serves `world` and compares its answers with `right`. A refusal must have an instruction.
-async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
+async fn check(world: &DaemonWorld, right: &FileSwapAnswers, what: &str) -> &'static str {
     let mut daemon = world.spawn();
     let began = Instant::now();
-    while daemon.ended().is_none() && !world.answers().await {
+    while daemon.exit_status().is_none() && !world.is_answering().await {
         assert!(began.elapsed() < PATIENCE, "{what}: {}", world.service_log());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let answers = match daemon.ended() {
-        None => ask(world, right.log.len() as u64).await,
+    let answers = match daemon.exit_status() {
+        None => read_answers(world, right.log.len() as u64).await,
         Some(_) => Err("it has ended".into()),
     };
     let wrong = match &answers {
-        Ok(answers) => first_wrong(answers, right),
+        Ok(answers) => first_wrong_answer(answers, right),
         Err(error) => Some(error.clone()),
     };
     let Some(wrong) = wrong else {
         if what.starts_with("ground/") {
-            assert!(is_reported(world).await, "{what}: no check reports it");
+            assert!(is_fault_reported(world).await, "{what}: no check reports it");
         }
         let mirror: Vec<Value> =
             lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
@@ -155,7 +156,7 @@ async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
         let damaged = answers.is_ok_and(|answers| answers != *right);
         return if damaged { "reports the damaged file" } else { "serves everything" };
     };
-    while daemon.ended().is_none() {
+    while daemon.exit_status().is_none() {
         assert!(
             began.elapsed() < PATIENCE,
             "{what}: the daemon continues to serve, although {wrong}: {}",
@@ -172,9 +173,9 @@ async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
 }
 
 /// Whether the check of any source reports a fault.
-async fn is_reported(world: &World) -> bool {
+async fn is_fault_reported(world: &DaemonWorld) -> bool {
     for source in SOURCES {
-        let verified = world.ctl_meanwhile(&["source", "verify", source, "--json"]).await;
+        let verified = world.ctl_in_thread(&["source", "verify", source, "--json"]).await;
         if !verified.status.success() {
             let told = String::from_utf8_lossy(&verified.stdout).into_owned();
             return told.contains("sha256") || told.contains("fault");
@@ -184,7 +185,7 @@ async fn is_reported(world: &World) -> bool {
 }
 
 /// The first answer that is neither right nor an error that names the damaged file.
-fn first_wrong(answers: &Answers, right: &Answers) -> Option<String> {
+fn first_wrong_answer(answers: &FileSwapAnswers, right: &FileSwapAnswers) -> Option<String> {
     let is_damage = |(status, code): &(u16, Value)| *status == 500 && code == "source_damaged";
     let facts =
         answers.facts.iter().zip(&right.facts).find(|(found, right)| found != right && !is_damage(found));
@@ -199,10 +200,10 @@ async fn changed_or_deleted_file_gives_no_wrong_answer() {
     let (foreign, _) = state(2).await;
     let log = lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
     let right = {
-        let copy = World::default();
+        let copy = DaemonWorld::default();
         copy_dir(&world.state(), &copy.state());
         let daemon = copy.serve().await;
-        let right = ask(&copy, log.len() as u64).await.expect("it answers");
+        let right = read_answers(&copy, log.len() as u64).await.expect("it answers");
         assert!(daemon.stop().success());
         right
     };
@@ -230,7 +231,7 @@ async fn changed_or_deleted_file_gives_no_wrong_answer() {
             if content.as_ref() == Some(&bytes) {
                 continue;
             }
-            let copy = World::default();
+            let copy = DaemonWorld::default();
             copy_dir(&world.state(), &copy.state());
             let path = copy.state().join(file);
             match &content {

@@ -1,11 +1,13 @@
 //! A disk is full for a while: nothing is delivered meanwhile, nothing is lost, and the daemon recovers by itself.
 
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
 use oracled_tests::ground;
-use oracled_tests::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};
-use oracled_tests::{Daemon, GOOD, World, document, eventually, get, post, problem, submission};
+use oracled_tests::load::{
+    AnswerLedger, KnownSessionState, LoadConfig, LogContent, check_of, check_served, field, read_log,
+};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, problem, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,9 +18,9 @@ const LITTLE_MEMORY: &str = "[storage]\nmin_free_bytes = 0\nhot_bytes = 65536\nc
 /// Upper bound on verdicts that a full disk still accepts, because the daemon has reserved space.
 const LAST_ONES: usize = 2000;
 
-async fn load_for(world: &World, name: &str, time: Duration, ledger: &mut Ledger) -> usize {
+async fn load_for(world: &DaemonWorld, name: &str, time: Duration, ledger: &mut AnswerLedger) -> usize {
     let (routes, control) = (world.socket(), world.control_socket());
-    let load = Load { routes, control, name: name.into(), callers: 4, seed: fastrand::u64(..) };
+    let load = LoadConfig { routes, control, name: name.into(), callers: 4, seed: fastrand::u64(..) };
     let (stop, stopped) = watch::channel(false);
     let calls = tokio::spawn(load.run(stopped));
     tokio::time::sleep(time).await;
@@ -39,13 +41,13 @@ fn ordinary() -> Value {
     submission(&json!({"verdict": "GREEN", "summary": "ordinary ".repeat(5_000)}).to_string())
 }
 
-fn assert_unavailable(answer: &Answer) {
+fn assert_unavailable(answer: &DaemonResponse) {
     problem(answer, 503, "storage_unavailable");
     assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
 }
 
 /// The entries in the service log that could not be written to the journal.
-fn fallback_lines(world: &World) -> Vec<Value> {
+fn fallback_lines(world: &DaemonWorld) -> Vec<Value> {
     let log = world.service_log();
     let marked = log.lines().filter(|line| line.contains("log_fallback"));
     marked.map(|line| serde_json::from_str(line).expect("a marked line is JSON")).collect()
@@ -57,7 +59,7 @@ fn names(object: &Value) -> BTreeSet<&str> {
 
 /// Submits verdicts until the disk is full: first large ones, then ordinary ones, which fit for longer. Returns the
 /// last session that was refused.
-async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger) -> String {
+async fn submit_until_full(routes: &mut DaemonClient, name: &str, ledger: &mut AnswerLedger) -> String {
     let mut turned_away = None;
     for (size, verdict) in [("large", large()), ("ordinary", ordinary())] {
         turned_away = None;
@@ -69,21 +71,26 @@ async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger)
                 turned_away = Some(session);
                 break;
             }
-            ledger.sessions.insert(session, Told::Cached(answer.body));
+            ledger.sessions.insert(session, KnownSessionState::Cached(answer.body));
         }
     }
     turned_away.expect("the disk becomes full")
 }
 
 /// Checks a daemon on a full disk.
-async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_away: &str) {
+async fn check_full(
+    world: &DaemonWorld,
+    daemon: &DaemonProcess<'_>,
+    ledger: &AnswerLedger,
+    turned_away: &str,
+) {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let small = post(routes, "/v1/verdicts/small", &submission(GOOD)).await;
     assert_unavailable(&small);
     let refused = post(routes, "/v1/verdicts/refused", &submission("{}")).await;
     assert_unavailable(&refused);
     assert_unavailable(&post(routes, "/v1/crosscheck", &check_of("check")).await);
-    let some_session = ledger.sessions.iter().find(|(_, told)| matches!(told, Told::Cached(_)));
+    let some_session = ledger.sessions.iter().find(|(_, told)| matches!(told, KnownSessionState::Cached(_)));
     let path = format!("/v1/verdicts/{}", some_session.expect("there is one").0);
     assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("it answers"));
     for session in [turned_away, "small", "refused", "check"] {
@@ -91,7 +98,7 @@ async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_
     }
 
     let log = read_log(control).await;
-    let chronicle = Chronicle::read(log.lines());
+    let chronicle = LogContent::read(log.lines());
     let sessions: Vec<_> = ledger.sessions.keys().collect();
     ledger.check_answers(routes, &chronicle, &sessions).await;
     assert_eq!(get(routes, "/healthz").await.status, 200);
@@ -129,9 +136,9 @@ async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_
 
 /// Runs a daemon on a disk that becomes full, empty and full again. Returns the recorded answers; the daemon is
 /// stopped.
-async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
+async fn a_full_disk(world: &DaemonWorld, disk: &impl TestDisk) -> AnswerLedger {
     let daemon = world.serve().await;
-    let mut ledger = Ledger::default();
+    let mut ledger = AnswerLedger::default();
     assert_eq!(load_for(world, "before", Duration::from_millis(700), &mut ledger).await, 0);
     disk.fill(&daemon);
     let turned_away = submit_until_full(&mut daemon.routes().await, "last", &mut ledger).await;
@@ -154,7 +161,7 @@ async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
     );
     let answer = post(routes, &format!("/v1/verdicts/{turned_away}"), &large()).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    ledger.sessions.insert(turned_away, Told::Cached(answer.body));
+    ledger.sessions.insert(turned_away, KnownSessionState::Cached(answer.body));
     assert_eq!(load_for(world, "after", Duration::from_millis(300), &mut ledger).await, 0);
     check_served(&mut daemon.control().await, &disk.state()).await;
     assert!(daemon.stop().success());
@@ -175,8 +182,8 @@ async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
 }
 
 /// Starts a daemon that finds no space and ends with one line that states so.
-fn refused_for_space(world: &World) {
-    let vain = world.serve_in_vain();
+fn refused_for_space(world: &DaemonWorld) {
+    let vain = world.run_until_exit();
     let said = String::from_utf8_lossy(&vain.stderr).into_owned();
     assert_eq!(vain.status.code(), Some(1), "{said}");
     let line = said
@@ -192,18 +199,18 @@ fn refused_for_space(world: &World) {
 async fn first_start_on_full_disk_fails_or_serves_after_space_is_freed() {
     // the start gets further with more space
     for left in [0, 4096, 8192, 12288, 100_000] {
-        let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
-        let Some(disk) = Tmpfs::mount(&world) else {
+        let mut world = DaemonWorld::with_config("[storage]\nmin_free_bytes = 0\n");
+        let Some(disk) = TmpfsDisk::mount(&world) else {
             println!("skipped: this machine cannot mount a tmpfs");
             return;
         };
         world.wrapper = disk.wrapper();
         disk.put_ballast(left);
         let mut daemon = world.spawn();
-        while daemon.ended().is_none() && !world.answers().await {
+        while daemon.exit_status().is_none() && !world.is_answering().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        if daemon.ended().is_some() {
+        if daemon.exit_status().is_some() {
             assert_eq!(daemon.wait().code(), Some(1));
             refused_for_space(&world);
             disk.remove_ballast();
@@ -221,17 +228,17 @@ async fn first_start_on_full_disk_fails_or_serves_after_space_is_freed() {
 
 #[tokio::test]
 async fn disk_with_a_file_size_limit_stops_only_writes() {
-    let mut world = World::with_config(LITTLE_MEMORY);
+    let mut world = DaemonWorld::with_config(LITTLE_MEMORY);
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
     }
     // the limit has ended with the daemon's process
-    a_full_disk(&world, &Bounded(world.state())).await.check_store(&world.state());
+    a_full_disk(&world, &SizeLimitedDisk(world.state())).await.check_store(&world.state());
 }
 
 /// Starts on a full disk, after a stop and after a kill, and checks that the stored data is served.
-async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
+async fn starts_on_a_full_disk(world: &DaemonWorld, disk: &TmpfsDisk, ledger: &AnswerLedger) {
     // the ballast has taken the space that the last daemon left
     disk.remove_ballast();
     let daemon = world.serve().await;
@@ -249,7 +256,7 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
         assert!([(201, 200), (503, 404)].contains(&(taken.as_u16(), read.as_u16())), "{taken} {read}");
         let log = read_log(control).await;
         let sessions: Vec<_> = ledger.sessions.keys().collect();
-        ledger.check_answers(routes, &Chronicle::read(log.lines()), &sessions).await;
+        ledger.check_answers(routes, &LogContent::read(log.lines()), &sessions).await;
         assert_eq!(get(routes, "/metrics").await.status, 200);
         disk.remove_ballast();
         eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
@@ -259,18 +266,18 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
 
 #[tokio::test]
 async fn payload_of_a_run_that_could_not_start_is_removed() {
-    let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
+    let mut world = DaemonWorld::with_config("[storage]\nmin_free_bytes = 0\n");
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
     }
-    let disk = Bounded(world.state());
+    let disk = SizeLimitedDisk(world.state());
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let (ontology, source, pipeline) = ground::things("things");
+    let (ontology, source, pipeline) = ground::example_documents("things");
     ground::register_all(control, &ontology, &source, &pipeline).await;
     disk.fill(&daemon);
-    submit_until_full(routes, "last", &mut Ledger::default()).await;
+    submit_until_full(routes, "last", &mut AnswerLedger::default()).await;
     let record = "{\"number\": 1}\n";
     assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
     disk.empty(&daemon);
@@ -279,18 +286,18 @@ async fn payload_of_a_run_that_could_not_start_is_removed() {
         || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
     eventually("the payload is removed", async || archived() == 0).await;
     let begun = ground::ingest(control, "things", "1", "2020-01-01", record).await;
-    let run = ground::ended(control, &ground::begun(&begun)).await;
+    let run = ground::wait_for_run(control, &ground::started_run(&begun)).await;
     assert_eq!((&run["state"], archived()), (&json!("completed"), 1));
     assert!(daemon.stop().success());
 }
 
 #[tokio::test]
 async fn low_disk_space_refuses_new_work_and_serves_reads() {
-    let mut world = World::default();
+    let mut world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(post(routes, "/v1/verdicts/before", &submission(GOOD)).await.status, 201);
-    let (ontology, source, pipeline) = ground::things("before");
+    let (ontology, source, pipeline) = ground::example_documents("before");
     ground::register_all(control, &ontology, &source, &pipeline).await;
     assert!(daemon.stop().success());
 
@@ -321,8 +328,8 @@ async fn low_disk_space_refuses_new_work_and_serves_reads() {
 
 #[tokio::test]
 async fn full_tmpfs_stops_only_writes() {
-    let mut world = World::with_config(LITTLE_MEMORY);
-    let Some(disk) = Tmpfs::mount(&world) else {
+    let mut world = DaemonWorld::with_config(LITTLE_MEMORY);
+    let Some(disk) = TmpfsDisk::mount(&world) else {
         println!("skipped: this machine cannot mount a tmpfs");
         return;
     };

@@ -1,9 +1,9 @@
 //! Random bodies for every POST route of one daemon.
 
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_tests::strategies::{bytes, model_text};
-use oracled_tests::{World, at, document, get, whole_log};
+use oracled_tests::{DaemonWorld, at, document, get, read_whole_log};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Value, json};
@@ -13,27 +13,27 @@ use std::cell::Cell;
 const CASES: u32 = 400;
 
 #[derive(Debug, Clone)]
-struct Request {
+struct FuzzRequest {
     path: String,
     body: Vec<u8>,
 }
 
 /// Requests to the routes that take a body. There are few session ids, so that some sessions exist already.
-fn requests() -> impl Strategy<Value = Request> {
+fn requests() -> impl Strategy<Value = FuzzRequest> {
     let session = || prop_oneof![8 => "s-[0-9a-f]{3}", 1 => "[A-Za-z0-9_.:%-]{0,4}"];
     let raw =
         model_text().prop_map(|text| json!({"tier": "full", "query": "?", "raw": text}).to_string().into());
     prop_oneof![
-        2 => bytes(true).prop_map(|body| Request { path: "/v1/crosscheck".into(), body }),
+        2 => bytes(true).prop_map(|body| FuzzRequest { path: "/v1/crosscheck".into(), body }),
         3 => (session(), prop_oneof![3 => bytes(false), 1 => raw])
-            .prop_map(|(session, body)| Request { path: format!("/v1/verdicts/{session}"), body }),
+            .prop_map(|(session, body)| FuzzRequest { path: format!("/v1/verdicts/{session}"), body }),
         2 => (session(), bytes(false))
-            .prop_map(|(session, body)| Request { path: format!("/cache/{session}"), body }),
+            .prop_map(|(session, body)| FuzzRequest { path: format!("/cache/{session}"), body }),
     ]
 }
 
 /// Checks that the answer is documented. Returns true if the request was judged.
-fn judged(request: &Request, answer: &Answer) -> Result<bool, TestCaseError> {
+fn judged(request: &FuzzRequest, answer: &DaemonResponse) -> Result<bool, TestCaseError> {
     let status = answer.status.as_u16();
     let check = request.path == "/v1/crosscheck";
     let documented: &[u16] = if check { &[200, 400] } else { &[200, 201, 400, 404, 409, 422] };
@@ -56,7 +56,7 @@ fn judged(request: &Request, answer: &Answer) -> Result<bool, TestCaseError> {
     Ok((check && status == 200) || status == 201 || status == 422)
 }
 
-async fn send(client: &mut Client, request: &Request) -> Result<Answer, TestCaseError> {
+async fn send(client: &mut DaemonClient, request: &FuzzRequest) -> Result<DaemonResponse, TestCaseError> {
     let answer = client.call(Method::POST, &request.path, Some(request.body.clone().into())).await;
     answer.map_err(|error| TestCaseError::fail(format!("no answer: {error}")))
 }
@@ -64,7 +64,7 @@ async fn send(client: &mut Client, request: &Request) -> Result<Answer, TestCase
 #[test]
 fn random_bodies_get_documented_answers_and_log_entries() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = runtime.block_on(world.serve());
     let count = Cell::new((0_usize, 0_usize));
     let config = Config { failure_persistence: None, ..Config::default() };
@@ -86,7 +86,7 @@ fn random_bodies_get_documented_answers_and_log_entries() {
 
     runtime.block_on(async {
         let control = &mut daemon.control().await;
-        let entries = whole_log(control).await;
+        let entries = read_whole_log(control).await;
         let status = document(&get(control, "/v1/status").await);
         assert_eq!(status["entries"], entries.len());
         let of = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count();

@@ -1,14 +1,14 @@
 //! The example sources: the results that their README describes.
 
 use oracled_domain::verification::Envelope;
-use oracled_tests::World;
+use oracled_tests::DaemonWorld;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs the examples' script against the daemon of this world with the environment variable `name`.
-async fn run(world: &World, (name, value): (&str, OsString)) -> String {
+async fn run(world: &DaemonWorld, (name, value): (&str, OsString)) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/run.sh");
     let mut command = Command::new(script);
     command.env_remove("ORACLECTL").env(name, value);
@@ -21,7 +21,7 @@ async fn run(world: &World, (name, value): (&str, OsString)) -> String {
 }
 
 /// A search path that begins with a folder with `oraclectl`.
-fn path(world: &World) -> OsString {
+fn path(world: &DaemonWorld) -> OsString {
     let folder = world.path("bin");
     std::fs::create_dir(&folder).expect("the world is empty");
     symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("it is linked");
@@ -40,7 +40,7 @@ fn answers(said: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let said = run(&world, ("PATH", path(&world))).await;
     let mut rest = said.as_str();

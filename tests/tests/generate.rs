@@ -1,23 +1,24 @@
 //! `POST /v1/verdicts/{session_id}` without a verdict, and reads of lost verdicts: the daemon calls the model.
 
-use oracled_domain::{Label, Query, Sha256Hex, Tier, build_verdict_prompt};
-use oracled_tests::making::{
-    KEY, QUERY, asking, cached, came_from, lose, order, ordered, read, registered, sample, saying, told_of,
+use oracled_domain::{CustomerQuery, ProductTier, Sha256Hex, VerdictLabel, build_verdict_prompt};
+use oracled_tests::generation::{
+    KEY, QUERY, coherent_answer, event_names, generation_request, purge_verdict, read_cached, read_metric,
+    read_verdict, register_session, request_verdict, world_with_model, x_cache,
 };
-use oracled_tests::model::{ModelServer, Reply, openai_answer};
-use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submission};
+use oracled_tests::model::{ModelServer, ScriptedReply, openai_answer};
+use oracled_tests::{DaemonWorld, GOOD, at, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn generated_verdict_is_judged_stored_and_returned() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for tier in Tier::ALL {
-        let text = saying(tier, Label::Amber);
-        model.next([Reply::saying(&text)]);
-        let made = post(routes, &format!("/v1/verdicts/{tier}"), &order(tier)).await;
+    for tier in ProductTier::ALL {
+        let text = coherent_answer(tier, VerdictLabel::Amber);
+        model.next([ScriptedReply::with_text(&text)]);
+        let made = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
         assert_eq!(made.status, 201, "{}", document(&made));
         let told = document(&made);
         let verdict: Value = serde_json::from_str(&text).unwrap();
@@ -25,15 +26,15 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
         assert_eq!(told["decision"]["approved"], true);
 
-        let again = read(routes, tier.into_str()).await;
-        assert_eq!((came_from(&again), &again.body), (Some("HIT"), &made.body));
-        assert_eq!(cached(routes, tier.into_str()).await.body, made.body);
+        let again = read_verdict(routes, tier.into_str()).await;
+        assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &made.body));
+        assert_eq!(read_cached(routes, tier.into_str()).await.body, made.body);
         let entries = log(control, &format!("session={tier}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
         assert!(entries.iter().all(|entry| entry["path"] == "generate"), "{entries:?}");
         assert_eq!(entries[1]["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
-        let prompt = build_verdict_prompt(tier, &Query::new(QUERY.to_owned()));
+        let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
         assert_eq!(entries[0]["prompt_sha256"], json!(prompt.sha256()));
         let told = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
         assert_eq!(
@@ -48,30 +49,30 @@ async fn generated_verdict_is_judged_stored_and_returned() {
             ]
         );
     }
-    assert_eq!(model.asked(), 3);
+    assert_eq!(model.request_count(), 3);
     let made = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
-    assert_eq!(sample(routes, made).await, 3.0);
+    assert_eq!(read_metric(routes, made).await, 3.0);
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    assert_eq!(came_from(&read(&mut daemon.routes().await, "full").await), Some("HIT"));
+    assert_eq!(x_cache(&read_verdict(&mut daemon.routes().await, "full").await), Some("HIT"));
 }
 
 #[tokio::test]
 async fn repeated_request_is_replayed_and_a_changed_one_is_a_mismatch() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let made = ordered(routes, "cs_1").await;
+    let made = request_verdict(routes, "cs_1").await;
     for _ in 0..3 {
-        let mut replayed = document(&ordered(routes, "cs_1").await);
+        let mut replayed = document(&request_verdict(routes, "cs_1").await);
         assert_eq!(replayed.as_object_mut().unwrap().remove("replayed"), Some(json!(true)));
         assert_eq!(replayed, document(&made));
     }
     // a session is the same whether its verdict was submitted or generated
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("{}")).await.status, 200);
     assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
-    assert_eq!(at(&ordered(routes, "cs_2").await, "/replayed"), true);
+    assert_eq!(at(&request_verdict(routes, "cs_2").await, "/replayed"), true);
     for (order, what) in [
         (json!({"tier": "full", "query": QUERY}), "tier"),
         (json!({"tier": "quick", "query": "Sell wax?"}), "query"),
@@ -79,45 +80,45 @@ async fn repeated_request_is_replayed_and_a_changed_one_is_a_mismatch() {
         let refused = problem(&post(routes, "/v1/verdicts/cs_1", &order).await, 409, "session_mismatch");
         assert_eq!(refused["mismatch"], what);
     }
-    assert_eq!(model.asked(), 1);
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
 async fn registered_session_refuses_another_tier_and_a_second_delivery() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "cs_1", None).await;
+    register_session(routes, "cs_1", None).await;
     let other = json!({"tier": "strategy", "query": QUERY});
     let refused = problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
-    assert_eq!((&refused["mismatch"], model.asked()), (&json!("tier"), 0));
-    assert_eq!(ordered(routes, "cs_1").await.status, 201);
-    registered(routes, "cs_2", Some(Label::Green)).await;
-    let refused = problem(&ordered(routes, "cs_2").await, 409, "delivered_already");
+    assert_eq!((&refused["mismatch"], model.request_count()), (&json!("tier"), 0));
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
+    register_session(routes, "cs_2", Some(VerdictLabel::Green)).await;
+    let refused = problem(&request_verdict(routes, "cs_2").await, 409, "delivered_already");
     assert!(refused["detail"].as_str().unwrap().contains("GET /v1/verdicts/cs_2"), "{refused}");
-    assert_eq!(model.asked(), 1);
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
 async fn lost_verdict_is_regenerated_by_reads_only() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    ordered(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    problem(&ordered(routes, "cs_1").await, 409, "delivered_already");
-    assert_eq!(model.asked(), 1);
-    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
-    assert_eq!(at(&ordered(routes, "cs_1").await, "/replayed"), true);
+    request_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    problem(&request_verdict(routes, "cs_1").await, 409, "delivered_already");
+    assert_eq!(model.request_count(), 1);
+    assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
+    assert_eq!(at(&request_verdict(routes, "cs_1").await, "/replayed"), true);
 }
 
 #[tokio::test]
 async fn rejected_model_answer_is_not_stored() {
     const MARK: &str = "q7x-secret-of-the-refused";
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let refusals = [
@@ -126,17 +127,17 @@ async fn rejected_model_answer_is_not_stored() {
         (json!({"verdict": "green", "summary": MARK}).to_string(), "field_missing"),
     ];
     for (n, (text, reason)) in refusals.into_iter().enumerate() {
-        model.next([Reply::saying(&text), Reply::saying(&text)]);
+        model.next([ScriptedReply::with_text(&text), ScriptedReply::with_text(&text)]);
         let session = format!("cs_{n}");
-        let refused = problem(&ordered(routes, &session).await, 422, "crosscheck_rejected");
+        let refused = problem(&request_verdict(routes, &session).await, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["crosscheck_reason"], reason);
-        problem(&read(routes, &session).await, 404, "session_unknown");
+        problem(&read_verdict(routes, &session).await, 404, "session_unknown");
 
-        registered(routes, &session, None).await;
-        let refused = problem(&read(routes, &session).await, 422, "crosscheck_rejected");
+        register_session(routes, &session, None).await;
+        let refused = problem(&read_verdict(routes, &session).await, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["approved"], false);
-        problem(&cached(routes, &session).await, 404, "verdict_not_cached");
-        let told = told_of(control, &session).await;
+        problem(&read_cached(routes, &session).await, 404, "verdict_not_cached");
+        let told = event_names(control, &session).await;
         assert_eq!(
             told,
             [
@@ -162,23 +163,23 @@ async fn rejected_model_answer_is_not_stored() {
 #[tokio::test]
 async fn code_fence_around_a_model_answer_is_removed() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (n, fenced) in [format!("```json\n{GOOD}\n```"), format!("```\n{GOOD}\n```\n"), format!("  {GOOD}\n")]
         .iter()
         .enumerate()
     {
-        model.next([Reply::saying(fenced), Reply::saying(fenced)]);
+        model.next([ScriptedReply::with_text(fenced), ScriptedReply::with_text(fenced)]);
         let session = format!("cs_{n}");
-        let made = ordered(routes, &session).await;
+        let made = request_verdict(routes, &session).await;
         assert_eq!((made.status.as_u16(), at(&made, "/verdict/verdict")), (201, json!("GREEN")), "{fenced}");
-        lose(control, &session).await;
-        assert_eq!(read(routes, &session).await.status, 200, "{fenced}");
+        purge_verdict(control, &session).await;
+        assert_eq!(read_verdict(routes, &session).await.status, 200, "{fenced}");
     }
     for twice in [format!("```json\n```json\n{GOOD}\n```\n```"), format!("Here you are:\n{GOOD}")] {
-        model.next([Reply::saying(&twice)]);
-        problem(&ordered(routes, "cs_9").await, 422, "crosscheck_rejected");
+        model.next([ScriptedReply::with_text(&twice)]);
+        problem(&request_verdict(routes, "cs_9").await, 422, "crosscheck_rejected");
     }
 }
 
@@ -187,16 +188,16 @@ async fn openai_protocol_works_end_to_end() {
     let model = ModelServer::start().await;
     let lines = "provider = \"openai\"\nname = \"local\"\noriginal_temperature = 0.6\noriginal_top_k = 20";
     for (key, top_k) in [(Some("sk-not-a-real-key"), true), (None, false)] {
-        let mut world = asking(&model.openai_url(), &format!("{lines}\nsend_top_k = {top_k}"));
+        let mut world = world_with_model(&model.openai_url(), &format!("{lines}\nsend_top_k = {top_k}"));
         world.variables = key.map(|key| ("OPENAI_API_KEY".to_owned(), key.to_owned())).into_iter().collect();
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-        let asked = model.asked();
-        assert_eq!(ordered(routes, "cs_1").await.status, 201);
-        lose(control, "cs_1").await;
-        assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+        let asked = model.request_count();
+        assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
+        purge_verdict(control, "cs_1").await;
+        assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
 
-        let prompt = build_verdict_prompt(Tier::Quick, &Query::new(QUERY.to_owned()));
+        let prompt = build_verdict_prompt(ProductTier::Quick, &CustomerQuery::new(QUERY.to_owned()));
         let body = |temperature: f64, k: u32| {
             let mut body = json!({
                 "model": "local", "messages": [{"role": "user", "content": prompt.text()}],
@@ -229,56 +230,56 @@ async fn openai_protocol_works_end_to_end() {
 #[tokio::test]
 async fn read_under_the_cache_path_never_calls_the_model() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    registered(routes, "cs_1", None).await;
-    ordered(routes, "cs_2").await;
-    lose(control, "cs_2").await;
+    register_session(routes, "cs_1", None).await;
+    request_verdict(routes, "cs_2").await;
+    purge_verdict(control, "cs_2").await;
     for session in ["cs_1", "cs_2", "unknown"] {
         for _ in 0..5 {
-            let missing = cached(routes, session).await;
+            let missing = read_cached(routes, session).await;
             problem(&missing, 404, "verdict_not_cached");
-            assert_eq!(came_from(&missing), None);
+            assert_eq!(x_cache(&missing), None);
         }
     }
-    assert_eq!(model.asked(), 1);
-    assert!(!told_of(control, "cs_1").await.contains(&"regen_attempted".to_owned()));
+    assert_eq!(model.request_count(), 1);
+    assert!(!event_names(control, "cs_1").await.contains(&"regen_attempted".to_owned()));
 }
 
 #[tokio::test]
 async fn unknown_session_error_names_the_registration_route() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let unknown = problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    let unknown = problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
     let detail = unknown["detail"].as_str().unwrap();
     assert!(detail.contains("PUT /v1/sessions/cs_1 with `tier` and `query`"), "{detail}");
     // the remedy in the error works
-    registered(routes, "cs_1", None).await;
-    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
-    assert_eq!(model.asked(), 1);
+    register_session(routes, "cs_1", None).await;
+    assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
 async fn daemon_without_a_model_accepts_verdicts_and_regenerates_none() {
-    let without_a_key = World::default();
-    let none = World::with_config("[model]\nprovider = \"none\"");
+    let without_a_key = DaemonWorld::default();
+    let none = DaemonWorld::with_config("[model]\nprovider = \"none\"");
     for (world, why, told) in
         [(without_a_key, "model.api_key_file", "it has no key"), (none, "model.provider", "none")]
     {
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-        let refused = ordered(routes, "cs_1").await;
+        let refused = request_verdict(routes, "cs_1").await;
         let detail = problem(&refused, 503, "model_unavailable");
         assert!(detail["detail"].as_str().is_some_and(|detail| detail.contains(why)), "{detail}");
         assert!(!refused.headers.contains_key("retry-after"), "a retry would not help");
         assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
-        assert_eq!(came_from(&read(routes, "cs_1").await), Some("HIT"));
-        lose(control, "cs_1").await;
-        problem(&read(routes, "cs_1").await, 404, "verdict_not_cached");
-        problem(&read(routes, "unknown").await, 404, "session_unknown");
+        assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("HIT"));
+        purge_verdict(control, "cs_1").await;
+        problem(&read_verdict(routes, "cs_1").await, 404, "verdict_not_cached");
+        problem(&read_verdict(routes, "unknown").await, 404, "session_unknown");
         assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
         let status = document(&get(control, "/v1/status").await);
         assert!(status["model"].as_str().is_some_and(|model| model.contains(told)), "{status}");
@@ -293,24 +294,24 @@ async fn daemon_without_a_model_accepts_verdicts_and_regenerates_none() {
 #[tokio::test]
 async fn draining_daemon_generates_nothing_and_serves_cached_verdicts() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    ordered(routes, "there").await;
-    registered(routes, "lost", None).await;
+    request_verdict(routes, "there").await;
+    register_session(routes, "lost", None).await;
     assert!(world.ctl(&["drain"]).status.success());
     for refused in [
-        ordered(routes, "cs_1").await,
-        read(routes, "lost").await,
-        oracled_tests::making::put(routes, "cs_2", &order(Tier::Quick)).await,
+        request_verdict(routes, "cs_1").await,
+        read_verdict(routes, "lost").await,
+        oracled_tests::generation::put_session(routes, "cs_2", &generation_request(ProductTier::Quick)).await,
     ] {
         problem(&refused, 503, "draining");
         assert!(refused.headers.contains_key("retry-after"));
     }
-    assert_eq!(came_from(&read(routes, "there").await), Some("HIT"));
-    assert_eq!(model.asked(), 1);
+    assert_eq!(x_cache(&read_verdict(routes, "there").await), Some("HIT"));
+    assert_eq!(model.request_count(), 1);
     assert!(world.ctl(&["drain", "--off"]).status.success());
-    assert_eq!(came_from(&read(routes, "lost").await), Some("MISS"));
-    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    assert_eq!(x_cache(&read_verdict(routes, "lost").await), Some("MISS"));
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
 }

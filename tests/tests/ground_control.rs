@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_tests::ground::{self, begun, ended, example, open_pipeline, put};
-use oracled_tests::wire::{Wire, head};
-use oracled_tests::{World, at, document, eventually, get, log, post, problem};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_tests::ground::{self, example, open_pipeline, put_document, started_run, wait_for_run};
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -19,13 +19,13 @@ const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 const MANY: usize = 60_000;
 
 /// Registers the documents that a payload of the World Bank requires.
-async fn register(control: &mut Client) {
+async fn register(control: &mut DaemonClient) {
     for (path, document) in [
         ("/v1/documents/ontology/population@1", example("ontologies/population.json")),
         (REGISTRATION, example("sources/world-bank-population.json")),
         (PIPELINE, open_pipeline("world-bank-population")),
     ] {
-        let answer = put(control, path, &document).await;
+        let answer = put_document(control, path, &document).await;
         assert_eq!((answer.status.as_u16(), at(&answer, "/change")), (200, json!("created")), "{path}");
     }
 }
@@ -42,13 +42,13 @@ fn payload(records: usize) -> String {
     text
 }
 
-async fn ingest(control: &mut Client, version: &str, payload: impl Into<Bytes>) -> Answer {
+async fn ingest(control: &mut DaemonClient, version: &str, payload: impl Into<Bytes>) -> DaemonResponse {
     ground::ingest(control, "world-bank-population", version, &format!("{version}-07-01"), payload).await
 }
 
 /// Starts a run and waits until it reads records; it continues for some time.
-async fn reading(control: &mut Client) -> String {
-    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+async fn reading(control: &mut DaemonClient) -> String {
+    let run_id = started_run(&ingest(control, "2023", payload(MANY)).await);
     let path = format!("/v1/runs/{run_id}");
     eventually("the run reads records", async || {
         at(&get(control, &path).await, "/progress/read") != json!(0)
@@ -58,23 +58,23 @@ async fn reading(control: &mut Client) -> String {
 }
 
 /// Number of payloads in the archive, complete or not.
-fn archived(world: &World) -> usize {
+fn archived(world: &DaemonWorld) -> usize {
     fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count()
 }
 
 #[tokio::test]
 async fn source_is_registered_ingested_approved_and_listed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let again = put(control, REGISTRATION, &example("sources/world-bank-population.json")).await;
+    let again = put_document(control, REGISTRATION, &example("sources/world-bank-population.json")).await;
     assert_eq!(at(&again, "/change"), "unchanged");
 
     let rows =
         "Aruba,ABW,2020,106585\nAruba,ABW,2021,no number\nNowhere,nowhere,2020,1\nAruba,ABW,2022,107000\n";
-    let run_id = begun(&ingest(control, "2023", [HEADER, rows].concat()).await);
-    let run = ended(control, &run_id).await;
+    let run_id = started_run(&ingest(control, "2023", [HEADER, rows].concat()).await);
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!(run["state"], "completed", "{run}");
     assert_eq!((&run["counts"]["read"], &run["counts"]["records"]), (&json!(4), &json!(2)), "{run}");
     assert_eq!(run["counts"]["rejected"], 2, "{run}");
@@ -133,13 +133,13 @@ async fn source_is_registered_ingested_approved_and_listed() {
 
 #[tokio::test]
 async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let source = example("sources/world-bank-population.json");
     let pipeline = open_pipeline("world-bank-population");
-    problem(&put(control, REGISTRATION, &source).await, 404, "ontology_unknown");
-    problem(&put(control, PIPELINE, &pipeline).await, 404, "source_unknown");
+    problem(&put_document(control, REGISTRATION, &source).await, 404, "ontology_unknown");
+    problem(&put_document(control, PIPELINE, &pipeline).await, 404, "source_unknown");
     problem(&ingest(control, "2023", HEADER).await, 404, "pipeline_unknown");
     problem(
         &post(control, &format!("{SOURCE}/review"), &json!({"approve": {}})).await,
@@ -181,13 +181,17 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
     register(control).await;
     let mut ontology = example("ontologies/population.json");
     ontology["axes"][0]["description"] = json!("another");
-    problem(&put(control, "/v1/documents/ontology/population@1", &ontology).await, 409, "document_fixed");
+    problem(
+        &put_document(control, "/v1/documents/ontology/population@1", &ontology).await,
+        409,
+        "document_fixed",
+    );
     let mut other = source.clone();
     other["oracle_id"] = json!("other");
-    assert_eq!(put(control, "/v1/documents/source/other", &other).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/source/other", &other).await.status, 200);
     let mut moved = pipeline.clone();
     moved["pipeline"]["oracle_id"] = json!("other");
-    problem(&put(control, PIPELINE, &moved).await, 409, "document_fixed");
+    problem(&put_document(control, PIPELINE, &moved).await, 409, "document_fixed");
     let not_yet = post(control, &format!("{SOURCE}/review"), &json!({"deprecate": "2999-01-01"})).await;
     problem(&not_yet, 409, "review_refused");
     for question in ["", "?version=1", "?version=1&released_at=soon", "?version=%20&released_at=2020-01-01"] {
@@ -205,7 +209,7 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
 
 #[tokio::test]
 async fn invalid_document_is_refused_with_the_path_of_the_fault() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -245,7 +249,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     }
     let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
-    problem(&put(control, POLICY, &policy).await, 400, "invalid_document");
+    problem(&put_document(control, POLICY, &policy).await, 400, "invalid_document");
     let answer = control.call(Method::PUT, REGISTRATION, Some("{".into())).await.expect("it answers");
     problem(&answer, 400, "invalid_json");
     let long = format!("{{\"oracle_name\": \"{}\"}}", "x".repeat(4 * 1024 * 1024));
@@ -256,7 +260,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
 
 #[tokio::test]
 async fn invalidation_lasts_until_a_confirmation_or_the_next_version() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -269,14 +273,14 @@ async fn invalidation_lasts_until_a_confirmation_or_the_next_version() {
         "without a release there is no age: {before}"
     );
     assert_eq!(before["now"]["axes"][0]["stale"], true, "{before}");
-    let run_id = begun(&ingest(control, "2025", payload(1)).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    let run_id = started_run(&ingest(control, "2025", payload(1)).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
 
     let mut policy = before["policy"].clone();
     policy["default_max_age_seconds"] = json!(3_155_760_000_u64);
     policy["default_stale_behavior"] = json!("fail_closed");
-    assert_eq!(at(&put(control, POLICY, &policy).await, "/change"), "created");
-    assert_eq!(at(&put(control, POLICY, &policy).await, "/change"), "unchanged");
+    assert_eq!(at(&put_document(control, POLICY, &policy).await, "/change"), "created");
+    assert_eq!(at(&put_document(control, POLICY, &policy).await, "/change"), "unchanged");
     let fresh = document(&get(control, &path).await);
     assert_eq!((&fresh["is_default"], &fresh["policy"]), (&json!(false), &policy));
     assert_eq!((&fresh["current_version"], &fresh["now"]["answer"]), (&json!("2025"), &json!("serve")));
@@ -301,8 +305,8 @@ async fn invalidation_lasts_until_a_confirmation_or_the_next_version() {
     assert!(confirmed["peer"]["uid"].is_u64(), "{confirmed}");
     problem(&post(control, &confirm, &json!({"reason": "again"})).await, 409, "not_invalidated");
     assert_eq!(post(control, &format!("{SOURCE}/invalidate"), &reason).await.status, 200);
-    let run_id = begun(&ingest(control, "2026", payload(2)).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    let run_id = started_run(&ingest(control, "2026", payload(2)).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
     assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
     let runs = document(&get(control, "/v1/runs").await);
     assert_eq!(
@@ -313,7 +317,7 @@ async fn invalidation_lasts_until_a_confirmation_or_the_next_version() {
 
 #[tokio::test]
 async fn source_has_one_run_at_a_time_which_can_be_cancelled() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -327,23 +331,27 @@ async fn source_has_one_run_at_a_time_which_can_be_cancelled() {
 
     let cancelled = post(control, &format!("{path}/cancel"), &json!({})).await;
     assert_eq!((cancelled.status.as_u16(), at(&cancelled, "/run/run_id")), (202, json!(run_id)));
-    let run = ended(control, &run_id).await;
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("cancelled"), &json!(0)), "{run}");
     problem(&post(control, &format!("{path}/cancel"), &json!({})).await, 409, "run_not_running");
     assert_eq!(at(&get(control, SOURCE).await, "/current_version"), "");
     assert_eq!(log(control, "event=ingestion_ended").await[0]["peer"]["pid"], std::process::id());
     let next = ingest(control, "2024", payload(1)).await;
-    assert_eq!(ended(control, &begun(&next)).await["state"], "completed", "its slot is free at once");
+    assert_eq!(
+        wait_for_run(control, &started_run(&next)).await["state"],
+        "completed",
+        "its slot is free at once"
+    );
 }
 
 #[tokio::test]
 async fn check_of_a_source_ends_when_its_caller_disconnects() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    let run_id = started_run(&ingest(control, "2023", payload(MANY)).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
     let mut caller = daemon.control().await;
     let verify = format!("{SOURCE}/verify");
     let checking = tokio::spawn(async move { post(&mut caller, &verify, &json!({})).await });
@@ -364,15 +372,15 @@ async fn check_of_a_source_ends_when_its_caller_disconnects() {
 
 #[tokio::test]
 async fn cancelled_run_stays_cancelled_after_a_kill() {
-    let world = World::with_config("[ingestion]\nruns_at_once = 1");
+    let world = DaemonWorld::with_config("[ingestion]\nruns_at_once = 1");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let (ontology, source, definition) = ground::things("things");
+    let (ontology, source, definition) = ground::example_documents("things");
     ground::register_all(control, &ontology, &source, &definition).await;
     let goes_on = reading(control).await;
     // this run waits for the other's slot
-    let waits = begun(&ground::ingest(control, "things", "1", "2020-01-01", "{\"number\": 1}\n").await);
+    let waits = started_run(&ground::ingest(control, "things", "1", "2020-01-01", "{\"number\": 1}\n").await);
     for run_id in [&waits, &goes_on] {
         let cancelled = post(control, &format!("/v1/runs/{run_id}/cancel"), &json!({})).await;
         assert_eq!(cancelled.status, 202, "{}", document(&cancelled));
@@ -381,13 +389,13 @@ async fn cancelled_run_stays_cancelled_after_a_kill() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     for run_id in [&waits, &goes_on] {
-        assert_eq!(ended(control, run_id).await["state"], "cancelled");
+        assert_eq!(wait_for_run(control, run_id).await["state"], "cancelled");
     }
 }
 
 #[tokio::test]
 async fn run_completes_if_its_source_changes_meanwhile() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -395,14 +403,14 @@ async fn run_completes_if_its_source_changes_meanwhile() {
     let mut source = example("sources/world-bank-population.json");
     let provided = source["axes_provided"].as_array_mut().expect("a list");
     provided.retain(|axis| axis != "area_name");
-    assert_eq!(put(control, REGISTRATION, &source).await.status, 200);
-    let run = ended(control, &run_id).await;
+    assert_eq!(put_document(control, REGISTRATION, &source).await.status, 200);
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
 }
 
 #[tokio::test]
 async fn run_of_a_stopped_daemon_is_resumed_after_the_start() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -410,13 +418,13 @@ async fn run_of_a_stopped_daemon_is_resumed_after_the_start() {
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let run = ended(control, &run_id).await;
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
 }
 
 #[tokio::test]
 async fn run_of_a_killed_daemon_is_resumed_after_the_start() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -424,7 +432,7 @@ async fn run_of_a_killed_daemon_is_resumed_after_the_start() {
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let run = ended(control, &run_id).await;
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
     let same = ingest(control, "2023", payload(MANY)).await;
     assert_eq!((same.status.as_u16(), at(&same, "/unchanged")), (200, json!(true)));
@@ -432,55 +440,55 @@ async fn run_of_a_killed_daemon_is_resumed_after_the_start() {
 
 #[tokio::test]
 async fn payload_without_log_raw_input_is_removed_after_its_run() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
     let mut pipeline = open_pipeline("world-bank-population");
     pipeline["pipeline"]["audit"]["log_raw_input"] = json!(false);
-    assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
-    let run_id = begun(&ingest(control, "2023", payload(3)).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert_eq!(put_document(control, PIPELINE, &pipeline).await.status, 200);
+    let run_id = started_run(&ingest(control, "2023", payload(3)).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
     eventually("the payload is removed", async || archived(&world) == 0).await;
     assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
     assert_eq!(archived(&world), 0);
-    let run_id = begun(&ingest(control, "2024", HEADER.to_owned()).await);
-    assert_eq!(ended(control, &run_id).await["state"], "failed");
+    let run_id = started_run(&ingest(control, "2024", HEADER.to_owned()).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "failed");
     eventually("the payload is removed", async || archived(&world) == 0).await;
 
     // another run of the same bytes requires them
-    assert_eq!(put(control, PIPELINE, &open_pipeline("world-bank-population")).await.status, 200);
-    let run_id = begun(&ingest(control, "2023", payload(3)).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
-    assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
+    assert_eq!(put_document(control, PIPELINE, &open_pipeline("world-bank-population")).await.status, 200);
+    let run_id = started_run(&ingest(control, "2023", payload(3)).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
+    assert_eq!(put_document(control, PIPELINE, &pipeline).await.status, 200);
     problem(&ingest(control, "2023", payload(3)).await, 409, "version_known");
     assert_eq!(archived(&world), 1);
 }
 
 #[tokio::test]
 async fn broken_or_stalled_upload_leaves_no_payload() {
-    let world = World::with_config("[limits]\nidle_s = 1\n[ingestion]\nmax_payload_bytes = 1000000");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 1\n[ingestion]\nmax_payload_bytes = 1000000");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
     let path = "/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01".to_owned();
     let length = [("content-length", "1000000")];
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
     eventually("the upload is being archived", async || archived(&world) == 1).await;
     drop(wire);
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + HEADER).await.expect("it listens");
     let answer = wire.answer().await.expect("it answers");
     problem(&answer, 400, "body_broken");
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &[("content-length", "1000001")])).await.expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &[("transfer-encoding", "chunked")])).await.expect("it listens");
     wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
@@ -492,7 +500,7 @@ async fn broken_or_stalled_upload_leaves_no_payload() {
 #[tokio::test]
 async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     const MIB: u64 = 1024 * 1024;
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let path = world.path("payload");
@@ -509,50 +517,51 @@ async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
 
 #[tokio::test]
 async fn expect_100_continue_is_answered_before_the_payload_is_sent() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let text = payload(2);
     let length = text.len().to_string();
     let headers = [("content-length", length.as_str()), ("expect", "100-continue")];
     let asked = "version=2023&released_at=2023-07-01";
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &format!("/v1/pipelines/other/runs?{asked}"), &headers))
         .await
         .expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 404, "pipeline_unknown");
 
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{asked}"), &headers))
         .await
         .expect("it listens");
     assert_eq!(wire.answer().await.expect("it answers").status, 100);
     wire.send(text).await.expect("it listens");
-    assert!(!begun(&wire.answer().await.expect("it answers")).is_empty());
+    assert!(!started_run(&wire.answer().await.expect("it answers")).is_empty());
 }
 
 #[tokio::test]
 async fn upload_may_exceed_the_time_limit_of_requests() {
-    let world =
-        World::with_config("[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\ndeadline_ms = 500");
+    let world = DaemonWorld::with_config(
+        "[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\ndeadline_ms = 500",
+    );
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
     let path = "/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01".to_owned();
     let text = payload(2);
     let length = text.len().to_string();
-    let mut wire = Wire::connect(&world.control_socket()).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &[("content-length", &length)])).await.expect("it listens");
     for piece in text.as_bytes().chunks(text.len() / 3 + 1) {
         tokio::time::sleep(std::time::Duration::from_millis(900)).await;
         wire.send(piece).await.expect("it listens");
     }
-    let run_id = begun(&wire.answer().await.expect("it answers"));
-    assert_eq!(ended(control, &run_id).await["counts"]["records"], 2);
+    let run_id = started_run(&wire.answer().await.expect("it answers"));
+    assert_eq!(wait_for_run(control, &run_id).await["counts"]["records"], 2);
 }
 
 /// Output of `oraclectl`, which must end with this exit code.
-fn printed(world: &World, line: &[&str], code: i32) -> String {
+fn printed(world: &DaemonWorld, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{line:?}: {said}");
@@ -567,14 +576,14 @@ fn run<'l>(file: &'l str, version: &'l str, more: &[&'l str]) -> Vec<&'l str> {
 }
 
 /// Writes a file with this content and returns its path.
-fn file(world: &World, name: &str, content: &str) -> String {
+fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
     fs::write(world.path(name), content).expect("it is written");
     world.path(name).to_str().expect("it is text").to_owned()
 }
 
 #[tokio::test]
 async fn oraclectl_get_and_describe_show_registered_documents() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let unknown = printed(&world, &["describe", "source", "world-bank-population"], 1);
     assert!(unknown.contains("(source_unknown)"), "{unknown}");
@@ -618,7 +627,7 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
 
 #[tokio::test]
 async fn oraclectl_apply_registers_all_documents_or_none() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let mut source = example("sources/world-bank-population.json");
@@ -673,7 +682,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
 
 #[tokio::test]
 async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let rejected = "Nowhere,nowhere,2020,1\nAruba,ABW,2021,\"no, number\"\n";
@@ -706,7 +715,7 @@ async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
 
 #[tokio::test]
 async fn oraclectl_ingest_reads_standard_input_and_reports_read_errors() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -721,7 +730,7 @@ async fn oraclectl_ingest_reads_standard_input_and_reports_read_errors() {
     assert_eq!(piped.status.code(), Some(0), "{piped:?}");
     assert!(String::from_utf8_lossy(&piped.stdout).contains("continues"), "{piped:?}");
     let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
-    assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
+    assert_eq!(wait_for_run(control, &run_id).await["counts"]["records"], 3);
 }
 
 /// Command line of a query.
@@ -731,7 +740,7 @@ fn query<'l>(more: &[&'l str]) -> Vec<&'l str> {
 
 #[tokio::test]
 async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let payload = file(&world, "payload.csv", &payload(250));
@@ -776,7 +785,7 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
 
 #[tokio::test]
 async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let ontology = json!({"ontology_id": "clinic", "version": "1", "axes": [
         {"axis": "patient", "type": "string", "class": "measured", "identity": true, "description": "Who"},
@@ -797,7 +806,7 @@ async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
 
 #[tokio::test]
 async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let payload = file(&world, "payload.csv", &payload(3));
@@ -824,7 +833,7 @@ async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
 
 #[tokio::test]
 async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -848,5 +857,5 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
     let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
 }

@@ -6,10 +6,10 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::base::decimal::Decimal;
 use oracled_store::Store;
 use oracled_tests::ground::{
-    answers, approve, begun, ended, example, export, files, ingest, named, register, register_gated, stopped,
-    view,
+    approve, example, export, files, ingest, named, open_store, query_all, register, register_gated,
+    started_run, view, wait_for_run,
 };
-use oracled_tests::{World, at, document, post, whole_log};
+use oracled_tests::{DaemonWorld, at, document, post, read_whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -22,7 +22,7 @@ const WORLD_BANK: &str = "world-bank-population";
 const ORDERS: [[usize; 4]; 3] = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]];
 
 /// One release of a source.
-struct Release {
+struct TestRelease {
     source: &'static str,
     version: &'static str,
     released_at: &'static str,
@@ -31,15 +31,15 @@ struct Release {
 
 /// The gates of a pipeline.
 #[derive(Debug, Clone, Copy)]
-enum Gates {
+enum TestGates {
     /// The gates of the example pipelines, which real releases pass.
     OfGallery,
     /// Gates that let every run pass, because a release of a few records changes a large share of them.
     Open,
 }
 
-impl Gates {
-    async fn register(self, control: &mut oracled_api::base::client::Client, source: &str) {
+impl TestGates {
+    async fn register(self, control: &mut oracled_api::base::client::DaemonClient, source: &str) {
         match self {
             Self::OfGallery => register_gated(control, source).await,
             Self::Open => register(control, source).await,
@@ -52,8 +52,8 @@ const fn release(
     version: &'static str,
     released_at: &'static str,
     payload: Bytes,
-) -> Release {
-    Release { source, version, released_at, payload }
+) -> TestRelease {
+    TestRelease { source, version, released_at, payload }
 }
 
 /// Folder of the real data.
@@ -62,7 +62,7 @@ fn folder() -> PathBuf {
 }
 
 /// The releases in `folder`.
-fn releases_in(folder: &Path) -> Vec<Release> {
+fn releases_in(folder: &Path) -> Vec<TestRelease> {
     let places = [
         ("iso-3166", "4.15.0", "2023-05-30", "iso-codes/4.15.0/iso_3166-1.json"),
         ("iso-3166", "4.18.0", "2025-06-03", "iso-codes/4.18.0/iso_3166-1.json"),
@@ -84,7 +84,7 @@ fn releases_in(folder: &Path) -> Vec<Release> {
 }
 
 /// A few records of each source. Between the four releases of the World Bank, some are revised, added or removed.
-fn excerpts() -> Vec<Release> {
+fn excerpts() -> Vec<TestRelease> {
     let world_bank = |rows: &str| Bytes::from(format!("Country Name,Country Code,Year,Value\n{rows}"));
     let country = |code: &str, short: &str, name: &str, number: &str| json!({"alpha_2": short, "alpha_3": code, "flag": "\u{1f1e6}\u{1f1fc}", "name": name, "numeric": number});
     let countries = |list: &[Value]| Bytes::from(json!({"3166-1": list}).to_string());
@@ -145,15 +145,15 @@ fn excerpts() -> Vec<Release> {
 }
 
 /// The excerpts without the release that has a rejected record.
-fn excerpts_without_rejects() -> Vec<Release> {
+fn excerpts_without_rejects() -> Vec<TestRelease> {
     excerpts().into_iter().filter(|release| release.version != "2023").collect()
 }
 
 /// Area, year, name and population of each valid row.
-type Rows = BTreeSet<[String; 4]>;
+type PopulationRows = BTreeSet<[String; 4]>;
 
 /// Expected rows of a World Bank file.
-fn rows_of(payload: &[u8]) -> Rows {
+fn rows_of(payload: &[u8]) -> PopulationRows {
     let mut rows = csv::Reader::from_reader(payload);
     let row = |row: csv::StringRecord| {
         let population: Decimal = row[3].parse().ok()?;
@@ -163,30 +163,32 @@ fn rows_of(payload: &[u8]) -> Rows {
 }
 
 /// Rows in the answers of the World Bank source.
-fn rows_in(answers: &[(Value, Value)]) -> Rows {
+fn rows_in(answers: &[(Value, Value)]) -> PopulationRows {
     let text = |record: &Value, axis: &str| match &record["axes"][axis] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let axes = ["area", "year", "area_name", "population"];
-    let rows: Rows = answers.iter().map(|(record, _)| axes.map(|axis| text(record, axis))).collect();
+    let rows: PopulationRows =
+        answers.iter().map(|(record, _)| axes.map(|axis| text(record, axis))).collect();
     assert_eq!(rows.len(), answers.len(), "no row is returned twice");
     rows
 }
 
 /// Checks that the answered rows are the expected ones.
-fn check_rows(told: &Rows, wanted: &Rows, what: &str) {
-    let shown =
-        |rows: &Rows, others: &Rows| format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>());
+fn check_rows(told: &PopulationRows, wanted: &PopulationRows, what: &str) {
+    let shown = |rows: &PopulationRows, others: &PopulationRows| {
+        format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>())
+    };
     assert!(told == wanted, "{what}: unexpected {}, missing {}", shown(told, wanted), shown(wanted, told));
 }
 
 /// Ingests `release`. Returns its run, and the duration in seconds.
-async fn run(control: &mut oracled_api::base::client::Client, release: &Release) -> (Value, f64) {
+async fn run(control: &mut oracled_api::base::client::DaemonClient, release: &TestRelease) -> (Value, f64) {
     let began = Instant::now();
-    let Release { source, version, released_at, payload } = release;
-    let run_id = begun(&ingest(control, source, version, released_at, payload.clone()).await);
-    let mut run = ended(control, &run_id).await;
+    let TestRelease { source, version, released_at, payload } = release;
+    let run_id = started_run(&ingest(control, source, version, released_at, payload.clone()).await);
+    let mut run = wait_for_run(control, &run_id).await;
     // An operator confirms unusual releases. The ISO lists are the same in several releases, and the newer Standard
     // Reference has a fifth fewer foods.
     let is_unusual = match *source {
@@ -198,7 +200,7 @@ async fn run(control: &mut oracled_api::base::client::Client, release: &Release)
         let reason = json!({"reason": "compared with the publisher's notes"});
         let answer = post(control, &format!("/v1/runs/{run_id}/approve"), &reason).await;
         assert_eq!(answer.status, 202, "{}", document(&answer));
-        run = ended(control, &run_id).await;
+        run = wait_for_run(control, &run_id).await;
     }
     assert_eq!(run["state"], "completed", "{run}");
     (run, began.elapsed().as_secs_f64())
@@ -206,8 +208,8 @@ async fn run(control: &mut oracled_api::base::client::Client, release: &Release)
 
 /// Checks that every release of the World Bank is returned as of its date and by the time of its ingestion, for this
 /// order of ingestion.
-async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
-    let world = World::default();
+async fn check_releases_by_date(releases: &[TestRelease], order: [usize; 4], gates: TestGates) {
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     gates.register(control, WORLD_BANK).await;
@@ -228,11 +230,11 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     let routes = &mut daemon.routes().await;
     for time in releases.iter().map(|release| release.released_at).chain(["2000-01-01", "2021-11-20"]) {
         let at = format!("{time}T00:00:00Z");
-        let all = answers(routes, WORLD_BANK, &asked(&at, &Value::Null, true)).await;
+        let all = query_all(routes, WORLD_BANK, &asked(&at, &Value::Null, true)).await;
         for (known_at, ingested, _) in &known {
             let held = ingested.iter().filter(|place| releases[**place].released_at <= time).max();
             let held = held.map(|place| rows_of(&releases[*place].payload)).unwrap_or_default();
-            let answer = answers(routes, WORLD_BANK, &asked(&at, known_at, false)).await;
+            let answer = query_all(routes, WORLD_BANK, &asked(&at, known_at, false)).await;
             check_rows(&rows_in(&answer), &held, &format!("{order:?}, as of {time}, known at {known_at}"));
             if ingested.len() == order.len() {
                 check_rows(&rows_in(&all), &held, &format!("{order:?}, as of {time}"));
@@ -241,19 +243,19 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
         told.extend(all);
     }
     let control = &mut daemon.control().await;
-    let before = (changes_in(whole_log(control).await), files(&world.state()));
+    let before = (changes_in(read_whole_log(control).await), files(&world.state()));
     for place in order {
-        let Release { source, version, released_at, payload } = &releases[place];
+        let TestRelease { source, version, released_at, payload } = &releases[place];
         let again = ingest(control, source, version, released_at, payload.clone()).await;
         assert_eq!((again.status.as_u16(), at(&again, "/unchanged")), (200, json!(true)));
     }
     assert_eq!(
-        (changes_in(whole_log(control).await), files(&world.state())),
+        (changes_in(read_whole_log(control).await), files(&world.state())),
         before,
         "repeated payloads change nothing"
     );
     assert!(daemon.stop().success());
-    let (_journal, store) = stopped(&world.state());
+    let (_journal, store) = open_store(&world.state());
     for (record, provenance) in &told {
         let raw = slice(&store, provenance);
         let raw = [&b"Country Name,Country Code,Year,Value\n"[..], &raw].concat();
@@ -281,7 +283,7 @@ fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
 }
 
 /// Prints a line of the table: a release and the results of its run.
-fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
+fn print_line(release: &TestRelease, run: &Value, seconds: f64, bytes: u64) {
     let counts = &run["counts"];
     let (read, records) = (counts["read"].as_f64().unwrap_or_default(), &counts["records"]);
     println!(
@@ -297,17 +299,17 @@ fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
 }
 
 /// Format of each source's payload, and the column or member with its main value.
-const LAYOUTS: [(&str, Layout, &str); 6] = [
-    ("iso-3166", Layout::Json("3166-1"), "numeric"),
-    ("iso-4217", Layout::Json("4217"), "numeric"),
-    ("un-wpp-population", Layout::Delimited('\t'), "population_thousands"),
-    (WORLD_BANK, Layout::Delimited(','), "Value"),
-    ("usda-sr", Layout::Lines, "amount"),
-    ("cnf", Layout::Lines, "value"),
+const LAYOUTS: [(&str, PayloadLayout, &str); 6] = [
+    ("iso-3166", PayloadLayout::Json("3166-1"), "numeric"),
+    ("iso-4217", PayloadLayout::Json("4217"), "numeric"),
+    ("un-wpp-population", PayloadLayout::Delimited('\t'), "population_thousands"),
+    (WORLD_BANK, PayloadLayout::Delimited(','), "Value"),
+    ("usda-sr", PayloadLayout::Lines, "amount"),
+    ("cnf", PayloadLayout::Lines, "value"),
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Layout {
+enum PayloadLayout {
     /// One document, with its records under this member.
     Json(&'static str),
     /// A header and rows, with the main value last.
@@ -336,13 +338,13 @@ fn with_commas(mut value: Value, field: &str) -> Value {
 }
 
 /// Damaged variants of a release.
-fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
+fn damages(layout: PayloadLayout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
     let text = str::from_utf8(payload).expect("it is text");
     let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON");
     // the second record of each pair, because the first of a single record would leave none
     let half = |place: usize| place % 2 == 1;
     let (commas, halved): (String, String) = match layout {
-        Layout::Json(records) => {
+        PayloadLayout::Json(records) => {
             let document = parsed(text);
             let mut halved = document.clone();
             let mut place = 0..;
@@ -352,7 +354,7 @@ fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, By
                 .retain(|_| place.next().is_some_and(half));
             (with_commas(document, field).to_string(), halved.to_string())
         }
-        Layout::Delimited(separator) => {
+        PayloadLayout::Delimited(separator) => {
             let (header, rows) = text.split_once('\n').expect("there is a header");
             let comma = |row: &str| {
                 let (before, value) = row.rsplit_once(separator).expect("there are columns");
@@ -363,7 +365,7 @@ fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, By
             let rows: String = rows.map(|(_, row)| format!("{row}\n")).collect();
             (format!("{header}\n{commas}"), format!("{header}\n{rows}"))
         }
-        Layout::Lines => {
+        PayloadLayout::Lines => {
             let commas = text.lines().map(|line| format!("{}\n", with_commas(parsed(line), field)));
             let lines = text.lines().enumerate().filter(|(place, _)| half(*place));
             (commas.collect(), lines.map(|(_, line)| format!("{line}\n")).collect())
@@ -379,8 +381,8 @@ fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, By
 }
 
 /// Submits damaged releases after a good one of each source. Each must be held or fail, and change no answer.
-async fn damaged_releases_change_nothing(releases: Vec<Release>) {
-    let world = World::default();
+async fn damaged_releases_change_nothing(releases: Vec<TestRelease>) {
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for (source, layout, field) in LAYOUTS {
         let control = &mut daemon.control().await;
@@ -394,7 +396,7 @@ async fn damaged_releases_change_nothing(releases: Vec<Release>) {
             .cloned()
             .unwrap_or_default();
         let request = json!({"axes_requested": axes, "include_provenance": true});
-        let before = answers(&mut daemon.routes().await, source, &request).await;
+        let before = query_all(&mut daemon.routes().await, source, &request).await;
         assert!(!before.is_empty(), "{source}");
         let mut damages = damages(layout, field, &good.payload);
         if source == "usda-sr" {
@@ -406,11 +408,11 @@ async fn damaged_releases_change_nothing(releases: Vec<Release>) {
             let control = &mut daemon.control().await;
             let released_at = format!("2026-10-0{}", number + 1);
             let answer = ingest(control, source, &format!("damaged-{number}"), &released_at, payload).await;
-            let run = ended(control, &begun(&answer)).await;
+            let run = wait_for_run(control, &started_run(&answer)).await;
             let state = run["state"].as_str().expect("it has one");
             println!("{source}: {damage}: {state}: {} {}", run["cause"], run["counts"]["effect"]);
             assert!(["held", "failed"].contains(&state), "{source}: {damage}: {run}");
-            let after = answers(&mut daemon.routes().await, source, &request).await;
+            let after = query_all(&mut daemon.routes().await, source, &request).await;
             assert!(after == before, "{source}: {damage}: an answer has changed");
         }
     }
@@ -418,8 +420,8 @@ async fn damaged_releases_change_nothing(releases: Vec<Release>) {
 }
 
 /// Ingests all releases in a daemon of its own. Returns the export of each source.
-async fn exports(releases: &[Release], gates: Gates, print: bool) -> BTreeMap<&'static str, Vec<u8>> {
-    let world = World::default();
+async fn exports(releases: &[TestRelease], gates: TestGates, print: bool) -> BTreeMap<&'static str, Vec<u8>> {
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let sources: BTreeSet<_> = releases.iter().map(|release| release.source).collect();
@@ -436,14 +438,14 @@ async fn exports(releases: &[Release], gates: Gates, print: bool) -> BTreeMap<&'
         bytes = now;
     }
     assert!(daemon.stop().success());
-    let (_journal, store) = stopped(&world.state());
+    let (_journal, store) = open_store(&world.state());
     let there: Vec<_> = files(&world.state()).into_keys().collect();
     assert_eq!(there, named(&store), "files on disk equal the files that the store names");
-    sources.into_iter().map(|source| (source, verified(&store, source))).collect()
+    sources.into_iter().map(|source| (source, verified_export(&store, source))).collect()
 }
 
 /// The export of a source, after each line was compared with its digests and with the payload.
-fn verified(store: &Store, source: &str) -> Vec<u8> {
+fn verified_export(store: &Store, source: &str) -> Vec<u8> {
     let exported = export(store, source);
     for line in exported.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let value: Value = serde_json::from_slice(line).expect("each line is JSON");
@@ -464,14 +466,14 @@ fn verified(store: &Store, source: &str) -> Vec<u8> {
     exported
 }
 
-async fn each_release_is_given_back(releases: Vec<Release>, gates: Gates) {
+async fn check_releases_in_all_orders(releases: Vec<TestRelease>, gates: TestGates) {
     let releases: Vec<_> = releases.into_iter().filter(|release| release.source == WORLD_BANK).collect();
     for order in ORDERS {
-        gives_back(&releases, order, gates).await;
+        check_releases_by_date(&releases, order, gates).await;
     }
 }
 
-async fn two_daemons_say_the_same(releases: &[Release], gates: Gates) {
+async fn check_two_daemons_agree(releases: &[TestRelease], gates: TestGates) {
     let first = exports(releases, gates, true).await;
     let second = exports(releases, gates, false).await;
     for (source, exported) in &first {
@@ -483,24 +485,24 @@ async fn two_daemons_say_the_same(releases: &[Release], gates: Gates) {
 
 #[tokio::test]
 async fn each_release_is_returned_as_of_its_date_in_any_order() {
-    each_release_is_given_back(excerpts(), Gates::Open).await;
+    check_releases_in_all_orders(excerpts(), TestGates::Open).await;
 }
 
 #[tokio::test]
 #[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn each_real_release_is_returned_as_of_its_date_in_any_order() {
-    each_release_is_given_back(releases_in(&folder()), Gates::OfGallery).await;
+    check_releases_in_all_orders(releases_in(&folder()), TestGates::OfGallery).await;
 }
 
 #[tokio::test]
 async fn two_daemons_with_the_same_data_agree_and_values_trace_to_raw_records() {
-    two_daemons_say_the_same(&excerpts(), Gates::Open).await;
+    check_two_daemons_agree(&excerpts(), TestGates::Open).await;
 }
 
 #[tokio::test]
 #[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn two_daemons_with_all_real_data_agree_and_values_trace_to_raw_records() {
-    two_daemons_say_the_same(&releases_in(&folder()), Gates::OfGallery).await;
+    check_two_daemons_agree(&releases_in(&folder()), TestGates::OfGallery).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Held runs: exit statuses, operators' decisions, metrics, kills, pulls and the log.
 
-use oracled_api::base::client::Client;
-use oracled_tests::ground::{answers, approve, begun, ended, ingest, register_gated};
-use oracled_tests::{World, document, get, log, post, problem};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::ground::{approve, ingest, query_all, register_gated, started_run, wait_for_run};
+use oracled_tests::{DaemonWorld, document, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;
@@ -18,7 +18,7 @@ fn payload(years: std::ops::Range<u32>, value: u32) -> String {
 }
 
 /// Submits a payload by `oraclectl`.
-fn submit(world: &World, version: &str, payload: &str) -> Output {
+fn submit(world: &DaemonWorld, version: &str, payload: &str) -> Output {
     let file = tempfile::NamedTempFile::new().expect("there is room");
     fs::write(file.path(), payload).expect("there is room");
     let path = file.path().to_str().expect("it is text");
@@ -29,22 +29,22 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
 
-async fn values(world: &World) -> Vec<Value> {
-    let mut routes = Client::connect(&world.socket()).await.expect("it is served");
-    let all = answers(&mut routes, SOURCE, &json!({"axes_requested": ["population"]})).await;
+async fn values(world: &DaemonWorld) -> Vec<Value> {
+    let mut routes = DaemonClient::connect(&world.socket()).await.expect("it is served");
+    let all = query_all(&mut routes, SOURCE, &json!({"axes_requested": ["population"]})).await;
     all.into_iter().map(|(record, _)| record).collect()
 }
 
-async fn prepared(world: &World) -> Vec<Value> {
-    let control = &mut Client::connect(&world.control_socket()).await.expect("it is served");
+async fn prepare_gated_source(world: &DaemonWorld) -> Vec<Value> {
+    let control = &mut DaemonClient::connect(&world.control_socket()).await.expect("it is served");
     register_gated(control, SOURCE).await;
     approve(control, SOURCE).await;
     assert_eq!(submit(world, "2020-01-01", &payload(1900..2000, 1)).status.code(), Some(0));
     values(world).await
 }
 
-async fn held_gauge(world: &World) -> String {
-    let mut routes = Client::connect(&world.socket()).await.expect("it is served");
+async fn held_gauge(world: &DaemonWorld) -> String {
+    let mut routes = DaemonClient::connect(&world.socket()).await.expect("it is served");
     let metrics = get(&mut routes, "/metrics").await;
     let text = String::from_utf8(metrics.body.to_vec()).expect("it is text");
     let line = text.lines().find(|line| line.starts_with("oracled_source_runs_held{"));
@@ -53,9 +53,9 @@ async fn held_gauge(world: &World) -> String {
 
 #[tokio::test]
 async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let before = prepared(&world).await;
+    let before = prepare_gated_source(&world).await;
     assert_eq!(held_gauge(&world).await, "0");
     let bad = payload(1900..1950, 2);
     let output = submit(&world, "2021-01-01", &bad);
@@ -123,33 +123,33 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
 
 #[tokio::test]
 async fn approved_run_becomes_visible_after_a_kill() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    prepared(&world).await;
+    prepare_gated_source(&world).await;
     let mut large = payload(1900..1950, 2);
     for number in 0..40_000_u32 {
         large +=
             &format!("Land,{},{},1\n", ["AAA", "BBB", "CCC", "DDD"][(number % 4) as usize], 2000 + number);
     }
     let control = &mut daemon.control().await;
-    let begun = begun(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
-    let run = ended(control, &begun).await;
+    let begun = started_run(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
+    let run = wait_for_run(control, &begun).await;
     assert_eq!(run["state"], "held", "{run}");
     let approval = post(control, &format!("/v1/runs/{begun}/approve"), &json!({"reason": "new areas"})).await;
     assert_eq!(approval.status, 202, "{}", document(&approval));
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let run = ended(control, &begun).await;
+    let run = wait_for_run(control, &begun).await;
     assert_eq!((&run["state"], &run["decision"]["reason"]), (&json!("completed"), &json!("new areas")));
     assert!(daemon.stop().success());
 }
 
 #[tokio::test]
 async fn discarded_run_changes_nothing_and_needs_a_reason() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let before = prepared(&world).await;
+    let before = prepare_gated_source(&world).await;
     let run = json_of(&submit(&world, "2021-01-01", &payload(1900..1950, 2)))["run"].clone();
     let run_id = run["run_id"].as_str().expect("it has one").to_owned();
     let control = &mut daemon.control().await;

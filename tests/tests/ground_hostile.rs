@@ -2,17 +2,18 @@
 //! files.
 
 use bytes::Bytes;
-use oracled_api::base::client::Client;
-use oracled_domain::ground::rejection::Rule;
+use oracled_api::base::client::DaemonClient;
+use oracled_domain::ground::rejection::RecordRule;
 use oracled_store::Store;
-use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
+use oracled_tests::disk::{self, SizeLimitedDisk, TestDisk, TmpfsDisk};
 use oracled_tests::ground::{
-    answers, approve, begun, ended, files, ingest, ingest_pieces, named, put, register, register_all,
-    runs_path, stopped, things,
+    approve, example_documents, files, ingest, ingest_pieces, named, open_store, put_document, query_all,
+    register, register_all, runs_path, started_run, wait_for_run,
 };
-use oracled_tests::wire::{Wire, head};
+use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{
-    Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log,
+    DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, post, problem, read_whole_log,
+    submission,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -27,10 +28,10 @@ const MIB: u64 = 1 << 20;
 const GROWTH_MAX_BYTES: u64 = 112 * MIB;
 
 /// Registers and approves both sources.
-async fn prepared(daemon: &Daemon<'_>) -> Client {
+async fn register_sources(daemon: &DaemonProcess<'_>) -> DaemonClient {
     let mut control = daemon.control().await;
     register(&mut control, SOURCE).await;
-    let (ontology, source, definition) = things("things");
+    let (ontology, source, definition) = example_documents("things");
     register_all(&mut control, &ontology, &source, &definition).await;
     approve(&mut control, SOURCE).await;
     approve(&mut control, "things").await;
@@ -38,16 +39,16 @@ async fn prepared(daemon: &Daemon<'_>) -> Client {
 }
 
 /// Ingests `payload` as a version of `pipeline`, and returns the ended run.
-async fn run(control: &mut Client, pipeline: &str, version: &str, payload: impl Into<Bytes>) -> Value {
-    let run_id = begun(&ingest(control, pipeline, version, "2020-01-01", payload).await);
-    ended(control, &run_id).await
+async fn run(control: &mut DaemonClient, pipeline: &str, version: &str, payload: impl Into<Bytes>) -> Value {
+    let run_id = started_run(&ingest(control, pipeline, version, "2020-01-01", payload).await);
+    wait_for_run(control, &run_id).await
 }
 
 /// All rejects of a run, read in pages of 1,000.
-fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::Reject> {
+fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::RejectedRecord> {
     let run_id = run["run_id"].as_str().expect("it has an id").parse().expect("it is one");
     let (run, _) = store.run(&run_id).expect("it is read").expect("it is known");
-    let mut all: Vec<oracled_domain::ground::rejection::Reject> = Vec::new();
+    let mut all: Vec<oracled_domain::ground::rejection::RejectedRecord> = Vec::new();
     loop {
         let after = all.last().map(|last| last.position);
         let page = store.rejects(&run, after, 1000).expect("they are read");
@@ -59,7 +60,7 @@ fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection:
 }
 
 /// Result of `work`, and the peak growth of the daemon's memory during it, in bytes.
-async fn growth<T>(daemon: &Daemon<'_>, work: impl Future<Output = T>) -> (T, u64) {
+async fn memory_growth<T>(daemon: &DaemonProcess<'_>, work: impl Future<Output = T>) -> (T, u64) {
     let before = daemon.resident_bytes().expect("the system reports it");
     let done = work.await;
     let most = daemon.most_resident_bytes().expect("the system reports it");
@@ -67,17 +68,17 @@ async fn growth<T>(daemon: &Daemon<'_>, work: impl Future<Output = T>) -> (T, u6
 }
 
 /// Stops the daemon and checks that the store names every file of ground truth.
-fn stops_clean(world: &World, daemon: Daemon<'_>) -> Store {
+fn stop_and_check_files(world: &DaemonWorld, daemon: DaemonProcess<'_>) -> Store {
     assert!(daemon.stop().success(), "{}", world.service_log());
-    let (_, store) = stopped(&world.state());
+    let (_, store) = open_store(&world.state());
     assert_eq!(files(&world.state()).into_keys().collect::<Vec<_>>(), named(&store));
     store
 }
 
 async fn a_long_payload(size_bytes: u64, row_bytes: usize) {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let filler = "x".repeat(row_bytes - 60);
     let head = "{\"number\": 0, \"name\": \"begin\"}\n".to_owned();
     let line = |number: u64| {
@@ -89,16 +90,16 @@ async fn a_long_payload(size_bytes: u64, row_bytes: usize) {
         std::iter::once(head.into_bytes()).chain((1..=count).map(|number| line(number).into_bytes()));
     let began = Instant::now();
     let path = runs_path("things", "1", "2020-01-01");
-    let (run, growth) = growth(&daemon, async {
-        let run_id = begun(&ingest_pieces(&world, &path, size, pieces).await);
-        ended(control, &run_id).await
+    let (run, growth) = memory_growth(&daemon, async {
+        let run_id = started_run(&ingest_pieces(&world, &path, size, pieces).await);
+        wait_for_run(control, &run_id).await
     })
     .await;
     let counts = &run["counts"];
     assert_eq!((&run["state"], &counts["records"]), (&json!("completed"), &json!(count + 1)), "{run}");
     println!("{} MiB, {count} records: {:?}, grew by {} MiB", size / MIB, began.elapsed(), growth / MIB);
     assert!(growth < GROWTH_MAX_BYTES, "{} MiB", growth / MIB);
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 #[tokio::test]
@@ -114,28 +115,28 @@ async fn payload_of_1_gib_is_read_in_bounded_memory() {
 
 #[tokio::test]
 async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let nested =
         |depth: usize| format!("{{\"number\": 1, \"name\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
     let digits = "7".repeat(400);
-    let lines: Vec<(Vec<u8>, Rule, &str)> = vec![
-        (nested(200).into(), Rule::Readable, "more than 64 levels deep"),
-        (nested(200_000).into(), Rule::Readable, "more than 64 levels deep"),
-        (b"{\"number\": 2, \"name\": \"\xff\xfe\"}".into(), Rule::Readable, "not UTF-8"),
-        (b"{\"number\": 2, \"name\": \"\\ud800\"}".into(), Rule::Readable, "surrogate"),
-        (b"{\"number\": 2, \"number\": 3}".into(), Rule::Readable, "occurs twice"),
-        (format!("{{\"number\": 4, \"size\": {digits}}}").into(), Rule::AxisType, "at most"),
-        (format!("{{\"number\": 4, \"size\": 0.{digits}}}").into(), Rule::AxisType, "at most"),
-        (b"{\"number\": 4, \"size\": 1e400}".into(), Rule::AxisType, "10^400"),
-        (b"{\"number\": 4, \"size\": 1e99999999999999999999}".into(), Rule::AxisType, ""),
-        (b"{\"number\": NaN}".into(), Rule::Readable, "not JSON"),
-        (b"[]".into(), Rule::Readable, "an object"),
-        (b"{\"number\": 5".into(), Rule::Readable, "not JSON"),
+    let lines: Vec<(Vec<u8>, RecordRule, &str)> = vec![
+        (nested(200).into(), RecordRule::Readable, "more than 64 levels deep"),
+        (nested(200_000).into(), RecordRule::Readable, "more than 64 levels deep"),
+        (b"{\"number\": 2, \"name\": \"\xff\xfe\"}".into(), RecordRule::Readable, "not UTF-8"),
+        (b"{\"number\": 2, \"name\": \"\\ud800\"}".into(), RecordRule::Readable, "surrogate"),
+        (b"{\"number\": 2, \"number\": 3}".into(), RecordRule::Readable, "occurs twice"),
+        (format!("{{\"number\": 4, \"size\": {digits}}}").into(), RecordRule::AxisType, "at most"),
+        (format!("{{\"number\": 4, \"size\": 0.{digits}}}").into(), RecordRule::AxisType, "at most"),
+        (b"{\"number\": 4, \"size\": 1e400}".into(), RecordRule::AxisType, "10^400"),
+        (b"{\"number\": 4, \"size\": 1e99999999999999999999}".into(), RecordRule::AxisType, ""),
+        (b"{\"number\": NaN}".into(), RecordRule::Readable, "not JSON"),
+        (b"[]".into(), RecordRule::Readable, "an object"),
+        (b"{\"number\": 5".into(), RecordRule::Readable, "not JSON"),
         (
             format!("{{\"number\": 6, \"name\": \"{}\"}}", "n".repeat(600_000)).into(),
-            Rule::AxisType,
+            RecordRule::AxisType,
             "at most",
         ),
     ];
@@ -146,7 +147,7 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
     }
     let run = run(control, "things", "1", payload).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(1)), "{run}");
-    let store = stops_clean(&world, daemon);
+    let store = stop_and_check_files(&world, daemon);
     let rejects = rejects(&store, &run);
     assert_eq!(rejects.len(), lines.len());
     for (reject, (line, rule, told)) in rejects.iter().zip(&lines) {
@@ -162,9 +163,9 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
 
 #[tokio::test]
 async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let first = run(control, SOURCE, "0", format!("{HEADER}Aruba,ABW,1960,54608\n")).await;
     assert_eq!(first["state"], "completed");
     let columns = (0..1_000_000).map(|number| format!("c{number}")).collect::<Vec<_>>().join(",");
@@ -200,13 +201,13 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
         (&taken["state"], &taken["counts"]["rejected_by_rule"]),
         (&json!("completed"), &json!({"readable": 1}))
     );
-    let store = stops_clean(&world, daemon);
+    let store = stop_and_check_files(&world, daemon);
     assert!(rejects(&store, &taken)[0].rejection.reason.contains("1000000 fields"));
 }
 
 #[tokio::test]
 async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "iso-4217").await;
@@ -231,14 +232,14 @@ async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
             .expect("it answers");
         assert!((400..500).contains(&answer.status.as_u16()), "{answer:?}");
     }
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 #[tokio::test]
 async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
     let address = listener.local_addr().expect("the system reports it");
     let file = world.path("schema.json");
@@ -252,25 +253,25 @@ async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
         json!({"properties": {"a": {"$ref": "#"}}}),
         json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
     ] {
-        let (_, _, mut definition) = things("things");
+        let (_, _, mut definition) = example_documents("things");
         definition["schemas"] = json!({"mine": schema});
         definition["pipeline"]["validation"]["schema_id"] = json!("mine");
-        let answer = put(control, "/v1/documents/pipeline/things", &definition).await;
+        let answer = put_document(control, "/v1/documents/pipeline/things", &definition).await;
         let told = problem(&answer, 400, "invalid_document")["detail"].to_string();
         assert!(told.contains("schema"), "{schema}: {told}");
     }
     let seen = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(seen.is_err(), "no connection was made");
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 #[tokio::test]
 async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let with = |place: &str, pattern: &str| {
-        let (_, _, mut definition) = things("things");
+        let (_, _, mut definition) = example_documents("things");
         if place == "schema" {
             definition["schemas"] = json!({"mine": {"properties": {"name": {"pattern": pattern}}}});
             definition["pipeline"]["validation"]["schema_id"] = json!("mine");
@@ -289,7 +290,7 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
         ["((a{1000}){1000}){1000}", "(\\w{500}){500}", &"(".repeat(900), "(?=a)b", "(a)\\1", "[", "a{,"]
     {
         for place in ["schema", "check"] {
-            let answer = put(control, "/v1/documents/pipeline/things", &with(place, bomb)).await;
+            let answer = put_document(control, "/v1/documents/pipeline/things", &with(place, bomb)).await;
             if bomb != "a{," {
                 problem(&answer, 400, "invalid_document");
             }
@@ -302,39 +303,42 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
     let payload = format!("{{\"number\": 1, \"name\": \"{name}!\"}}\n{{\"number\": 2, \"name\": \"b\"}}\n");
     for (number, place) in ["schema", "check"].into_iter().enumerate() {
         let slow = if place == "schema" { "^((a+)+)+$|^b$" } else { "((a+)+)+|b" };
-        assert_eq!(put(control, "/v1/documents/pipeline/things", &with(place, slow)).await.status, 200);
+        assert_eq!(
+            put_document(control, "/v1/documents/pipeline/things", &with(place, slow)).await.status,
+            200
+        );
         let run = run(control, "things", &format!("v{number}"), payload.clone()).await;
         assert_eq!((&run["counts"]["records"], &run["counts"]["rejected"]), (&json!(1), &json!(1)), "{run}");
     }
-    let (_, _, plain) = things("things");
-    assert_eq!(put(control, "/v1/documents/pipeline/things", &plain).await.status, 200);
+    let (_, _, plain) = example_documents("things");
+    assert_eq!(put_document(control, "/v1/documents/pipeline/things", &plain).await.status, 200);
     let run = run(control, "things", "plain", payload).await;
     assert_eq!(run["counts"]["records"], 2, "{run}");
     let answer = post(routes, "/v1/query", &asked("^((a+)+)+$")).await;
     assert_eq!((answer.status.as_u16(), at(&answer, "/response/records")), (200, json!([])));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 async fn many_rejects(count: usize) {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let first = "{\"number\": 0}\n".to_owned();
     let line = |number: usize| format!("{{\"number\": \"no number {number:9}\"}}\n");
     let size = (first.len() + count * line(0).len()) as u64;
     let lines = std::iter::once(first).chain((0..count).map(line));
     let path = runs_path("things", "1", "2020-01-01");
-    let (run, growth) = growth(&daemon, async {
+    let (run, growth) = memory_growth(&daemon, async {
         let pieces = lines.map(String::into_bytes);
-        let run_id = begun(&ingest_pieces(&world, &path, size, pieces).await);
-        ended(control, &run_id).await
+        let run_id = started_run(&ingest_pieces(&world, &path, size, pieces).await);
+        wait_for_run(control, &run_id).await
     })
     .await;
     assert_eq!((&run["state"], &run["counts"]["rejected"]), (&json!("completed"), &json!(count)), "{run}");
     println!("{count} rejects, grew by {} MiB", growth / MIB);
     assert!(growth < GROWTH_MAX_BYTES, "{} MiB", growth / MIB);
-    let store = stops_clean(&world, daemon);
+    let store = stop_and_check_files(&world, daemon);
     let rejects = rejects(&store, &run);
     let positions = rejects.iter().map(|reject| reject.position);
     assert!(positions.eq(1..=count as u64), "every reject is listed in order");
@@ -352,25 +356,25 @@ async fn million_rejects_use_bounded_memory_and_are_paged() {
 }
 
 async fn one_key(count: usize) {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let mut same = String::new();
     let mut differ = "{\"number\": 8}\n".to_owned();
     for number in 0..count {
         same.push_str("{\"number\": 7, \"size\": 1}\n");
         writeln!(differ, "{{\"number\": 7, \"size\": {number}}}").expect("it is text");
     }
-    let (run_of_same, growth_of_same) = growth(&daemon, run(control, "things", "same", same)).await;
+    let (run_of_same, growth_of_same) = memory_growth(&daemon, run(control, "things", "same", same)).await;
     let counts = &run_of_same["counts"];
     assert_eq!((&counts["records"], &counts["collapsed"]), (&json!(1), &json!(count - 1)), "{run_of_same}");
-    let (run_of_others, growth) = growth(&daemon, run(control, "things", "differ", differ)).await;
+    let (run_of_others, growth) = memory_growth(&daemon, run(control, "things", "differ", differ)).await;
     let counts = &run_of_others["counts"];
     assert_eq!(counts["rejected_by_rule"], json!({"duplicate_key": count}), "{run_of_others}");
     assert_eq!(counts["records"], 1);
     println!("{count} of one key: grew by {} and {} MiB", growth_of_same / MIB, growth / MIB);
     assert!(growth_of_same < GROWTH_MAX_BYTES && growth < GROWTH_MAX_BYTES);
-    let store = stops_clean(&world, daemon);
+    let store = stop_and_check_files(&world, daemon);
     assert_eq!(rejects(&store, &run_of_others).len(), count);
 }
 
@@ -387,9 +391,9 @@ async fn two_hundred_thousand_records_of_one_key_collapse_or_are_rejected() {
 
 #[tokio::test]
 async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let path = runs_path(SOURCE, "1", "2020-01-01");
     let rows = format!("{HEADER}Aruba,ABW,1960,54608\nAruba,ABW,1961,55811\n");
     let begin = rows.find("Aruba,ABW,1961").expect("it exists").to_string();
@@ -403,26 +407,26 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
         (vec![chunked], "5\r\nhelloworld\r\n0\r\n\r\n".to_owned()),
         (vec![("content-length", "10"), chunked], rows.clone()),
     ] {
-        let mut wire = Wire::connect(&world.control_socket()).await;
-        if let Some(answer) = wire.ask(head("POST", &path, &headers) + &body).await {
+        let mut wire = WireConnection::connect(&world.control_socket()).await;
+        if let Some(answer) = wire.exchange(head("POST", &path, &headers) + &body).await {
             assert!((400..500).contains(&answer.status.as_u16()), "{headers:?}: {answer:?}");
         }
     }
     eventually("no payload is left", async || files(&world.state()).is_empty()).await;
     assert_eq!(document(&get(control, "/v1/runs").await)["items"], json!([]));
     // bytes after the declared length do not belong to the payload
-    let mut wire = Wire::connect(&world.control_socket()).await;
-    let answer = wire.ask(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
-    let run = ended(control, &begun(&answer.expect("it answers"))).await;
+    let mut wire = WireConnection::connect(&world.control_socket()).await;
+    let answer = wire.exchange(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
+    let run = wait_for_run(control, &started_run(&answer.expect("it answers"))).await;
     assert_eq!((&run["counts"]["read"], &run["raw_bytes"].to_string()), (&json!(1), &begin), "{run}");
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 #[tokio::test]
 async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let mut rows = HEADER.to_owned();
     for number in 0..5000 {
         let letters =
@@ -437,7 +441,7 @@ async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
                 if !is_same {
                     rows.push_str(&format!("Land,ZZZ,2000,{caller}\n"));
                 }
-                let mut control = Client::connect(&socket).await.expect("the socket is served");
+                let mut control = DaemonClient::connect(&socket).await.expect("the socket is served");
                 ingest(&mut control, SOURCE, &format!("of-{is_same}"), "2020-01-01", rows).await
             })
         });
@@ -453,19 +457,19 @@ async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
         }
         assert!(!begun_runs.is_empty());
         for run_id in &begun_runs {
-            let run = ended(control, run_id).await;
+            let run = wait_for_run(control, run_id).await;
             assert_eq!(run["state"], "completed", "{run}");
         }
     }
-    stops_clean(&world, daemon);
+    stop_and_check_files(&world, daemon);
 }
 
 #[tokio::test]
 async fn payload_that_another_source_keeps_is_not_removed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
-    let (ontology, source, mut definition) = things("forgets");
+    let control = &mut register_sources(&daemon).await;
+    let (ontology, source, mut definition) = example_documents("forgets");
     definition["pipeline"]["audit"]["log_raw_input"] = json!(false);
     register_all(control, &ontology, &source, &definition).await;
     let payload = "{\"number\": 1, \"size\": 2}\n";
@@ -506,13 +510,13 @@ async fn serve_for_ever(listener: TcpListener, body: &'static str) {
 
 #[tokio::test]
 async fn pulled_payload_without_changes_is_removed() {
-    let world = World::with_config("[ingestion]\nallow_local = [\"127.0.0.0/8\"]");
+    let world = DaemonWorld::with_config("[ingestion]\nallow_local = [\"127.0.0.0/8\"]");
     let daemon = world.serve().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
     let address = listener.local_addr().expect("the system reports it");
     tokio::spawn(serve_for_ever(listener, "{\"number\": 1, \"size\": 2}\n"));
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    let (ontology, source, mut definition) = things("pulled");
+    let (ontology, source, mut definition) = example_documents("pulled");
     definition["pipeline"]["retrieval"] =
         json!({"method": "api_pull", "endpoint": format!("http://{address}/things"), "format": "ndjson"});
     definition["pipeline"]["audit"]["log_raw_input"] = json!(false);
@@ -521,7 +525,7 @@ async fn pulled_payload_without_changes_is_removed() {
     let mut policy = at(&get(control, "/v1/sources/pulled/freshness").await, "/policy");
     policy["default_max_age_seconds"] = json!(1);
     policy["default_stale_behavior"] = json!("block_until_fresh");
-    let set = put(control, "/v1/documents/freshness_policy/pulled", &policy).await;
+    let set = put_document(control, "/v1/documents/freshness_policy/pulled", &policy).await;
     assert_eq!(set.status, 200, "{}", document(&set));
     let query = json!({"oracle_id": "pulled", "request": {"axes_requested": ["size"]}});
     let first = post(routes, "/v1/query", &query).await;
@@ -540,19 +544,19 @@ async fn pulled_payload_without_changes_is_removed() {
 #[tokio::test]
 async fn requests_in_random_order_do_not_block_a_valid_run() {
     let mut rng = fastrand::Rng::new();
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    let (ontology, source, definition) = things("things");
+    let (ontology, source, definition) = example_documents("things");
     let query = json!({"oracle_id": "things", "request": {"axes_requested": ["size"]}});
     for round in 0..40 {
         let mut steps: Vec<usize> = (0..10).collect();
         rng.shuffle(&mut steps);
         for step in steps {
             let answer = match step {
-                0 => put(control, "/v1/documents/ontology/things@1", &ontology).await,
-                1 => put(control, "/v1/documents/source/things", &source).await,
-                2 => put(control, "/v1/documents/pipeline/things", &definition).await,
+                0 => put_document(control, "/v1/documents/ontology/things@1", &ontology).await,
+                1 => put_document(control, "/v1/documents/source/things", &source).await,
+                2 => put_document(control, "/v1/documents/pipeline/things", &definition).await,
                 3 => {
                     let payload = format!("{{\"number\": {round}}}\n");
                     ingest(control, "things", &format!("v{round}"), "2020-01-01", payload).await
@@ -575,14 +579,14 @@ async fn requests_in_random_order_do_not_block_a_valid_run() {
     .await;
     let run = run(control, "things", "last", "{\"number\": 1, \"size\": 2}\n").await;
     assert_eq!(run["state"], "completed", "{run}");
-    whole_log(control).await;
-    stops_clean(&world, daemon);
+    read_whole_log(control).await;
+    stop_and_check_files(&world, daemon);
 }
 
 /// Fills the disk in the middle of a run, and then frees it.
-async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
+async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     let daemon = world.serve().await;
-    let control = &mut prepared(&daemon).await;
+    let control = &mut register_sources(&daemon).await;
     let before = run(control, "things", "1", "{\"number\": 1, \"name\": \"first\"}\n").await;
     assert_eq!(before["state"], "completed");
     let held = files(&disk.state());
@@ -592,7 +596,7 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
         let name: String = (0..40).map(|_| rng.alphanumeric()).collect();
         writeln!(payload, "{{\"number\": {number}, \"name\": \"{name}\"}}").expect("it is text");
     }
-    let run_id = begun(&ingest(control, "things", "2", "2021-01-01", payload.clone()).await);
+    let run_id = started_run(&ingest(control, "things", "2", "2021-01-01", payload.clone()).await);
     let path = format!("/v1/runs/{run_id}");
     eventually("the run reads records", async || {
         at(&get(control, &path).await, "/progress/read").as_u64() > Some(100)
@@ -602,18 +606,18 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
     let routes = &mut daemon.routes().await;
     // a full disk does not stop reads: stored data is served
     assert_eq!(get(routes, "/healthz").await.status, 200);
-    let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    let known = query_all(routes, "things", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1);
     tokio::time::sleep(Duration::from_secs(6)).await;
     disk.empty(&daemon);
-    let failed = ended(control, &run_id).await;
+    let failed = wait_for_run(control, &run_id).await;
     assert_eq!(failed["state"], "failed", "{failed}");
     let cause = failed["cause"].as_str().unwrap_or_default();
     println!("{cause}");
     assert!(["No space left", "File too large"].iter().any(|told| cause.contains(told)), "{failed}");
     let verdict = post(routes, "/v1/verdicts/after", &submission(GOOD)).await;
     assert_eq!(verdict.status, 201, "{}", document(&verdict));
-    let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    let known = query_all(routes, "things", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1, "no record of the failed run is visible");
     let mut there = files(&disk.state());
     there.retain(|name, _| !held.contains_key(name));
@@ -625,24 +629,24 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
 
     let next = run(control, "things", "2", payload).await;
     assert_eq!((&next["state"], &next["counts"]["records"]), (&json!("completed"), &json!(30_000)), "{next}");
-    whole_log(control).await;
+    read_whole_log(control).await;
     assert!(daemon.stop().success(), "{}", world.service_log());
 }
 
 #[tokio::test]
 async fn run_fails_at_a_file_size_limit_and_the_next_run_completes() {
-    let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
+    let mut world = DaemonWorld::with_config("[storage]\nmin_free_bytes = 0\n");
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
     }
-    a_disk_that_gets_full(&world, &Bounded(world.state())).await;
+    a_disk_that_gets_full(&world, &SizeLimitedDisk(world.state())).await;
 }
 
 #[tokio::test]
 async fn run_fails_on_a_full_tmpfs_and_the_next_run_completes() {
-    let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
-    let Some(disk) = Tmpfs::mount(&world) else {
+    let mut world = DaemonWorld::with_config("[storage]\nmin_free_bytes = 0\n");
+    let Some(disk) = TmpfsDisk::mount(&world) else {
         println!("skipped: this machine cannot mount a tmpfs");
         return;
     };

@@ -2,14 +2,15 @@
 //! after the start. Damage is named and affects no other source.
 
 use hyper::Method;
-use oracled_api::base::client::Client;
+use oracled_api::base::client::DaemonClient;
 use oracled_domain::Sha256Hex;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{
-    answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
+    approve, export, files, ingest, named, open_store, query_all, register, runs_path, started_run, view,
+    wait_for_run,
 };
-use oracled_tests::{World, at, document, eventually, get, log, post, problem, whole_log};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem, read_whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -48,16 +49,16 @@ fn payload(release: usize) -> String {
 }
 
 /// Records of the source as of a release, by id.
-async fn said(routes: &mut Client, release: usize) -> BTreeMap<String, String> {
+async fn records_of(routes: &mut DaemonClient, release: usize) -> BTreeMap<String, String> {
     let time = format!("{}T00:00:00Z", released_at(release));
     let request = json!({"axes_requested": ["area_name", "population"], "point_in_time": time});
-    let all = answers(routes, SOURCE, &request).await;
+    let all = query_all(routes, SOURCE, &request).await;
     let by_id = |record: &Value| (record["source_record_id"].to_string(), record["axes"].to_string());
     all.iter().map(|(record, _)| by_id(record)).collect()
 }
 
-async fn prepared(world: &World) -> Client {
-    let control = Client::connect(&world.control_socket()).await;
+async fn prepare_source(world: &DaemonWorld) -> DaemonClient {
+    let control = DaemonClient::connect(&world.control_socket()).await;
     let mut control = control.expect("the administrators' socket is served");
     for source in [SOURCE, OTHER] {
         register(&mut control, source).await;
@@ -67,49 +68,49 @@ async fn prepared(world: &World) -> Client {
 }
 
 /// Ingests a release and returns its run.
-async fn ingested(control: &mut Client, release: usize) -> Value {
+async fn ingested(control: &mut DaemonClient, release: usize) -> Value {
     let (version, released_at) = (version(release), released_at(release));
     let begins = ingest(control, SOURCE, &version, &released_at, payload(release)).await;
-    ended(control, &begun(&begins)).await
+    wait_for_run(control, &started_run(&begins)).await
 }
 
 /// Results of these releases in a daemon that is never killed: counts of each run, records after each, and the
 /// export.
-struct Undisturbed {
+struct UndisturbedResults {
     counts: Vec<Value>,
     said: Vec<BTreeMap<String, String>>,
     export: Vec<u8>,
 }
 
-impl Undisturbed {
+impl UndisturbedResults {
     async fn of(releases: usize) -> Self {
-        let world = World::default();
+        let world = DaemonWorld::default();
         let daemon = world.serve().await;
-        let control = &mut prepared(&world).await;
+        let control = &mut prepare_source(&world).await;
         let routes = &mut daemon.routes().await;
         let (mut counts, mut told) = (Vec::new(), Vec::new());
         for release in 0..releases {
             let run = ingested(control, release).await;
             assert_eq!(run["state"], "completed", "{run}");
             counts.push(run["counts"].clone());
-            told.push(said(routes, release).await);
+            told.push(records_of(routes, release).await);
         }
         assert!(daemon.stop().success());
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         Self { counts, said: told, export: export(&store, SOURCE) }
     }
 }
 
 /// The run of `version`, if the daemon has one.
-async fn run_of(control: &mut Client, version: &str) -> Option<Value> {
+async fn run_of(control: &mut DaemonClient, version: &str) -> Option<Value> {
     let runs = document(&get(control, &format!("/v1/runs?oracle_id={SOURCE}&limit=1000")).await);
     let runs = runs["items"].as_array().cloned().unwrap_or_default();
     runs.into_iter().map(|seen| seen["run"].clone()).find(|run| run["version"] == version)
 }
 
 /// Checks that the files on disk are exactly the files that the store names.
-fn check_files(world: &World) -> Store {
-    let (_, store) = stopped(&world.state());
+fn check_files(world: &DaemonWorld) -> Store {
+    let (_, store) = open_store(&world.state());
     store.audit_all().expect("the store has all that it counts");
     assert_eq!(files(&world.state()).into_keys().collect::<Vec<_>>(), named(&store));
     store
@@ -120,9 +121,9 @@ async fn kill_during_runs(kills: usize) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    prepared(&world).await;
+    prepare_source(&world).await;
     assert!(daemon.stop().success());
     let (mut release, mut done, mut unknown, mut cut) = (0, 0, 0, 0);
     let mut before = BTreeMap::new();
@@ -132,7 +133,7 @@ async fn kill_during_runs(kills: usize) {
             (world.control_socket(), runs_path(SOURCE, &version(release), &released_at(release)));
         let text = payload(release);
         let upload = tokio::spawn(async move {
-            let mut control = Client::connect(&socket).await.expect("the socket is served");
+            let mut control = DaemonClient::connect(&socket).await.expect("the socket is served");
             // the kill may come first, and a resumed run rejects the upload
             drop(control.call(Method::POST, &path, Some(text.into())).await);
         });
@@ -148,7 +149,7 @@ async fn kill_during_runs(kills: usize) {
 
         let daemon = world.serve().await;
         let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-        let at_once = said(routes, release).await;
+        let at_once = records_of(routes, release).await;
         let known = run_of(control, &version(release)).await;
         println!(
             "kill {done} in release {release} after {after:?}: {}",
@@ -164,15 +165,15 @@ async fn kill_during_runs(kills: usize) {
             }
             Some(run) => {
                 cut += usize::from(run["state"] == "running");
-                let run = ended(control, run["run_id"].as_str().expect("it has an id")).await;
+                let run = wait_for_run(control, run["run_id"].as_str().expect("it has an id")).await;
                 assert_eq!(run["state"], "completed", "{run}");
-                let now = said(routes, release).await;
+                let now = records_of(routes, release).await;
                 assert!(at_once == before || at_once == now, "the run is visible completely or not at all");
                 before = now;
                 release += 1;
             }
         }
-        whole_log(control).await;
+        read_whole_log(control).await;
         assert!(daemon.stop().success(), "{}", world.service_log());
         check_files(&world);
     }
@@ -184,16 +185,16 @@ async fn kill_during_runs(kills: usize) {
 }
 
 /// Compares the results of these releases with those of a daemon that was never killed.
-async fn compare(world: &World, releases: usize) {
-    let undisturbed = Undisturbed::of(releases).await;
+async fn compare(world: &DaemonWorld, releases: usize) {
+    let undisturbed = UndisturbedResults::of(releases).await;
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     for release in 0..releases {
         let run = run_of(control, &version(release)).await.expect("it is known");
         assert_eq!(run["counts"], undisturbed.counts[release], "release {release}");
-        assert!(said(routes, release).await == undisturbed.said[release], "release {release}");
+        assert!(records_of(routes, release).await == undisturbed.said[release], "release {release}");
     }
-    let log = whole_log(control).await;
+    let log = read_whole_log(control).await;
     let count = |kind: &str| log.iter().filter(|entry| entry["event"] == kind).count();
     assert_eq!((count("ingestion_started"), count("ingestion_ended")), (releases, releases));
     assert!(daemon.stop().success());
@@ -228,7 +229,7 @@ fn normalized_hash(record: &Value) -> String {
 /// Queries the source by scan, index, identity and id until it is stopped. Checks the hash of every record, and
 /// counts them.
 async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> usize {
-    let mut routes = Client::connect(&socket).await.expect("the routes' socket is served");
+    let mut routes = DaemonClient::connect(&socket).await.expect("the routes' socket is served");
     let (mut checked, mut code) = (0, "AAA".to_owned());
     for round in turn.. {
         let filter = |axis: &str, value: &str| json!([{"axis": axis, "operator": "eq", "value": value}]);
@@ -270,9 +271,9 @@ async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> us
 
 #[tokio::test]
 async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let mut daemon = world.serve().await;
-    let control = &mut prepared(&world).await;
+    let control = &mut prepare_source(&world).await;
     for release in 0..3 {
         assert_eq!(ingested(control, release).await["state"], "completed");
     }
@@ -280,7 +281,7 @@ async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
     for release in 3..7 {
         let control = &mut daemon.control().await;
         let (version, released_at) = (version(release), released_at(release));
-        let run_id = begun(&ingest(control, SOURCE, &version, &released_at, payload(release)).await);
+        let run_id = started_run(&ingest(control, SOURCE, &version, &released_at, payload(release)).await);
         daemon.kill();
         daemon = world.serve().await;
         let stop = Arc::new(AtomicBool::new(false));
@@ -289,7 +290,7 @@ async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
         let control = &mut daemon.control().await;
         let state = at(&get(control, &format!("/v1/runs/{run_id}")).await, "/run/state");
         resumed += usize::from(state == "running");
-        let run = ended(control, &run_id).await;
+        let run = wait_for_run(control, &run_id).await;
         assert_eq!(run["state"], "completed", "{run}");
         stop.store(true, Ordering::Relaxed);
         for reader in readers {
@@ -300,16 +301,16 @@ async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
 }
 
 /// A world with releases of two sources and a stopped daemon, and the folder of its ground truth.
-async fn whole() -> (World, PathBuf) {
-    let world = World::default();
+async fn stopped_world() -> (DaemonWorld, PathBuf) {
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let control = &mut prepared(&world).await;
+    let control = &mut prepare_source(&world).await;
     for release in 0..2 {
         assert_eq!(ingested(control, release).await["state"], "completed");
     }
     let lek = r#"{"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"}]}"#;
-    let run_id = begun(&ingest(control, OTHER, "1", "2020-01-01", lek).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    let run_id = started_run(&ingest(control, OTHER, "1", "2020-01-01", lek).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
     assert!(daemon.stop().success());
     let ground = world.state().join("ground");
     (world, ground)
@@ -328,15 +329,20 @@ fn flip(path: &Path, place: u64) {
 }
 
 /// Some positions in a file, including the first and the last byte.
-fn places(path: &Path, rng: &mut fastrand::Rng) -> Vec<u64> {
+fn byte_positions(path: &Path, rng: &mut fastrand::Rng) -> Vec<u64> {
     let len = fs::metadata(path).expect("it exists").len();
     [0, len / 2, len - 40, len - 1].into_iter().chain((0..4).map(|_| rng.u64(0..len))).collect()
 }
 
 /// Checks that the daemon serves data that the damage does not affect: another source, and verdicts.
-async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, round: u64) {
+async fn check_others_served(
+    world: &DaemonWorld,
+    routes: &mut DaemonClient,
+    control: &mut DaemonClient,
+    round: u64,
+) {
     let filter = json!({"axis": "alpha_3", "operator": "eq", "value": "ALL"});
-    let lek = answers(routes, OTHER, &json!({"axes_requested": ["name"], "filters": [filter]})).await;
+    let lek = query_all(routes, OTHER, &json!({"axes_requested": ["name"], "filters": [filter]})).await;
     assert_eq!(lek[0].0["axes"]["name"], "Lek");
     let verdict = oracled_tests::submission(oracled_tests::GOOD);
     assert_eq!(post(routes, &format!("/v1/verdicts/s-{round}"), &verdict).await.status, 201);
@@ -344,27 +350,27 @@ async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, 
     let lek = json!({"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"},
         {"alpha_3": "AFN", "name": name, "numeric": "971"}]});
     let version = format!("v{round}");
-    let run_id = begun(&ingest(control, OTHER, &version, "2021-01-01", lek.to_string()).await);
-    assert_eq!(ended(control, &run_id).await["state"], "completed", "{}", world.service_log());
+    let run_id = started_run(&ingest(control, OTHER, &version, "2021-01-01", lek.to_string()).await);
+    assert_eq!(wait_for_run(control, &run_id).await["state"], "completed", "{}", world.service_log());
 }
 
 #[tokio::test]
 async fn flipped_byte_in_a_payload_is_found_and_named() {
-    let (world, ground) = whole().await;
+    let (world, ground) = stopped_world().await;
     let raw = {
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         view(&store, SOURCE).state.completed[0].raw_sha256.clone()
     };
     let path = ground.join(format!("raw/{raw}.raw"));
     let mut rng = fastrand::Rng::new();
-    for (round, place) in (1..).zip(places(&path, &mut rng)) {
+    for (round, place) in (1..).zip(byte_positions(&path, &mut rng)) {
         flip(&path, place);
         let daemon = world.serve().await;
         let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-        assert_eq!(said(routes, 1).await.len(), RECORDS, "records of the run stay visible");
-        others_go_on(&world, routes, control, round).await;
+        assert_eq!(records_of(routes, 1).await.len(), RECORDS, "records of the run stay visible");
+        check_others_served(&world, routes, control, round).await;
         assert!(daemon.stop().success());
-        let (journal, store) = stopped(&world.state());
+        let (journal, store) = open_store(&world.state());
         let verified = view(&store, SOURCE).verify_run(1, |_| true).expect("it is read").expect("it exists");
         assert!(verified.fault_count > 0, "byte {place}");
         assert!(verified.faults[0].what.contains(raw.as_str()), "byte {place}: {:?}", verified.faults[0]);
@@ -377,19 +383,19 @@ async fn flipped_byte_in_a_payload_is_found_and_named() {
 
 #[tokio::test]
 async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
-    let (world, ground) = whole().await;
+    let (world, ground) = stopped_world().await;
     let fact = {
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         view(&store, SOURCE).state.files[0].sha256.clone()
     };
     let path = ground.join(format!("facts/{fact}.sorted"));
     let mut rng = fastrand::Rng::new();
     let (mut hidden, mut next) = (0, 2);
-    for (round, place) in (1..).zip(places(&path, &mut rng)) {
+    for (round, place) in (1..).zip(byte_positions(&path, &mut rng)) {
         flip(&path, place);
         let daemon = world.serve().await;
         let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-        others_go_on(&world, routes, control, round).await;
+        check_others_served(&world, routes, control, round).await;
         let request = json!({"axes_requested": ["population"], "max_results": 10_000});
         let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
         if answer.status == 200 {
@@ -412,7 +418,7 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
         if !path.exists() {
             break;
         }
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         verify_files(&view(&store, SOURCE)).expect("the file is intact again");
         flip(&path, place);
         let opened = store.view(&SOURCE.parse().expect("it is an id"));
@@ -425,7 +431,7 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
 }
 
 /// Output of `oraclectl`, which must end with this exit code.
-fn printed(world: &World, line: &[&str], code: i32) -> String {
+fn printed(world: &DaemonWorld, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("it is text")
@@ -433,9 +439,9 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
 
 #[tokio::test]
 async fn daily_check_finds_a_damaged_payload() {
-    let (world, ground) = whole().await;
+    let (world, ground) = stopped_world().await;
     let raw = {
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         view(&store, SOURCE).state.completed[0].raw_sha256.clone()
     };
     let path = ground.join(format!("raw/{raw}.raw"));
@@ -443,7 +449,7 @@ async fn daily_check_finds_a_damaged_payload() {
     flip(&path, place);
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    let metrics = async |routes: &mut Client| {
+    let metrics = async |routes: &mut DaemonClient| {
         String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
     };
     let faults = |oracle: &str, count: u64| format!("oracled_source_faults{{oracle=\"{oracle}\"}} {count}\n");
@@ -454,7 +460,7 @@ async fn daily_check_finds_a_damaged_payload() {
     .await;
     assert!(metrics(routes).await.contains("oracled_source_checked_timestamp_seconds{"));
     assert!(world.service_log().contains("the check of the source found faults"), "{}", world.service_log());
-    others_go_on(&world, routes, control, 1).await;
+    check_others_served(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
     assert!(printed(&world, &["describe", "source", SOURCE], 0).contains(": 1 fault;"));
     let checked_at = |shown: &Value| shown["last_check"]["checked_at"].clone();
@@ -474,9 +480,9 @@ async fn daily_check_finds_a_damaged_payload() {
 
 #[tokio::test]
 async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
-    let (world, ground) = whole().await;
+    let (world, ground) = stopped_world().await;
     let (before, cut, gone) = {
-        let (_journal, store) = stopped(&world.state());
+        let (_journal, store) = open_store(&world.state());
         let state = &view(&store, SOURCE).state;
         let path = |name: &str| ground.join(format!("facts/{name}.sorted"));
         let (cut, gone) = (&state.files[0].sha256, &state.completed[1].rows.sha256);
@@ -489,14 +495,14 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
     let told = format!("{} is missing; `oraclectl source rebuild {SOURCE}`", gone.display());
     eventually("the service log names the missing file", async || world.service_log().contains(&told)).await;
     let missing = |number: u64| format!("oracled_source_files_missing{{oracle=\"{SOURCE}\"}} {number}\n");
-    let metrics = async |routes: &mut Client| {
+    let metrics = async |routes: &mut DaemonClient| {
         String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
     };
     assert!(metrics(routes).await.contains(&missing(1)));
     let request = json!({"axes_requested": ["population"], "max_results": 10_000});
     let query = json!({"oracle_id": SOURCE, "request": request});
     problem(&post(routes, "/v1/query", &query).await, 500, "source_damaged");
-    others_go_on(&world, routes, control, 1).await;
+    check_others_served(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
 
     let verified = printed(&world, &["source", "verify", SOURCE], 1);

@@ -1,7 +1,7 @@
 //! Pulls from sources over TLS, with and without client certificates.
 
-use oracled_tests::ground::{approve, ended, put, register_all, things};
-use oracled_tests::{World, at, document, post, problem};
+use oracled_tests::ground::{approve, example_documents, put_document, register_all, wait_for_run};
+use oracled_tests::{DaemonWorld, at, document, post, problem};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
@@ -19,12 +19,12 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 const PAYLOAD: &str = "{\"number\": 1, \"size\": 2}\n";
 
 /// A certificate authority.
-struct Authority {
+struct CertificateAuthority {
     params: CertificateParams,
     key: KeyPair,
 }
 
-impl Authority {
+impl CertificateAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -96,8 +96,8 @@ impl Authority {
 
 /// A world that trusts `authority` and has the client certificate `certified` for the pipeline `member` and the
 /// origin of `endpoint`.
-fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>, endpoint: &str) -> World {
-    let mut world = World::default();
+fn world(authority: &CertificateAuthority, certified: &CertifiedKey<KeyPair>, endpoint: &str) -> DaemonWorld {
+    let mut world = DaemonWorld::default();
     let files = [
         ("trusted.pem", authority.pem()),
         ("member.pem", certified.cert.pem()),
@@ -119,7 +119,7 @@ fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>, endpoint: &st
 
 #[tokio::test]
 async fn tls_pull_requires_the_right_server_and_client_certificates() {
-    let (trusted, other) = (Authority::new(), Authority::new());
+    let (trusted, other) = (CertificateAuthority::new(), CertificateAuthority::new());
     let certified = trusted.issue("oracled.test", ExtendedKeyUsagePurpose::ClientAuth);
     let members_only = trusted.serve(Some(&trusted)).await;
     let world = world(&trusted, &certified, &members_only);
@@ -131,7 +131,7 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
         ("member", members_only.clone(), "mtls", None),
         ("stranger", members_only, "none", Some("CertificateRequired")),
     ] {
-        let (ontology, source, mut definition) = things(pipeline);
+        let (ontology, source, mut definition) = example_documents(pipeline);
         definition["pipeline"]["retrieval"] = json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson",
             "authentication": authentication});
         register_all(control, &ontology, &source, &definition).await;
@@ -141,7 +141,7 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
             None => {
                 assert_eq!(pulled.status, 200, "{pipeline}: {}", document(&pulled));
                 let run_id = at(&pulled, "/run/run_id").as_str().expect("a run began").to_owned();
-                assert_eq!(ended(control, &run_id).await["state"], "completed", "{pipeline}");
+                assert_eq!(wait_for_run(control, &run_id).await["state"], "completed", "{pipeline}");
             }
             Some(cause) => {
                 let told = problem(&pulled, 502, "pull_failed").to_string();
@@ -150,11 +150,11 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
         }
     }
     // the right to register a pipeline must not suffice to send the certificate to another server
-    let (_, _, mut definition) = things("member");
+    let (_, _, mut definition) = example_documents("member");
     for endpoint in [other.serve(None).await, "https://example.org/things".into()] {
         definition["pipeline"]["retrieval"] =
             json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson", "authentication": "mtls"});
-        let refused = put(control, "/v1/documents/pipeline/member", &definition).await;
+        let refused = put_document(control, "/v1/documents/pipeline/member", &definition).await;
         let told = problem(&refused, 400, "invalid_document").to_string();
         assert!(told.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{told}");
     }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::Client;
-use oracled_tests::wire::{Wire, head};
-use oracled_tests::{World, at, document, eventually, get, log, post, problem};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ fn example(name: &str) -> Value {
 }
 
 /// Registers and approves a source with two releases.
-async fn two_releases(control: &mut Client) {
+async fn two_releases(control: &mut DaemonClient) {
     pending_releases(control).await;
     let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &json!({"approve": {}})).await;
     assert_eq!(approved.status, 200, "{}", document(&approved));
 }
 
 /// Registers a source with two releases and does not approve it. Returns the ids of the runs.
-async fn pending_releases(control: &mut Client) -> Vec<String> {
+async fn pending_releases(control: &mut DaemonClient) -> Vec<String> {
     for (path, body) in [
         ("/v1/documents/ontology/population@1".to_owned(), example("ontologies/population.json")),
         (format!("/v1/documents/source/{SOURCE}"), example(&format!("sources/{SOURCE}.json"))),
@@ -55,7 +55,7 @@ async fn pending_releases(control: &mut Client) -> Vec<String> {
 
 #[tokio::test]
 async fn pending_source_is_refused_on_every_read_path() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let run_ids = pending_releases(control).await;
@@ -73,7 +73,7 @@ async fn pending_source_is_refused_on_every_read_path() {
     assert_eq!(get(control, &format!("{record}/provenance")).await.status, 200);
 }
 
-async fn query(routes: &mut Client, request: Value) -> Value {
+async fn query(routes: &mut DaemonClient, request: Value) -> Value {
     let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     document(&answer)
@@ -81,7 +81,7 @@ async fn query(routes: &mut Client, request: Value) -> Value {
 
 #[tokio::test]
 async fn answer_traces_to_the_bytes_of_its_source() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
     let routes = &mut daemon.routes().await;
@@ -124,7 +124,7 @@ async fn answer_traces_to_the_bytes_of_its_source() {
 
 #[tokio::test]
 async fn invalid_query_is_an_error_and_not_an_empty_answer() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
     let routes = &mut daemon.routes().await;
@@ -157,7 +157,7 @@ async fn invalid_query_is_an_error_and_not_an_empty_answer() {
 
 #[tokio::test]
 async fn query_times_accept_days_and_moments_and_reject_other_values() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
     let routes = &mut daemon.routes().await;
@@ -185,7 +185,7 @@ async fn query_times_accept_days_and_moments_and_reject_other_values() {
 
 #[tokio::test]
 async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     two_releases(control).await;
@@ -238,7 +238,7 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
 
 #[tokio::test]
 async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     two_releases(control).await;
@@ -264,13 +264,13 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
     problem(&post(routes, webhook, &json!({})).await, 403, "signal_forbidden");
 
     let send = async |signature: &str| {
-        let mut wire = Wire::connect(&world.socket()).await;
+        let mut wire = WireConnection::connect(&world.socket()).await;
         let headers = [("content-length", "2"), ("x-hub-signature-256", signature)];
         wire.send(head("POST", webhook, &headers)).await.expect("it listens");
         wire.send("{}").await.expect("it listens");
         wire.answer().await.expect("it answers").status.as_u16()
     };
-    let signed = |key: &[u8]| format!("sha256={}", oracled_domain::Sha256Hex::keyed(key, b"{}"));
+    let signed = |key: &[u8]| format!("sha256={}", oracled_domain::Sha256Hex::compute_hmac(key, b"{}"));
     assert_eq!(send(&signed(b"other")).await, 403);
     assert_eq!(log(&mut daemon.control().await, "event=source_invalidated").await, Vec::<Value>::new());
     for _ in 0..10 {
@@ -283,7 +283,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
 
 #[tokio::test]
 async fn export_has_every_version_and_pruning_keeps_provenance() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     two_releases(control).await;
@@ -346,7 +346,7 @@ async fn export_has_every_version_and_pruning_keeps_provenance() {
 
 #[tokio::test]
 async fn signal_reaches_all_sources_if_one_is_damaged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     two_releases(control).await;
@@ -362,7 +362,7 @@ async fn signal_reaches_all_sources_if_one_is_damaged() {
     };
     for source in [SOURCE, "iso-4217"] {
         let path = format!("/v1/documents/freshness_policy/{source}");
-        let set = oracled_tests::ground::put(control, &path, &policy(source)).await;
+        let set = oracled_tests::ground::put_document(control, &path, &policy(source)).await;
         assert_eq!(set.status, 200, "{}", document(&set));
     }
     assert!(daemon.stop().success());
@@ -379,7 +379,7 @@ async fn signal_reaches_all_sources_if_one_is_damaged() {
 
 #[tokio::test]
 async fn unused_request_body_does_not_prevent_the_answer() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let body = vec![b' '; 8 << 20];
     let length = body.len().to_string();
@@ -393,7 +393,7 @@ async fn unused_request_body_does_not_prevent_the_answer() {
         (world.control_socket(), "/no-such", 404),
         (world.control_socket(), "/v1/status", 405),
     ] {
-        let mut wire = Wire::connect(&socket).await;
+        let mut wire = WireConnection::connect(&socket).await;
         for _ in 0..2 {
             wire.send(head("POST", path, &[("content-length", &length)])).await.expect("it listens");
             wire.send(&body).await.unwrap_or_else(|error| panic!("{path}: {error}"));

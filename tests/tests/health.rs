@@ -2,12 +2,12 @@
 
 use hyper::Method;
 use oracled_tests::model::ModelServer;
-use oracled_tests::{World, document, get, post, problem, whole_log};
+use oracled_tests::{DaemonWorld, document, get, post, problem, read_whole_log};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn both_sockets_list_the_health_of_oracles() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
         let answer = get(client, "/v1/health/oracles").await;
@@ -17,7 +17,7 @@ async fn both_sockets_list_the_health_of_oracles() {
 
 #[tokio::test]
 async fn unknown_oracle_is_refused_without_a_log_entry() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     for action in ["open", "close", "probe"] {
@@ -38,13 +38,13 @@ async fn unknown_oracle_is_refused_without_a_log_entry() {
         let path = format!("/v1/health/oracles/{name}");
         problem(&post(control, &path, &json!({"action": "open"})).await, 400, "invalid_request");
     }
-    assert_eq!(whole_log(control).await.len(), 1, "only the start is logged");
+    assert_eq!(read_whole_log(control).await.len(), 1, "only the start is logged");
 }
 
 #[tokio::test]
 async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
-    let world = model.asked_by(&format!(
+    let world = model.create_world(&format!(
         "[health]\nhealth_check_interval_seconds = 3600\n[mail]\ntransport = \"http\"\nbase_url = \"{}\"",
         mailbox.url()
     ));
@@ -89,13 +89,13 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
             if entry["event"] == "control_action" { ["action", "detail"] } else { ["oracle_id", "to"] };
         json!([entry["event"], entry[named[0]], entry[named[1]], entry["peer"]["uid"]])
     };
-    let entries = whole_log(control).await;
+    let entries = read_whole_log(control).await;
     assert_eq!(entries.iter().skip(1).map(said).collect::<Vec<_>>(), expected, "entries after the start");
 }
 
 #[tokio::test]
 async fn routes_socket_cannot_control_an_oracle() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let answer = post(routes, "/v1/health/oracles/model", &json!({"action": "open"})).await;
@@ -106,7 +106,7 @@ async fn routes_socket_cannot_control_an_oracle() {
 
 #[tokio::test]
 async fn oraclectl_shows_and_controls_oracles() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let shown = world.ctl(&["health"]);
     assert!(

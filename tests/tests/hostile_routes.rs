@@ -1,9 +1,9 @@
 //! Hostile callers of the routes' socket beside an honest one. All submissions of the honest caller succeed.
 
-use oracled_api::base::client::Client;
-use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
-use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
-use oracled_tests::{World, at, document, eventually, get, post, problem, submission};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
+use oracled_tests::wire::{WireConnection, connections as many_connections, head, post as whole_post};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, post, problem, submission};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ const QUIET_MIN: Duration = Duration::from_millis(5);
 const HELD: usize = 20;
 
 /// A source of `count` records whose names have `name_bytes` bytes.
-async fn costly_source(control: &mut Client, count: usize, name_bytes: usize) {
-    let (ontology, source, pipeline) = things("costly");
+async fn costly_source(control: &mut DaemonClient, count: usize, name_bytes: usize) {
+    let (ontology, source, pipeline) = example_documents("costly");
     register_all(control, &ontology, &source, &pipeline).await;
     let name = "n".repeat(name_bytes);
     let row = |number: usize| json!({"number": number, "size": number, "name": name}).to_string() + "\n";
     let payload: String = (0..count).map(row).collect();
-    let run_id = begun(&ingest(control, "costly", "1", "2026-01-01", payload).await);
-    assert_eq!(ended(control, &run_id).await.get("state"), Some(&json!("completed")));
+    let run_id = started_run(&ingest(control, "costly", "1", "2026-01-01", payload).await);
+    assert_eq!(wait_for_run(control, &run_id).await.get("state"), Some(&json!("completed")));
     approve(control, "costly").await;
 }
 
@@ -48,7 +48,7 @@ fn costly_query(regexes: usize) -> Value {
 
 #[tokio::test]
 async fn query_over_its_work_budget_is_refused_as_too_costly() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     costly_source(&mut daemon.control().await, 500, 40_000).await;
     let routes = &mut daemon.routes().await;
@@ -62,10 +62,10 @@ async fn query_over_its_work_budget_is_refused_as_too_costly() {
 
 #[tokio::test]
 async fn scan_stops_after_its_caller_disconnects() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     costly_source(&mut daemon.control().await, 500, 40_000).await;
-    let mut wire = Wire::connect(&world.socket()).await;
+    let mut wire = WireConnection::connect(&world.socket()).await;
     wire.send(whole_post("/v1/query", &[], costly_query(63).to_string())).await.expect("it listens");
     drop(wire);
     let routes = &mut daemon.routes().await;
@@ -78,7 +78,7 @@ async fn scan_stops_after_its_caller_disconnects() {
 
 #[tokio::test]
 async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
-    let world = World::with_config("[limits]\nconnections = 4");
+    let world = DaemonWorld::with_config("[limits]\nconnections = 4");
     let daemon = world.serve().await;
     let mut honest = daemon.routes().await;
     assert_eq!(get(&mut honest, "/healthz").await.status, 200);
@@ -86,7 +86,7 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
     let before = files();
     let mut flood = Vec::new();
     for _ in 0..many_connections(2000) {
-        flood.push(Wire::connect(&world.socket()).await);
+        flood.push(WireConnection::connect(&world.socket()).await);
     }
     let mut most = 0;
     for number in 0..20 {
@@ -99,18 +99,18 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
 
 #[tokio::test]
 async fn unread_answers_are_cut_if_evaluations_wait_for_memory() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     // each full stop of the text is a step in the answer, so one answer has several MB
     let request = json!({"candidate_output": "A. ".repeat(20_000), "facts": ["B"]}).to_string();
     let mut unread = Vec::new();
     for _ in 0..20 {
-        let mut wire = Wire::connect(&world.socket()).await;
+        let mut wire = WireConnection::connect(&world.socket()).await;
         wire.send(whole_post("/v1/rules/evaluate", &[], &request)).await.expect("it listens");
         unread.push(wire);
     }
     for wire in &unread[..2] {
-        wire.begun().await;
+        wire.wait_for_answer().await;
     }
     let mut honest = daemon.routes().await;
     let answer = honest.call(hyper::Method::POST, "/v1/rules/evaluate", Some(request.clone().into())).await;
@@ -119,25 +119,25 @@ async fn unread_answers_are_cut_if_evaluations_wait_for_memory() {
 
 /// The state that the hostile callers share.
 #[derive(Clone)]
-struct Hostile {
+struct HostileCaller {
     socket: PathBuf,
     over: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
 }
 
-impl Hostile {
-    fn goes_on(&self) -> bool {
+impl HostileCaller {
+    fn is_running(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 
     /// Sends `request` repeatedly, each time over a new connection. Reads the answers if `reads`.
-    async fn repeats(self, request: impl Fn(usize) -> Vec<u8>, reads: bool) {
+    async fn send_repeatedly(self, request: impl Fn(usize) -> Vec<u8>, reads: bool) {
         let mut unread = Vec::new();
         for number in 0.. {
-            if !self.goes_on() {
+            if !self.is_running() {
                 return;
             }
-            let mut wire = Wire::connect(&self.socket).await;
+            let mut wire = WireConnection::connect(&self.socket).await;
             drop(wire.send(request(number)).await);
             self.done.fetch_add(1, Ordering::Relaxed);
             if reads {
@@ -154,8 +154,8 @@ impl Hostile {
     /// unless the daemon closes it.
     async fn never_reads(self, request: Vec<u8>) {
         let (requests, mut unread) = (request.repeat(100), std::collections::VecDeque::new());
-        while self.goes_on() {
-            let mut wire = Wire::connect(&self.socket).await;
+        while self.is_running() {
+            let mut wire = WireConnection::connect(&self.socket).await;
             // the daemon stops reading requests while their answers are not read
             drop(timeout(Duration::from_millis(500), wire.send(&requests)).await);
             self.done.fetch_add(1, Ordering::Relaxed);
@@ -170,19 +170,19 @@ impl Hostile {
     /// Sends `request` on [`HELD`] connections and reads a few bytes of each answer at a time.
     async fn reads_slowly(self, request: Vec<u8>) {
         let mut wires = std::collections::VecDeque::new();
-        while self.goes_on() {
+        while self.is_running() {
             let mut wire = match wires.pop_front() {
                 Some(wire) if wires.len() >= HELD => wire,
                 oldest => {
                     wires.extend(oldest);
-                    let mut wire = Wire::connect(&self.socket).await;
+                    let mut wire = WireConnection::connect(&self.socket).await;
                     drop(wire.send(&request).await);
                     self.done.fetch_add(1, Ordering::Relaxed);
                     wire
                 }
             };
             // keep a connection whose answer has not begun
-            if !matches!(timeout(Duration::from_millis(10), wire.take(100)).await, Ok(None)) {
+            if !matches!(timeout(Duration::from_millis(10), wire.read_bytes(100)).await, Ok(None)) {
                 wires.push_back(wire);
             }
         }
@@ -191,8 +191,8 @@ impl Hostile {
     /// Opens connections without sending a request.
     async fn floods(self) {
         let mut idle = std::collections::VecDeque::new();
-        while self.goes_on() {
-            idle.push_back(Wire::connect(&self.socket).await);
+        while self.is_running() {
+            idle.push_back(WireConnection::connect(&self.socket).await);
             if idle.len() > 200 {
                 idle.pop_front();
             }
@@ -208,7 +208,7 @@ fn p99(mut latencies: Vec<Duration>) -> Duration {
 }
 
 /// Submits one verdict after the other for `time`, and returns the latency of each.
-async fn honest(routes: &mut Client, name: &str, time: Duration) -> Vec<Duration> {
+async fn submit_repeatedly(routes: &mut DaemonClient, name: &str, time: Duration) -> Vec<Duration> {
     let (began, mut latencies) = (Instant::now(), Vec::new());
     while began.elapsed() < time {
         let path = format!("/v1/verdicts/{name}_{}", latencies.len());
@@ -226,8 +226,8 @@ fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
 
 /// Runs hostile callers of every kind beside an honest one for `time`. Returns the honest client's p99 without and with
 /// them.
-async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
-    let world = World::with_config("[limits]\nconnections = 150");
+async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
+    let world = DaemonWorld::with_config("[limits]\nconnections = 150");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     costly_source(control, 300, 40_000).await;
@@ -237,13 +237,14 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
         "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}});
-    let registered = oracled_tests::ground::put(control, "/v1/documents/workflow/claims", &workflow).await;
+    let registered =
+        oracled_tests::ground::put_document(control, "/v1/documents/workflow/claims", &workflow).await;
     assert_eq!(registered.status, 200, "{}", document(&registered));
     let mut routes = daemon.routes().await;
-    let quiet = honest(&mut routes, "quiet", time / 5).await;
+    let quiet = submit_repeatedly(&mut routes, "quiet", time / 5).await;
     let before = daemon.resident_bytes().expect("it runs");
 
-    let hostile = Hostile { socket: world.socket(), over: Arc::default(), done: Arc::default() };
+    let hostile = HostileCaller { socket: world.socket(), over: Arc::default(), done: Arc::default() };
     let evaluation = json!({"candidate_output": "5% A. ".repeat(8000), "facts": ["B"]});
     let claim = |number: usize| {
         let value = json!({"value": number, "claimed_by": format!("p-{number}")});
@@ -254,22 +255,26 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
         tokio::spawn(hostile.clone().never_reads(head("GET", "/openapi.json", &[]).into())),
         tokio::spawn(hostile.clone().never_reads(post_bytes("/v1/rules/evaluate", &evaluation))),
         tokio::spawn(hostile.clone().reads_slowly(post_bytes("/v1/rules/evaluate", &evaluation))),
-        tokio::spawn(hostile.clone().repeats(|_| post_bytes("/v1/query", &costly_query(63)), true)),
-        tokio::spawn(hostile.clone().repeats(|_| post_bytes("/v1/query", &costly_query(63)), false)),
+        tokio::spawn(hostile.clone().send_repeatedly(|_| post_bytes("/v1/query", &costly_query(63)), true)),
+        tokio::spawn(hostile.clone().send_repeatedly(|_| post_bytes("/v1/query", &costly_query(63)), false)),
         tokio::spawn({
             let evaluation = evaluation.clone();
-            hostile.clone().repeats(move |_| post_bytes("/v1/rules/evaluate", &evaluation), false)
+            hostile.clone().send_repeatedly(move |_| post_bytes("/v1/rules/evaluate", &evaluation), false)
         }),
-        tokio::spawn(hostile.clone().repeats(move |_| post_bytes("/v1/rules/evaluate", &evaluation), true)),
-        tokio::spawn(hostile.clone().repeats(move |number| post_bytes("/v1/verify", &claim(number)), true)),
-        tokio::spawn(hostile.clone().repeats(
+        tokio::spawn(
+            hostile.clone().send_repeatedly(move |_| post_bytes("/v1/rules/evaluate", &evaluation), true),
+        ),
+        tokio::spawn(
+            hostile.clone().send_repeatedly(move |number| post_bytes("/v1/verify", &claim(number)), true),
+        ),
+        tokio::spawn(hostile.clone().send_repeatedly(
             |number| {
                 post_bytes(&format!("/v1/verdicts/quiet_{number}"), &submission("{\"verdict\":\"RED\"}"))
             },
             true,
         )),
     ];
-    let beside = honest(&mut routes, "beside", time).await;
+    let beside = submit_repeatedly(&mut routes, "beside", time).await;
     hostile.over.store(true, Ordering::Relaxed);
     let most = daemon.most_resident_bytes().expect("it runs");
     println!(
@@ -293,13 +298,13 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn honest_submissions_all_succeed_under_hostile_load() {
-    honest_beside_hostile(Duration::from_secs(5)).await;
+    measure_under_hostile_load(Duration::from_secs(5)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "five minutes of hostile callers: `just torture`; a release build also asserts the p99"]
 async fn honest_submissions_all_succeed_for_five_minutes() {
-    let (quiet, beside) = honest_beside_hostile(Duration::from_secs(300)).await;
+    let (quiet, beside) = measure_under_hostile_load(Duration::from_secs(300)).await;
     // in a debug build the callers' rules and queries alone use both cores
     let is_met = cfg!(debug_assertions) || beside <= SLOWER_MAX * quiet.max(QUIET_MIN);
     assert!(is_met, "p99 {beside:?} beside hostile callers, {quiet:?} alone");

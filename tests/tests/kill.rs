@@ -1,7 +1,7 @@
 //! `kill -9` at random moments under load: acknowledged verdicts are stored afterwards, and the store is intact.
 
-use oracled_tests::World;
-use oracled_tests::load::{Ledger, Load, check_served};
+use oracled_tests::DaemonWorld;
+use oracled_tests::load::{AnswerLedger, LoadConfig, check_served};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -12,11 +12,11 @@ async fn kill_under_load(rounds: usize) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let world = World::default();
-    let mut ledger = Ledger::default();
+    let world = DaemonWorld::default();
+    let mut ledger = AnswerLedger::default();
     for round in 1..=rounds {
         let daemon = world.serve().await;
-        let load = Load {
+        let load = LoadConfig {
             routes: world.socket(),
             control: world.control_socket(),
             name: format!("k{round}"),

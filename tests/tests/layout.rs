@@ -49,13 +49,13 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
 type ModulePath = Vec<String>;
 
 /// The modules of a crate by their paths, without tests.
-struct Modules {
+struct CrateModules {
     files: BTreeMap<ModulePath, syn::File>,
     /// Re-exports: the public path, and the path of the definition.
     re_exports: BTreeMap<ModulePath, ModulePath>,
 }
 
-impl Modules {
+impl CrateModules {
     fn of(folder: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src");
         let mut files = BTreeMap::new();
@@ -142,7 +142,7 @@ impl Modules {
     fn imports(&self) -> BTreeSet<(ModulePath, ModulePath)> {
         let mut imports = BTreeSet::new();
         for (module, file) in &self.files {
-            let mut names = Names { found: Vec::new() };
+            let mut names = UsedPaths { found: Vec::new() };
             names.visit_file(file);
             for path in names.found.iter().filter_map(|names| self.resolve(module, names)) {
                 let defining_module = self.defining_module(path);
@@ -156,11 +156,11 @@ impl Modules {
 }
 
 /// All paths that a file uses, without its tests.
-struct Names {
+struct UsedPaths {
     found: Vec<Vec<String>>,
 }
 
-impl<'ast> Visit<'ast> for Names {
+impl<'ast> Visit<'ast> for UsedPaths {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         if !item.attrs.iter().any(is_for_tests) {
             visit::visit_item_mod(self, item);
@@ -224,7 +224,7 @@ fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
 #[test]
 fn features_import_only_earlier_features() {
     for (folder, order) in ORDER {
-        let modules = Modules::of(folder);
+        let modules = CrateModules::of(folder);
         let position = |module: &[String]| {
             let first = module.first()?;
             let found = order.iter().position(|group| group.contains(&first.as_str()));
@@ -247,7 +247,7 @@ fn features_import_only_earlier_features() {
 #[test]
 fn modules_of_a_folder_do_not_import_each_other() {
     for (folder, _) in ORDER {
-        let modules = Modules::of(folder);
+        let modules = CrateModules::of(folder);
         let imports = modules.imports();
         for parent in modules.files.keys() {
             let child = |module: &ModulePath| {

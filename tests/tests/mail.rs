@@ -2,15 +2,19 @@
 
 use hyper::Method;
 use oracled_actors::Clock;
-use oracled_actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
-use oracled_actors::upstream::oracle_health::Probe;
-use oracled_domain::verdict::delivery::Regen;
+use oracled_actors::upstream::mail::{HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpTls};
+use oracled_actors::upstream::oracle_health::OracleProbe;
+use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DISCLAIMER, OriginalLabel};
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure};
-use oracled_domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
+use oracled_domain::{
+    CustomerQuery, OutboxMail, ProductTier, VerdictDelivery, VerdictLabel, VerdictPayload, judge,
+};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission,
+};
 use serde_json::{Value, json};
 use std::env;
 use std::fs;
@@ -22,29 +26,29 @@ use tokio::net::TcpListener;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn mail_to(to: &str, kind: MailKind) -> Mail {
-    let original = OriginalLabel(Some(Label::Red));
-    let delivery = Delivery {
+fn mail_to(to: &str, kind: MailKind) -> OutboxMail {
+    let original = OriginalLabel(Some(VerdictLabel::Red));
+    let delivery = VerdictDelivery {
         session_id: "cs_1".parse().expect("an id"),
-        query: Query::new("Sell \"honey\"?\r\nBcc: x@y.org".into()),
-        approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
+        query: CustomerQuery::new("Sell \"honey\"?\r\nBcc: x@y.org".into()),
+        approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD)).outcome.expect("it is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
-        regen: (kind == MailKind::DivergenceNotice).then_some(Regen {
+        regen: (kind == MailKind::DivergenceNotice).then_some(RegenNotes {
             original,
             prompt_changed: false,
             settings_changed: false,
         }),
         evaluation_sha256: None,
     };
-    Mail::queued(kind, Arc::new(delivery), to.to_owned().try_into().expect("an address"))
+    OutboxMail::queued(kind, Arc::new(delivery), to.to_owned().try_into().expect("an address"))
 }
 
-fn mail(kind: MailKind) -> Mail {
+fn mail(kind: MailKind) -> OutboxMail {
     mail_to("a@example.org", kind)
 }
 
-fn by_http(base: &str, hard_timeout: Duration) -> HttpMail {
-    HttpMail::new(base, hard_timeout, Clock::system()).expect("a service")
+fn by_http(base: &str, hard_timeout: Duration) -> HttpMailService {
+    HttpMailService::new(base, hard_timeout, Clock::system()).expect("a service")
 }
 
 #[tokio::test]
@@ -83,7 +87,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), PATIENCE);
     for status in [200, 201, 202, 204] {
-        server.next([Reply::bytes(status, if status == 204 { "" } else { "ok" })]);
+        server.next([ScriptedReply::bytes(status, if status == 204 { "" } else { "ok" })]);
         assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{status}");
     }
     for (status, permanent) in [
@@ -102,19 +106,21 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
         (503, false),
         (504, false),
     ] {
-        server.next([Reply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")]);
+        server.next([
+            ScriptedReply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")
+        ]);
         let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
         let cause = format!("HTTP status {status}: no  such user");
         let fault = match status {
-            _ if permanent => Fault::MailForGood,
-            429 => Fault::Mail,
-            _ => Fault::Service,
+            _ if permanent => MailFailureCause::MailForGood,
+            429 => MailFailureCause::Mail,
+            _ => MailFailureCause::Service,
         };
-        assert_eq!(failed, SendFailure { cause, fault, retry_after: None });
+        assert_eq!(failed, MailSendFailure { cause, fault, retry_after: None });
     }
-    assert_eq!(server.asked(), 18, "the client neither retries nor follows redirects");
+    assert_eq!(server.request_count(), 18, "the client neither retries nor follows redirects");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
-        server.next([Reply::bytes(503, "").header("retry-after", header)]);
+        server.next([ScriptedReply::bytes(503, "").header("retry-after", header)]);
         let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
         assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), wait_s, "{header}");
     }
@@ -124,14 +130,15 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
 async fn mail_with_an_accepting_status_is_sent_for_any_answer_body() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
-    for reply in
-        [Reply::bytes(200, vec![b'x'; 64 * 1024 + 1]), Reply::bytes(202, vec![b'x'; 1000]).cut_after(10)]
-    {
+    for reply in [
+        ScriptedReply::bytes(200, vec![b'x'; 64 * 1024 + 1]),
+        ScriptedReply::bytes(202, vec![b'x'; 1000]).cut_after(10),
+    ] {
         server.next([reply.clone()]);
         assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{reply:?}");
     }
     // a permanent refusal by status stays permanent
-    server.next([Reply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
+    server.next([ScriptedReply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
     let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
     assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
 }
@@ -141,9 +148,9 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for (reply, cause) in [
-        (Reply::hang_up(), "the connection broke"),
-        (Reply::silence(), "no answer in time: waited for 500 ms"),
-        (Reply::bytes(503, vec![b'x'; 64 * 1024 + 1]), "HTTP status 503: the answer is too long"),
+        (ScriptedReply::hang_up(), "the connection broke"),
+        (ScriptedReply::silence(), "no answer in time: waited for 500 ms"),
+        (ScriptedReply::bytes(503, vec![b'x'; 64 * 1024 + 1]), "HTTP status 503: the answer is too long"),
     ] {
         server.next([reply]);
         let began = Instant::now();
@@ -155,29 +162,32 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
     let nobody = by_http(&format!("http://{free}"), PATIENCE);
     let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
     assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
-    assert!(matches!(nobody.probe().await, Outcome::Failure(_)), "no server listens");
+    assert!(matches!(nobody.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
 }
 
 #[tokio::test]
 async fn probe_fails_on_no_answer_or_500_and_is_neutral_on_404() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
-    let success = Outcome::Success { latency_ms: None };
+    let success = CircuitCallOutcome::Success { latency_ms: None };
     for (reply, probed) in [
-        (Reply::bytes(200, "hello"), success.clone()),
-        (Reply::bytes(200, vec![b'x'; 70_000]), success),
-        (Reply::bytes(404, ""), Outcome::Neutral),
-        (Reply::bytes(405, vec![b'x'; 70_000]), Outcome::Neutral),
-        (Reply::bytes(302, ""), Outcome::Neutral),
-        (Reply::bytes(500, "no"), Outcome::Failure("HTTP status 500: no".into())),
-        (Reply::bytes(503, "later"), Outcome::Failure("HTTP status 503: later".into())),
-        (Reply::silence(), Outcome::Failure("no answer in time: waited for 500 ms".into())),
+        (ScriptedReply::bytes(200, "hello"), success.clone()),
+        (ScriptedReply::bytes(200, vec![b'x'; 70_000]), success),
+        (ScriptedReply::bytes(404, ""), CircuitCallOutcome::Neutral),
+        (ScriptedReply::bytes(405, vec![b'x'; 70_000]), CircuitCallOutcome::Neutral),
+        (ScriptedReply::bytes(302, ""), CircuitCallOutcome::Neutral),
+        (ScriptedReply::bytes(500, "no"), CircuitCallOutcome::Failure("HTTP status 500: no".into())),
+        (ScriptedReply::bytes(503, "later"), CircuitCallOutcome::Failure("HTTP status 503: later".into())),
+        (
+            ScriptedReply::silence(),
+            CircuitCallOutcome::Failure("no answer in time: waited for 500 ms".into()),
+        ),
     ] {
-        server.when_probed(reply);
+        server.set_probe_reply(reply);
         assert_eq!(service.probe().await, probed);
     }
     assert!(server.probes().iter().all(|seen| seen.method == "GET" && seen.path == "/"));
-    assert_eq!(server.asked(), 0, "a probe sends no mail");
+    assert_eq!(server.request_count(), 0, "a probe sends no mail");
 }
 
 fn config(base_url: &str) -> String {
@@ -185,14 +195,14 @@ fn config(base_url: &str) -> String {
 }
 
 /// Delivers a verdict to a session with an address.
-async fn deliver(daemon: &Daemon<'_>, session: &str) {
+async fn deliver(daemon: &DaemonProcess<'_>, session: &str) {
     let body =
         json!({"tier": "quick", "query": "Sell honey?", "raw": GOOD, "customer_email": "a@example.org"});
     let answer = post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
     assert_eq!(answer.status, 201, "{}", document(&answer));
 }
 
-async fn outbox(daemon: &Daemon<'_>, question: &str) -> Value {
+async fn outbox(daemon: &DaemonProcess<'_>, question: &str) -> Value {
     let answer = get(&mut daemon.control().await, &format!("/v1/outbox?{question}")).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     document(&answer)
@@ -201,7 +211,7 @@ async fn outbox(daemon: &Daemon<'_>, question: &str) -> Value {
 #[tokio::test]
 async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
     let server = ModelServer::start().await;
-    let mut world = World::with_config(&config("http://127.0.0.1:9"));
+    let mut world = DaemonWorld::with_config(&config("http://127.0.0.1:9"));
     let daemon = world.serve().await;
     for _ in 0..2 {
         let mut body = submission(GOOD);
@@ -216,7 +226,7 @@ async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
     world.config = config(&server.url());
     let daemon = world.serve().await;
     eventually("it is sent", async || outbox(&daemon, "").await["items"] == json!([])).await;
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.request_count(), 1);
     assert_eq!(server.requests()[0].header("idempotency-key"), Some("verdict:cs_1"));
     let control = &mut daemon.control().await;
     eventually("the log has the entry", async || log(control, "event=mail_sent").await.len() == 1).await;
@@ -248,8 +258,8 @@ fn printed(output: &Output, code: i32) -> String {
 #[tokio::test]
 async fn dead_letters_can_be_listed_requeued_and_dropped() {
     let server = ModelServer::start().await;
-    server.otherwise(Reply::bytes(422, "no such \u{1b}[2Juser"));
-    let world = World::with_config(&config(&server.url()));
+    server.set_default(ScriptedReply::bytes(422, "no such \u{1b}[2Juser"));
+    let world = DaemonWorld::with_config(&config(&server.url()));
     let daemon = world.serve().await;
     for session in ["cs_1", "cs_2", "cs_3"] {
         deliver(&daemon, session).await;
@@ -274,9 +284,9 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
     printed(&world.ctl(&["outbox", "requeue"]), 2);
     assert!(printed(&world.ctl(&["outbox", "requeue", "verdict:cs_9"]), 1).contains("(mail_unknown)"));
     printed(&world.ctl(&["outbox", "requeue", "verdict:cs_1"]), 0);
-    eventually("it is dead again", async || server.asked() == 4 && dead().await == Some(2)).await;
+    eventually("it is dead again", async || server.request_count() == 4 && dead().await == Some(2)).await;
 
-    server.otherwise(Reply::bytes(200, ""));
+    server.set_default(ScriptedReply::bytes(200, ""));
     assert!(printed(&world.ctl(&["outbox", "requeue", "--all-dead"]), 0).contains("2 dead letters"));
     eventually("they are sent", async || outbox(&daemon, "").await["items"] == json!([])).await;
     let control = &mut daemon.control().await;
@@ -290,7 +300,7 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
 
 #[tokio::test]
 async fn invalid_outbox_request_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     for question in ["limit=0", "limit=1001", "limit=x", "dead=maybe", "after=%20", "x=1"] {
@@ -310,14 +320,14 @@ async fn invalid_outbox_request_is_refused() {
 async fn missing_or_empty_password_error_names_its_key() {
     let config =
         "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
-    let mut world = World::with_config(config);
-    let said = oracled_tests::complaint(world.command());
+    let mut world = DaemonWorld::with_config(config);
+    let said = oracled_tests::error_line(world.command());
     assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
     let file = world.path("password");
     world.config = format!("{config}password_file = '{}'\n", file.display());
-    assert!(oracled_tests::complaint(world.command()).contains("`mail.password_file`"));
+    assert!(oracled_tests::error_line(world.command()).contains("`mail.password_file`"));
     fs::write(&file, "\n").expect("it is written");
-    assert!(oracled_tests::complaint(world.command()).contains("is empty"));
+    assert!(oracled_tests::error_line(world.command()).contains("is empty"));
     fs::write(&file, "s3cret\n").expect("it is written");
     let daemon = world.serve().await;
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
@@ -327,8 +337,8 @@ async fn missing_or_empty_password_error_names_its_key() {
     drop(daemon);
 }
 
-fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> Smtp {
-    Smtp::new(SmtpSettings {
+fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> SmtpMailService {
+    SmtpMailService::new(SmtpSettings {
         host: "127.0.0.1".into(),
         port,
         tls,
@@ -341,7 +351,7 @@ fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> Smtp {
 }
 
 /// Mails that the server has accepted, in order of arrival.
-fn taken(dir: &Path) -> Vec<String> {
+fn accepted_mails(dir: &Path) -> Vec<String> {
     let mut files: Vec<_> =
         fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
@@ -357,12 +367,12 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     let dir = env::var("ORACLED_TEST_SMTP_DIR").expect("tests/aiosmtpd.sh sets it");
     let login = Some(("oracle", "s3cret"));
     let server = by_smtp(plain, SmtpTls::None, login);
-    assert!(matches!(server.probe().await, Outcome::Success { .. }), "it exists");
+    assert!(matches!(server.probe().await, CircuitCallOutcome::Success { .. }), "it exists");
     for _ in 0..2 {
         server.send(&mail(MailKind::Verdict)).await.expect("it is accepted");
     }
     server.send(&mail(MailKind::DivergenceNotice)).await.expect("it is accepted");
-    let [first, again, notice] = &taken(dir.as_ref())[..] else { panic!("three mails") };
+    let [first, again, notice] = &accepted_mails(dir.as_ref())[..] else { panic!("three mails") };
     assert_eq!(first, again, "all attempts are equal, with the same Message-ID");
     let (head, body) = first.split_once("\n\n").expect("a mail has a head");
     for part in ["From: \"The Oracle\" <oracle@example.org>", "To: a@example.org", "@example.org>"] {
@@ -372,7 +382,7 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     assert!(body.contains("Verdict: GREEN") && body.contains("A sound and simple plan."), "{body}");
     assert!(notice.contains("NOTE: ") && notice.contains("Received by email: RED"), "{notice}");
 
-    let send = async |server: &Smtp, to: &str| server.send(&mail_to(to, MailKind::Verdict)).await;
+    let send = async |server: &SmtpMailService, to: &str| server.send(&mail_to(to, MailKind::Verdict)).await;
     let failed = send(&server, "refused@example.org").await.expect_err("550");
     assert!(failed.is_permanent() && failed.cause.contains("550"), "{failed:?}");
     let failed = send(&server, "busy@example.org").await.expect_err("451");
@@ -388,8 +398,8 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     ] {
         let failed = send(&server, "a@b.org").await.expect_err("it is not safe");
         assert!(!failed.is_permanent() && failed.cause.contains(cause), "{failed:?}");
-        let Outcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
+        let CircuitCallOutcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
         assert!(failed.contains(cause), "{failed}");
     }
-    assert_eq!(taken(dir.as_ref()).len(), 3);
+    assert_eq!(accepted_mails(dir.as_ref()).len(), 3);
 }

@@ -1,19 +1,19 @@
 //! `/metrics`: OpenMetrics text and its counters.
 
-use oracled_api::base::client::Client;
-use oracled_tests::verification::{offices, register, workflow};
-use oracled_tests::{GOOD, World, get, post, submission};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::verification::{register, register_offices, workflow};
+use oracled_tests::{DaemonWorld, GOOD, get, post, submission};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All samples, by name with labels.
-type Samples = BTreeMap<String, f64>;
+type MetricSamples = BTreeMap<String, f64>;
 
 /// Parses OpenMetrics text and checks the rules of the format.
-fn parsed(text: &str) -> Samples {
+fn parsed(text: &str) -> MetricSamples {
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");
     assert!(!body.contains("# EOF"));
-    let (mut samples, mut families) = (Samples::new(), BTreeSet::new());
+    let (mut samples, mut families) = (MetricSamples::new(), BTreeSet::new());
     let (mut family, mut kind) = (String::new(), String::new());
     for line in body.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
@@ -65,7 +65,7 @@ fn check_labels(labels: &str) {
 
 #[tokio::test]
 async fn metrics_are_valid_openmetrics_and_count_requests() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let fresh = get(routes, "/metrics").await;
@@ -129,11 +129,11 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
 
 #[tokio::test]
 async fn alert_metrics_are_0_before_the_event_and_after_a_restart() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
-    let check = async |routes: &mut Client| {
+    let check = async |routes: &mut DaemonClient| {
         let answer = get(routes, "/metrics").await;
         let samples = parsed(str::from_utf8(&answer.body).unwrap());
         for sample in [
@@ -158,7 +158,7 @@ async fn alert_metrics_are_0_before_the_event_and_after_a_restart() {
 
 #[tokio::test]
 async fn oracle_metric_families_exist_without_an_oracle() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let answer = get(&mut daemon.routes().await, "/metrics").await;
     let text = str::from_utf8(&answer.body).unwrap();
@@ -170,7 +170,7 @@ async fn oracle_metric_families_exist_without_an_oracle() {
 
 #[tokio::test]
 async fn histogram_buckets_are_cumulative() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for number in 0..20 {

@@ -1,21 +1,21 @@
 //! Configuration of the model: sources of the key, and values that prevent a start.
 
-use oracled_tests::making::{ordered, registered};
+use oracled_tests::generation::{register_session, request_verdict};
 use oracled_tests::model::ModelServer;
-use oracled_tests::{World, complaint};
+use oracled_tests::{DaemonWorld, error_line};
 use std::fs;
 
 /// A `[model]` section for tests that never call the model.
 const UNASKED: &str = "[model]\nbase_url = \"http://127.0.0.1:9\"\n";
 
-fn write(world: &World, name: &str, text: &str) -> String {
+fn write(world: &DaemonWorld, name: &str, text: &str) -> String {
     fs::write(world.path(name), text).expect("it is written");
     world.path(name).to_str().expect("it is text").to_owned()
 }
 
 /// Starts a daemon that must refuse to start, and returns its error.
-fn refused(config: &str) -> String {
-    complaint(World::with_config(config).command())
+fn start_error(config: &str) -> String {
+    error_line(DaemonWorld::with_config(config).command())
 }
 
 #[tokio::test]
@@ -25,13 +25,13 @@ async fn credential_overrides_key_file_and_key_file_overrides_variable() {
         ("openai", "authorization", "OPENAI_API_KEY", "oracled_openai-api-key"),
     ] {
         let model = ModelServer::start().await;
-        let mut world = World::default();
+        let mut world = DaemonWorld::default();
         world.config =
             format!("[model]\nprovider = \"{provider}\"\nname = \"x\"\nbase_url = \"{}\"\n", model.url());
         world.variables.push((variable.into(), "of-the-variable".into()));
-        let asked_with = async |world: &World, session: &str| {
+        let asked_with = async |world: &DaemonWorld, session: &str| {
             let daemon = world.serve().await;
-            assert_eq!(ordered(&mut daemon.routes().await, session).await.status, 201);
+            assert_eq!(request_verdict(&mut daemon.routes().await, session).await.status, 201);
             assert!(daemon.stop().success());
             let request = model.requests().pop().expect("it was asked");
             request.header(header).map(|key| key.trim_start_matches("Bearer ").to_owned())
@@ -68,7 +68,7 @@ async fn unusable_key_file_is_refused_without_fallback() {
         (Some("q7x\ny8z"), "the model's key"),
         (None, "No such file"),
     ] {
-        let mut world = World::with_config(UNASKED);
+        let mut world = DaemonWorld::with_config(UNASKED);
         let file = world.path("key").to_str().unwrap().to_owned();
         if let Some(text) = text {
             write(&world, "key", text);
@@ -76,11 +76,11 @@ async fn unusable_key_file_is_refused_without_fallback() {
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
         // another key exists, which must not be used instead
         world.variables.push(("GEMINI_API_KEY".into(), "of-the-variable".into()));
-        let said = complaint(world.command());
+        let said = error_line(world.command());
         assert!(said.contains(why) && !said.contains("q7x") && !said.contains("y8z"), "{text:?}: {said}");
         assert!(!world.state().join("oracle_log.jsonl").exists(), "no log was created");
     }
-    let mut world = World::with_config(UNASKED);
+    let mut world = DaemonWorld::with_config(UNASKED);
     fs::create_dir(world.path("credentials")).unwrap();
     write(&world, "credentials/oracled_gemini-api-key", "");
     world.variables = vec![
@@ -88,7 +88,7 @@ async fn unusable_key_file_is_refused_without_fallback() {
         ("GEMINI_API_KEY".into(), "of-the-variable".into()),
     ];
     assert!(
-        complaint(world.command())
+        error_line(world.command())
             .contains("oracled_gemini-api-key: cannot read a secret from the file: it is empty")
     );
 }
@@ -96,9 +96,9 @@ async fn unusable_key_file_is_refused_without_fallback() {
 #[tokio::test]
 async fn invalid_base_url_is_refused_with_its_key() {
     for url in ["", "localhost:8080", "ftp://models", "http://", "unix:///run/model.sock", "http://a b"] {
-        let mut world = World::with_config(&format!("[model]\nbase_url = \"{url}\""));
+        let mut world = DaemonWorld::with_config(&format!("[model]\nbase_url = \"{url}\""));
         world.variables.push(("GEMINI_API_KEY".into(), "k".into()));
-        let said = complaint(world.command());
+        let said = error_line(world.command());
         assert!(said.contains("`model.base_url`"), "{url}: {said}");
     }
 }
@@ -132,16 +132,16 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[model]\napi_key = \"k\"", "unknown field `api_key`"),
         ("[health]\nfailure_threshold = 0", "health.failure_threshold"),
     ] {
-        let error = refused(config);
+        let error = start_error(config);
         assert!(error.contains(said), "{config}: {error}");
     }
 }
 
 #[tokio::test]
 async fn daemon_without_a_key_serves_and_logs_that_it_generates_nothing() {
-    let world = World::with_config(UNASKED);
+    let world = DaemonWorld::with_config(UNASKED);
     let daemon = world.serve().await;
-    registered(&mut daemon.routes().await, "cs_1", None).await;
+    register_session(&mut daemon.routes().await, "cs_1", None).await;
     assert!(daemon.stop().success());
     let said = world.service_log();
     assert!(said.contains("no verdicts are generated; see `model.api_key_file`"), "{said}");
@@ -187,7 +187,7 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
         (client("http://b\u{fc}cher.example/t"), Some("`ingestion.credentials.office.token_url`")),
         (client("https://login.example.org/t"), None),
     ] {
-        let mut world = World::with_config(&config);
+        let mut world = DaemonWorld::with_config(&config);
         for variable in ["GEMINI_API_KEY", "OPENAI_API_KEY", "SMTP_PASSWORD"] {
             world.variables.push((variable.into(), "s3cret".into()));
         }
@@ -202,13 +202,13 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
         let (allowed, said) = check(&["--allow-cleartext"]);
         assert!(allowed && said.contains(key.unwrap_or_default()), "{config}: {said}");
         if key.is_some() {
-            assert!(complaint(world.command()).contains(key.unwrap_or_default()), "{config}");
+            assert!(error_line(world.command()).contains(key.unwrap_or_default()), "{config}");
         }
     }
-    let mut world = World::with_config(&openai("http://models.example.org/v1"));
+    let mut world = DaemonWorld::with_config(&openai("http://models.example.org/v1"));
     world.config.push_str("\napi_key_file = \"/no/such\"");
-    assert!(complaint(world.command()).contains("`model.api_key_file`"), "an unreadable key is an error");
-    let world = World::with_config(&openai("http://models.example.org/v1"));
+    assert!(error_line(world.command()).contains("`model.api_key_file`"), "an unreadable key is an error");
+    let world = DaemonWorld::with_config(&openai("http://models.example.org/v1"));
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
     assert!(checked.expect("oracled starts").status.success(), "without a key, clear text is permitted");
 }
@@ -225,7 +225,7 @@ async fn configuration_error_does_not_quote_a_secret() {
         "[mail]\nbase_url = \"ftp://u:s3cret@mail.example.org\"",
         "[ingestion.credentials.office]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
     ] {
-        let mut world = World::with_config(config);
+        let mut world = DaemonWorld::with_config(config);
         world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
         let mut command = world.oracled(&["check-config", "--config"]);
         let checked = command.arg(world.config_file()).output().expect("oracled starts");
@@ -236,7 +236,7 @@ async fn configuration_error_does_not_quote_a_secret() {
 
 #[tokio::test]
 async fn check_config_prints_only_the_origin_of_token_url() {
-    let mut world = World::with_config(
+    let mut world = DaemonWorld::with_config(
         "[ingestion.credentials.office]\norigin = \"https://a.org\"\n\
          token_url = \"https://a.org/t?tenant=7&api_key=s3cret\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
     );

@@ -1,19 +1,20 @@
 //! Problems of the model: each has its status and code, and leaves no state.
 
-use oracled_api::base::client::Answer;
-use oracled_domain::Tier;
-use oracled_tests::load::field;
-use oracled_tests::making::{
-    KEY, asking, cached, came_from, nobody, order, ordered, read, registered, retry_after_s, sample, told_of,
+use oracled_api::base::client::DaemonResponse;
+use oracled_domain::ProductTier;
+use oracled_tests::generation::{
+    KEY, event_names, generation_request, read_cached, read_metric, read_verdict, register_session,
+    request_verdict, retry_after_s, unreachable_url, world_with_model, x_cache,
 };
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{World, at, eventually, get, log, post, problem};
+use oracled_tests::load::field;
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, at, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// A failure of the model and the expected answer to the caller.
-struct Case {
-    reply: Reply,
+struct ModelProblemCase {
+    reply: ScriptedReply,
     status: u16,
     code: &'static str,
     /// Expected `error_code` of the log entry.
@@ -23,8 +24,8 @@ struct Case {
     said: &'static str,
 }
 
-fn cases() -> Vec<Case> {
-    let unavailable = |reply, error_code, retry_after_s, said| Case {
+fn cases() -> Vec<ModelProblemCase> {
+    let unavailable = |reply, error_code, retry_after_s, said| ModelProblemCase {
         reply,
         status: 503,
         code: "model_unavailable",
@@ -32,16 +33,16 @@ fn cases() -> Vec<Case> {
         retry_after_s,
         said,
     };
-    let refused = |answer: &Value, error_code, said| Case {
-        reply: Reply::json(200, answer),
+    let refused = |answer: &Value, error_code, said| ModelProblemCase {
+        reply: ScriptedReply::json(200, answer),
         status: 502,
         code: "model_refused",
         error_code,
         retry_after_s: None,
         said,
     };
-    let refused_request = |status, error_code, said| Case {
-        reply: Reply::error(status, said),
+    let refused_request = |status, error_code, said| ModelProblemCase {
+        reply: ScriptedReply::error(status, said),
         status: 502,
         code: "model_refused_request",
         error_code,
@@ -50,24 +51,29 @@ fn cases() -> Vec<Case> {
     };
     let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
     vec![
-        unavailable(Reply::error(500, "inside out"), "http_500", Some(5), "inside out"),
+        unavailable(ScriptedReply::error(500, "inside out"), "http_500", Some(5), "inside out"),
         unavailable(
-            Reply::error(503, "overloaded").header("retry-after", "77"),
+            ScriptedReply::error(503, "overloaded").header("retry-after", "77"),
             "http_503",
             Some(77),
             "overloaded",
         ),
-        unavailable(Reply::error(429, "quota").header("retry-after", "61"), "http_429", Some(61), "quota"),
+        unavailable(
+            ScriptedReply::error(429, "quota").header("retry-after", "61"),
+            "http_429",
+            Some(61),
+            "quota",
+        ),
         refused_request(400, "http_400", "bad request"),
         refused_request(401, "http_401", "no such key"),
         refused_request(403, "http_403", "not allowed"),
         refused_request(404, "http_404", "no such model"),
         refused_request(413, "http_413", "too large"),
         refused_request(422, "http_422", "no such option"),
-        unavailable(Reply::hang_up(), "broken", Some(5), "not available"),
-        unavailable(Reply::bytes(200, "<html>"), "unreadable", Some(5), "not available"),
-        Case {
-            reply: Reply::silence(),
+        unavailable(ScriptedReply::hang_up(), "broken", Some(5), "not available"),
+        unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", Some(5), "not available"),
+        ModelProblemCase {
+            reply: ScriptedReply::silence(),
             status: 504,
             code: "model_timeout",
             error_code: "timeout",
@@ -80,7 +86,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
+fn check_answer(answer: &DaemonResponse, case: &ModelProblemCase, retry_after_s_: Option<u64>) {
     let document = problem(answer, case.status, case.code);
     let detail = field(&document, "detail").as_str().expect("it has a detail");
     assert!(detail.contains(case.said), "{detail}");
@@ -88,9 +94,9 @@ fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
 }
 
 /// Ends the wait after an exhausted quota, so that the next call reaches the model.
-async fn end_wait(world: &World, case: &Case) {
+async fn end_wait(world: &DaemonWorld, case: &ModelProblemCase) {
     if case.error_code == "http_429" {
-        let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
+        let closed = world.ctl_in_thread(&["health", "close", "gemini"]).await;
         assert!(closed.status.success(), "{closed:?}");
     }
 }
@@ -99,77 +105,77 @@ async fn end_wait(world: &World, case: &Case) {
 async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
     let model = ModelServer::start().await;
     let config = "deadline_ms = 400\n[health]\nfailure_threshold = 1000";
-    let world = model.asked_by(config);
+    let world = model.create_world(config);
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (n, case) in cases().into_iter().enumerate() {
-        model.otherwise(case.reply.clone());
+        model.set_default(case.reply.clone());
         let (first, lost) = (format!("first-{n}"), format!("lost-{n}"));
-        is_told(&ordered(routes, &first).await, &case, case.retry_after_s);
+        check_answer(&request_verdict(routes, &first).await, &case, case.retry_after_s);
         end_wait(&world, &case).await;
-        problem(&read(routes, &first).await, 404, "session_unknown");
-        assert_eq!(told_of(control, &first).await, ["oracle_interaction"]);
+        problem(&read_verdict(routes, &first).await, 404, "session_unknown");
+        assert_eq!(event_names(control, &first).await, ["oracle_interaction"]);
 
-        registered(routes, &lost, None).await;
-        let answer = read(routes, &lost).await;
+        register_session(routes, &lost, None).await;
+        let answer = read_verdict(routes, &lost).await;
         // after the model was called, the session's limit of five minutes applies, whatever the model answered
         let wait = retry_after_s(&answer);
-        is_told(&answer, &case, wait);
+        check_answer(&answer, &case, wait);
         let waits = wait.is_some_and(|wait_s| (290..=300).contains(&wait_s));
         assert_eq!(waits, case.code != "model_refused_request", "{}: {wait:?}", case.error_code);
         assert_eq!(
-            told_of(control, &lost).await,
+            event_names(control, &lost).await,
             ["session_registered", "regen_attempted", "oracle_interaction"]
         );
         for session in [&first, &lost] {
-            problem(&cached(routes, session).await, 404, "verdict_not_cached");
+            problem(&read_cached(routes, session).await, 404, "verdict_not_cached");
             let attempt =
                 log(control, &format!("session={session}&event=oracle_interaction")).await.remove(0);
             assert_eq!(attempt["error_code"], case.error_code);
             let status = if case.code == "model_timeout" { "timeout" } else { "error" };
             assert_eq!(attempt["status"], status);
         }
-        problem(&read(routes, &lost).await, 429, "regen_rate_limited");
+        problem(&read_verdict(routes, &lost).await, 429, "regen_rate_limited");
         // a first verdict may be requested again at once
         end_wait(&world, &case).await;
-        model.next([Reply::saying(oracled_tests::GOOD)]);
-        assert_eq!(ordered(routes, &first).await.status, 201);
+        model.next([ScriptedReply::with_text(oracled_tests::GOOD)]);
+        assert_eq!(request_verdict(routes, &first).await.status, 201);
     }
-    assert_eq!(sample(routes, "oracled_cached_verdicts").await, cases().len() as f64);
+    assert_eq!(read_metric(routes, "oracled_cached_verdicts").await, cases().len() as f64);
     for outcome in ["prompt_blocked", "stopped_early", "empty_answer"] {
         for path in ["generate", "regen"] {
             let made = format!("oracled_verdicts_made_total{{path=\"{path}\",outcome=\"{outcome}\"}}");
-            assert_eq!(sample(routes, &made).await, 1.0, "{made}");
+            assert_eq!(read_metric(routes, &made).await, 1.0, "{made}");
         }
     }
 }
 
 #[tokio::test]
 async fn unreachable_model_is_503_model_unavailable() {
-    let (_kept, url) = nobody();
-    let world = asking(&url, "[health]\nfailure_threshold = 1000");
+    let (_kept, url) = unreachable_url();
+    let world = world_with_model(&url, "[health]\nfailure_threshold = 1000");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let answer = ordered(routes, "cs_1").await;
+    let answer = request_verdict(routes, "cs_1").await;
     problem(&answer, 503, "model_unavailable");
     assert_eq!(retry_after_s(&answer), Some(5));
-    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
 }
 
 #[tokio::test]
 async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("max_retries = 3");
+    let world = model.create_world("max_retries = 3");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.next([Reply::error(503, "not now"), Reply::hang_up()]);
-    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    model.next([ScriptedReply::error(503, "not now"), ScriptedReply::hang_up()]);
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     let attempts = log(control, "session=cs_1&event=oracle_interaction").await;
     let told: Vec<_> =
         attempts.iter().map(|entry| (entry["attempt"].as_u64(), entry["status"].as_str())).collect();
     assert_eq!(told, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
     assert!(attempts.iter().all(|entry| entry["execution_id"] == attempts[0]["execution_id"]));
-    assert_eq!(sample(routes, "oracled_model_retries_total").await, 2.0);
+    assert_eq!(read_metric(routes, "oracled_model_retries_total").await, 2.0);
     // the health counts the result of all attempts, not each attempt
     assert_eq!(at(&get(routes, "/v1/health/oracles").await, "/0/status"), "healthy");
 }
@@ -177,36 +183,36 @@ async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
 #[tokio::test]
 async fn calls_over_the_concurrency_limit_get_model_busy() {
     let model = ModelServer::start().await;
-    model.otherwise(Reply::silence());
-    let world = model.asked_by("calls_at_once = 2\nhard_timeout_ms = 20000");
+    model.set_default(ScriptedReply::silence());
+    let world = model.create_world("calls_at_once = 2\nhard_timeout_ms = 20000");
     let daemon = world.serve().await;
     for n in 0..2 {
         let mut routes = daemon.routes().await;
-        tokio::spawn(async move { ordered(&mut routes, &format!("cs_{n}")).await });
+        tokio::spawn(async move { request_verdict(&mut routes, &format!("cs_{n}")).await });
     }
-    eventually("two calls are in flight", async || model.asked() == 2).await;
+    eventually("two calls are in flight", async || model.request_count() == 2).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    registered(routes, "lost", None).await;
-    for refused in [ordered(routes, "cs_2").await, read(routes, "lost").await] {
+    register_session(routes, "lost", None).await;
+    for refused in [request_verdict(routes, "cs_2").await, read_verdict(routes, "lost").await] {
         let document = problem(&refused, 503, "model_busy");
         assert!(document["detail"].as_str().unwrap().contains("(limit 2)"), "{document}");
         assert_eq!(retry_after_s(&refused), Some(1));
     }
-    assert_eq!((told_of(control, "cs_2").await.len(), told_of(control, "lost").await.len()), (0, 1));
-    assert_eq!((model.asked(), model.most_in_flight()), (2, 2));
+    assert_eq!((event_names(control, "cs_2").await.len(), event_names(control, "lost").await.len()), (0, 1));
+    assert_eq!((model.request_count(), model.most_in_flight()), (2, 2));
 }
 
 #[tokio::test]
 async fn calls_over_the_rate_limit_get_retry_after() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("calls_per_minute = 12");
+    let world = model.create_world("calls_per_minute = 12");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for n in 0..3 {
-        assert_eq!(ordered(routes, &format!("cs_{n}")).await.status, 201);
+        assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 201);
     }
-    registered(routes, "lost", None).await;
-    for refused in [ordered(routes, "cs_3").await, read(routes, "lost").await] {
+    register_session(routes, "lost", None).await;
+    for refused in [request_verdict(routes, "cs_3").await, read_verdict(routes, "lost").await] {
         let document = problem(&refused, 503, "model_busy");
         assert!(document["detail"].as_str().unwrap().contains("limit 12 a minute"), "{document}");
         let wait_s = retry_after_s(&refused).unwrap();
@@ -214,40 +220,41 @@ async fn calls_over_the_rate_limit_get_retry_after() {
         assert!((5..=7).contains(&wait_s), "{wait_s}");
     }
     assert_eq!(
-        told_of(control, "lost").await,
+        event_names(control, "lost").await,
         ["session_registered"],
         "a refused read does not count as an attempt"
     );
-    assert_eq!((model.asked(), came_from(&read(routes, "cs_0").await)), (3, Some("HIT")));
+    assert_eq!((model.request_count(), x_cache(&read_verdict(routes, "cs_0").await)), (3, Some("HIT")));
 }
 
 #[tokio::test]
 async fn retries_count_against_the_budget() {
     let model = ModelServer::start().await;
-    model.otherwise(Reply::error(503, "not now"));
-    let world = model.asked_by("calls_per_minute = 8\nmax_retries = 3");
+    model.set_default(ScriptedReply::error(503, "not now"));
+    let world = model.create_world("calls_per_minute = 8\nmax_retries = 3");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
-    assert_eq!(model.asked(), 2, "the first attempt, and the one retry that the budget permits");
-    problem(&ordered(routes, "cs_1").await, 503, "model_busy");
-    assert_eq!(model.asked(), 2);
+    problem(&request_verdict(routes, "cs_1").await, 503, "model_unavailable");
+    assert_eq!(model.request_count(), 2, "the first attempt, and the one retry that the budget permits");
+    problem(&request_verdict(routes, "cs_1").await, 503, "model_busy");
+    assert_eq!(model.request_count(), 2);
 }
 
 #[tokio::test]
 async fn model_deadline_ends_before_the_request_timeout() {
     let model = ModelServer::start().await;
-    model.otherwise(Reply::silence());
-    let world = model.asked_by("deadline_ms = 1000\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1");
+    model.set_default(ScriptedReply::silence());
+    let world = model.create_world("deadline_ms = 1000\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1");
     let daemon = world.serve().await;
     let began = Instant::now();
-    let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &order(Tier::Full)).await;
+    let answer =
+        post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &generation_request(ProductTier::Full)).await;
     problem(&answer, 504, "model_timeout");
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
 /// All output of the daemon, and all that it stores.
-async fn everything_said(world: &World, answers: &[Answer]) -> String {
+async fn read_all_output(world: &DaemonWorld, answers: &[DaemonResponse]) -> String {
     let mut said = world.mirror() + &world.service_log();
     for answer in answers {
         said.push_str(&format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body)));
@@ -266,27 +273,27 @@ async fn everything_said(world: &World, answers: &[Answer]) -> String {
 async fn rejected_key_is_reported_without_its_value() {
     let model = ModelServer::start().await;
     // the server repeats the key wherever it can
-    let refused = Reply::error(401, &format!("the key {KEY} is not valid")).header("x-your-key", KEY);
-    model.otherwise(refused.clone());
-    model.when_probed(refused);
-    let mut world = model.asked_by("");
+    let refused = ScriptedReply::error(401, &format!("the key {KEY} is not valid")).header("x-your-key", KEY);
+    model.set_default(refused.clone());
+    model.set_probe_reply(refused);
+    let mut world = model.create_world("");
     world.config = format!("log_level = \"trace\"\n{}", world.config);
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "lost", None).await;
+    register_session(routes, "lost", None).await;
     let answers = vec![
-        ordered(routes, "cs_1").await,
-        read(routes, "lost").await,
+        request_verdict(routes, "cs_1").await,
+        read_verdict(routes, "lost").await,
         get(routes, "/metrics").await,
         get(routes, "/v1/health/oracles").await,
         get(routes, "/openapi.json").await,
     ];
     let told = problem(&answers[0], 502, "model_refused_request");
     assert!(told["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{told}");
-    let probed = world.ctl_meanwhile(&["health", "probe", "gemini"]).await;
+    let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
     assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
-    let said = everything_said(&world, &answers).await;
+    let said = read_all_output(&world, &answers).await;
     assert!(
         ["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)),
         "the output has the failure"
@@ -298,7 +305,7 @@ async fn rejected_key_is_reported_without_its_value() {
 #[tokio::test]
 async fn permanent_refusals_are_counted_and_open_no_circuit() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("[health]\nfailure_threshold = 2\nhealth_check_interval_seconds = 3600");
+    let world = model.create_world("[health]\nfailure_threshold = 2\nhealth_check_interval_seconds = 3600");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for status in [400, 401, 403, 404, 413, 422] {
@@ -306,55 +313,65 @@ async fn permanent_refusals_are_counted_and_open_no_circuit() {
         let metrics = get(routes, "/metrics").await;
         let shown = String::from_utf8_lossy(&metrics.body).into_owned();
         assert!(shown.contains(&format!("{counter} 0")), "{counter} exists before the first refusal");
-        model.next([Reply::error(status, "no"), Reply::error(status, "no")]);
+        model.next([ScriptedReply::error(status, "no"), ScriptedReply::error(status, "no")]);
         for _ in 0..2 {
-            problem(&ordered(routes, "cs_1").await, 502, "model_refused_request");
+            problem(&request_verdict(routes, "cs_1").await, 502, "model_refused_request");
         }
-        assert_eq!(sample(routes, &counter).await, 2.0);
+        assert_eq!(read_metric(routes, &counter).await, 2.0);
     }
-    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
 }
 
 #[tokio::test]
 async fn wait_requested_by_the_model_holds_for_all_sessions() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("[health]\nhealth_check_interval_seconds = 3600");
+    let world = model.create_world("[health]\nhealth_check_interval_seconds = 3600");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "lost", None).await;
-    model.next([Reply::error(429, "quota").header("retry-after", "61")]);
-    problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
-    for answer in [ordered(routes, "cs_2").await, read(routes, "lost").await, ordered(routes, "cs_1").await] {
+    register_session(routes, "lost", None).await;
+    model.next([ScriptedReply::error(429, "quota").header("retry-after", "61")]);
+    problem(&request_verdict(routes, "cs_1").await, 503, "model_unavailable");
+    for answer in [
+        request_verdict(routes, "cs_2").await,
+        read_verdict(routes, "lost").await,
+        request_verdict(routes, "cs_1").await,
+    ] {
         problem(&answer, 503, "model_unavailable");
         assert!(retry_after_s(&answer).is_some_and(|wait_s| (50..=61).contains(&wait_s)), "{answer:?}");
     }
-    assert_eq!(model.asked(), 1, "the model is not called");
+    assert_eq!(model.request_count(), 1, "the model is not called");
     let status = at(&get(routes, "/v1/health/oracles").await, "/0");
     assert_eq!((&status["status"], status["retry_at"].is_string()), (&json!("healthy"), true), "{status}");
     // closing the circuit ends the wait
-    let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
+    let closed = world.ctl_in_thread(&["health", "close", "gemini"]).await;
     assert!(closed.status.success(), "{closed:?}");
-    assert_eq!(ordered(routes, "cs_2").await.status, 201);
+    assert_eq!(request_verdict(routes, "cs_2").await.status, 201);
     // a 429 without `Retry-After` asks for no wait
-    model.next([Reply::error(429, "quota")]);
-    problem(&ordered(routes, "cs_3").await, 503, "model_unavailable");
-    assert_eq!(ordered(routes, "cs_3").await.status, 201);
+    model.next([ScriptedReply::error(429, "quota")]);
+    problem(&request_verdict(routes, "cs_3").await, 503, "model_unavailable");
+    assert_eq!(request_verdict(routes, "cs_3").await.status, 201);
 }
 
 #[tokio::test]
 async fn refused_regenerations_carry_the_limiters_retry_after() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let blocked = Reply::json(200, &json!({"promptFeedback": {"blockReason": "SAFETY"}}));
-    for (session, reply, status) in [("cs_1", blocked, 502), ("cs_2", Reply::saying("no JSON"), 422)] {
-        registered(routes, session, None).await;
+    let blocked = ScriptedReply::json(200, &json!({"promptFeedback": {"blockReason": "SAFETY"}}));
+    for (session, reply, status) in
+        [("cs_1", blocked, 502), ("cs_2", ScriptedReply::with_text("no JSON"), 422)]
+    {
+        register_session(routes, session, None).await;
         model.next([reply]);
-        let answer = read(routes, session).await;
+        let answer = read_verdict(routes, session).await;
         assert_eq!(answer.status, status);
         assert!(retry_after_s(&answer).is_some_and(|wait_s| (290..=300).contains(&wait_s)), "{answer:?}");
     }
-    model.next([Reply::saying("no JSON")]);
-    assert_eq!(retry_after_s(&ordered(routes, "cs_3").await), None, "a first verdict has no such limit");
+    model.next([ScriptedReply::with_text("no JSON")]);
+    assert_eq!(
+        retry_after_s(&request_verdict(routes, "cs_3").await),
+        None,
+        "a first verdict has no such limit"
+    );
 }

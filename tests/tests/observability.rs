@@ -1,16 +1,16 @@
 //! The alerts, the dashboard and the table of metrics: they name only metrics that a daemon serves, or all of them.
 
-use oracled_domain::{Label, Tier};
-use oracled_tests::making::{lose, saying};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{Daemon, GOOD, World, eventually, get, ground, post, submission};
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{coherent_answer, purge_verdict};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, eventually, get, ground, post, submission};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// Names of all samples, each with the names of its labels.
-type Served = BTreeMap<String, BTreeSet<String>>;
+type ServedSamples = BTreeMap<String, BTreeSet<String>>;
 
 /// Suffixes of a sample's name after the name of its family.
 const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
@@ -35,7 +35,7 @@ fn dashboard() -> Value {
 }
 
 /// The expressions of all panels.
-fn shown() -> Vec<String> {
+fn panel_expressions() -> Vec<String> {
     let targets = list(&dashboard(), "panels").into_iter().flat_map(|panel| list(&panel, "targets"));
     let expression = |target: &Value| target.get("expr").and_then(Value::as_str).map(str::to_owned);
     targets.map(|target| expression(&target).expect("a target has an expression")).collect()
@@ -51,7 +51,7 @@ fn labels(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Metrics in an expression, each with the text in the braces after it.
-fn asked_for(expression: &str) -> impl Iterator<Item = (String, &str)> {
+fn metrics_in(expression: &str) -> impl Iterator<Item = (String, &str)> {
     expression.split("oracled_").skip(1).map(|rest| {
         let name = words(rest).next().expect("a name follows the prefix");
         let selector = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
@@ -60,9 +60,9 @@ fn asked_for(expression: &str) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// Checks that all metrics and labels in `expression` are served.
-fn check(expression: &str, served: &Served) {
+fn check(expression: &str, served: &ServedSamples) {
     let mut known = BTreeSet::new();
-    for (metric, selector) in asked_for(expression) {
+    for (metric, selector) in metrics_in(expression) {
         assert!(served.contains_key(&metric), "{metric} is not served: {expression}");
         let has = served.get(&metric).expect("it is served");
         for label in labels(selector) {
@@ -70,7 +70,7 @@ fn check(expression: &str, served: &Served) {
         }
         known.extend(has);
     }
-    assert!(asked_for(expression).next().is_some(), "the expression has no metric: {expression}");
+    assert!(metrics_in(expression).next().is_some(), "the expression has no metric: {expression}");
     for group in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
         for label in labels(group) {
             assert!(known.iter().any(|has| *has == label), "no label {label}: {expression}");
@@ -78,8 +78,8 @@ fn check(expression: &str, served: &Served) {
     }
 }
 
-fn world_of(model: &ModelServer) -> World {
-    let mut world = World::with_config(&format!(
+fn world_of(model: &ModelServer) -> DaemonWorld {
+    let mut world = DaemonWorld::with_config(&format!(
         "[model]\nbase_url = \"{}\"\ncalls_per_minute = 1000\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:1\"\n",
         model.url()
     ));
@@ -87,19 +87,20 @@ fn world_of(model: &ModelServer) -> World {
     world
 }
 
-async fn metrics(daemon: &Daemon<'_>) -> String {
+async fn metrics(daemon: &DaemonProcess<'_>) -> String {
     let answer = get(&mut daemon.routes().await, "/metrics").await;
     String::from_utf8(answer.body.into()).expect("it is text")
 }
 
 /// Ingests a release of a source, checks the source, and queries it.
-async fn tell_the_truth(daemon: &Daemon<'_>) {
+async fn ingest_and_query(daemon: &DaemonProcess<'_>) {
     let control = &mut daemon.control().await;
     ground::register(control, "iso-4217").await;
     ground::approve(control, "iso-4217").await;
     let payload = ground::example("data/iso-4217/4.20.1.json").to_string();
-    let run = ground::begun(&ground::ingest(control, "iso-4217", "4.20.1", "2026-02-01", payload).await);
-    let run = ground::ended(control, &run).await;
+    let run =
+        ground::started_run(&ground::ingest(control, "iso-4217", "4.20.1", "2026-02-01", payload).await);
+    let run = ground::wait_for_run(control, &run).await;
     assert_eq!(run.get("state").and_then(Value::as_str), Some("completed"));
     assert_eq!(post(control, "/v1/sources/iso-4217/verify", &json!({})).await.status, 200);
     let query = json!({"oracle_id": "iso-4217", "request": {"axes_requested": ["name"]}});
@@ -107,19 +108,19 @@ async fn tell_the_truth(daemon: &Daemon<'_>) {
 }
 
 /// Has sources disagree in a workflow, and resolves a review.
-async fn have_it_verified(daemon: &Daemon<'_>) {
+async fn dispute_and_resolve(daemon: &DaemonProcess<'_>) {
     let control = &mut daemon.control().await;
     for (source, population) in [("office-a", 54208), ("office-b", 54608)] {
-        let (ontology, registration, pipeline) = ground::office(source);
+        let (ontology, registration, pipeline) = ground::office_documents(source);
         ground::register_all(control, &ontology, &registration, &pipeline).await;
         ground::approve(control, source).await;
         let rows = [1960, 1961].map(|year| format!("Aruba,ABW,{year},{population}\n")).concat();
         let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
-        let run = ground::begun(&ground::ingest(control, source, "2020", "2020-04-14", payload).await);
-        ground::ended(control, &run).await;
+        let run = ground::started_run(&ground::ingest(control, source, "2020", "2020-04-14", payload).await);
+        ground::wait_for_run(control, &run).await;
     }
     let workflow = ground::workflow("census", &["office-a", "office-b"], &json!({}));
-    assert_eq!(ground::put(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
+    assert_eq!(ground::put_document(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let mut review_id = String::new();
     for year in [1961, 1960] {
         let thing = json!({"area": "ABW", "year": year});
@@ -135,19 +136,19 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
 }
 
 /// Causes every kind of event, and regenerates enough different verdicts to set the variance.
-async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
-    tell_the_truth(daemon).await;
-    have_it_verified(daemon).await;
+async fn cause_all_events(daemon: &DaemonProcess<'_>, model: &ModelServer) {
+    ingest_and_query(daemon).await;
+    dispute_and_resolve(daemon).await;
     let routes = &mut daemon.routes().await;
     post(routes, "/v1/verdicts/handed-in", &submission(GOOD)).await;
     let text = json!({"candidate_output": "Ice melts", "facts": []});
     assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
     for number in 0..20 {
         let order = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
-        model.next([Reply::saying(&saying(Tier::Quick, Label::Red))]);
+        model.next([ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, VerdictLabel::Red))]);
         let session = format!("cs_{number}");
         assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order).await.status, 201);
-        lose(&mut daemon.control().await, &session).await;
+        purge_verdict(&mut daemon.control().await, &session).await;
         assert_eq!(get(routes, &format!("/v1/verdicts/cs_{number}")).await.status, 200);
     }
     eventually("a mail was tried and the variance is set", async || {
@@ -160,18 +161,18 @@ async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
 }
 
 /// Samples and families of a daemon after every counted event has occurred.
-async fn served() -> (Served, BTreeSet<String>) {
+async fn served_samples() -> (ServedSamples, BTreeSet<String>) {
     let model = ModelServer::start().await;
     let world = world_of(&model);
     let daemon = world.serve().await;
     assert!(metrics(&daemon).await.contains("oracled_infrastructure_variance 0\n"));
-    keep_busy(&daemon, &model).await;
-    let (mut served, mut families) = (Served::new(), BTreeSet::new());
+    cause_all_events(&daemon, &model).await;
+    let (mut served, mut families) = (ServedSamples::new(), BTreeSet::new());
     for line in metrics(&daemon).await.lines() {
         if let Some(family) = line.strip_prefix("# TYPE ").and_then(|rest| words(rest).next()) {
             families.insert(family.to_owned());
         } else if let Some((sample, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) {
-            let (name, selector) = asked_for(sample).next().expect("a sample has a name");
+            let (name, selector) = metrics_in(sample).next().expect("a sample has a name");
             served.entry(name).or_default().extend(labels(selector).map(str::to_owned));
         }
     }
@@ -180,15 +181,15 @@ async fn served() -> (Served, BTreeSet<String>) {
 
 #[tokio::test]
 async fn alerts_panels_and_operations_page_match_served_metrics() {
-    let (served, families) = served().await;
+    let (served, families) = served_samples().await;
     for rule in rules() {
         check(rule["expr"].as_str().expect("a rule has an expression"), &served);
     }
-    let shown = shown();
+    let shown = panel_expressions();
     for expression in &shown {
         check(expression, &served);
     }
-    let shown: BTreeSet<_> = shown.iter().flat_map(|expression| asked_for(expression)).collect();
+    let shown: BTreeSet<_> = shown.iter().flat_map(|expression| metrics_in(expression)).collect();
     let operations = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md"));
     let operations = operations.expect("the page of operations exists");
     for family in families {
@@ -221,7 +222,7 @@ async fn counters_with_known_labels_exist_at_0_from_the_start() {
     let world = world_of(&model);
     let daemon = world.serve().await;
     let fresh = counters(&metrics(&daemon).await);
-    keep_busy(&daemon, &model).await;
+    cause_all_events(&daemon, &model).await;
     let busy = counters(&metrics(&daemon).await);
     assert!(daemon.stop().success());
     let restarted = counters(&metrics(&world.serve().await).await);

@@ -1,12 +1,12 @@
 //! Compares `/openapi.json` with the served routes.
 
 use hyper::Method;
-use oracled_tests::{World, document, get};
+use oracled_tests::{DaemonWorld, document, get};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Path and method of each route, from the source of the routes' socket.
-fn served() -> BTreeSet<(String, String)> {
+fn served_routes() -> BTreeSet<(String, String)> {
     let source = include_str!("../../daemon/src/api.rs");
     let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
     let mut served = BTreeSet::new();
@@ -24,7 +24,7 @@ fn served() -> BTreeSet<(String, String)> {
 }
 
 /// Path and method of each described operation.
-fn described(description: &Value) -> BTreeSet<(String, String)> {
+fn described_routes(description: &Value) -> BTreeSet<(String, String)> {
     let paths = description.get("paths").and_then(Value::as_object).expect("it has paths");
     let operations = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().expect("a path has operations").keys();
@@ -35,7 +35,7 @@ fn described(description: &Value) -> BTreeSet<(String, String)> {
 
 #[tokio::test]
 async fn described_routes_equal_served_routes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let answer = get(routes, "/openapi.json").await;
@@ -43,8 +43,8 @@ async fn described_routes_equal_served_routes() {
         (answer.status.as_u16(), &answer.headers["content-type"]),
         (200, &"application/json".parse().unwrap())
     );
-    let described = described(&document(&answer));
-    assert_eq!(described, served());
+    let described = described_routes(&document(&answer));
+    assert_eq!(described, served_routes());
     let problem = "/paths/~1v1~1crosscheck/post/responses/4XX/content/application~1problem+json";
     assert!(document(&answer).pointer(problem).is_some(), "a problem has its media type");
     assert!(described.len() >= 9, "too few operations: {described:?}");
@@ -58,7 +58,7 @@ async fn described_routes_equal_served_routes() {
 
 #[tokio::test]
 async fn openapi_document_resolves_all_references_and_parameters() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let description = document(&get(&mut daemon.routes().await, "/openapi.json").await);
     let mut references = BTreeSet::new();

@@ -3,22 +3,22 @@
 
 use jsonschema::Validator;
 use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::ground::query::{Operator, OracleQuery, QueryFilter, QueryRequest};
+use oracled_domain::ground::query::{FilterOperator, OracleQuery, QueryFilter, QueryRequest};
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::verification::call::CallOutcome;
-use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::candidate::StatedValue;
 use oracled_domain::verification::envelope::{
-    AxisOutcome, Basis, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Retry, Reverification, Standing,
-    VerificationStatus,
+    AxisEvidence, AxisOutcome, AxisStatus, CandidateOutcome, Envelope, EnvelopeKind,
+    EnvelopeVerificationStatus, RetryAdvice, Reverification, ValueBasis,
 };
-use oracled_domain::verification::reason::Reason;
-use oracled_domain::verification::record::{OracleVerificationRecord, SignatureInfo};
-use oracled_domain::verification::request::{Claimed, VerifyRequest};
-use oracled_domain::verification::step::{Party, Relation, Step, StepOutcome};
-use oracled_domain::verification::tier::Tier;
-use oracled_domain::verification::workflow::Strategy;
-use oracled_tests::{World, document, get, post};
+use oracled_domain::verification::reason::AxisReason;
+use oracled_domain::verification::record::{OracleVerificationRecord, SignatureVerification};
+use oracled_domain::verification::request::{ClaimedValue, VerifyRequest};
+use oracled_domain::verification::step::{ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation};
+use oracled_domain::verification::tier::VerificationTier;
+use oracled_domain::verification::workflow::ConflictStrategy;
+use oracled_tests::{DaemonWorld, document, get, post};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use std::fs;
 
 /// The OpenAPI document of a daemon.
 async fn description() -> Value {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     document(&get(&mut daemon.routes().await, "/openapi.json").await)
 }
@@ -45,7 +45,7 @@ fn validator(description: &Value, name: &str) -> Validator {
 }
 
 /// Names of the members or enum values of a type, from serde's error for an unknown one.
-fn known<T: DeserializeOwned>() -> BTreeSet<String> {
+fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
     let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
     let complaints = [json!({"?": null}), json!("?")].into_iter().filter_map(read);
     let known = complaints.filter_map(|told| Some(told.split_once("`?`, expected ")?.1.to_owned())).next();
@@ -55,7 +55,7 @@ fn known<T: DeserializeOwned>() -> BTreeSet<String> {
 
 /// Members or enum values of each of these types, by the type's name.
 macro_rules! known {
-    ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), known::<$name>())),*]) };
+    ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), member_names::<$name>())),*]) };
 }
 
 /// Adds all schemas that `schema` refers to, directly or indirectly.
@@ -83,7 +83,7 @@ async fn schemas_have_exactly_the_members_and_values_of_their_types() {
     for name in ["VerifyRequest", "Envelope"] {
         reached(&reference(name), &description, &mut shapes);
     }
-    for request in ["EvaluateRequest", "SubmitRequest"] {
+    for request in ["EvaluateTextRequest", "SubmitVerdictRequest"] {
         let facts_from = &description["components"]["schemas"][request]["properties"]["facts_from"];
         let mut of_facts = BTreeMap::new();
         reached(facts_from, &description, &mut of_facts);
@@ -99,9 +99,9 @@ async fn schemas_have_exactly_the_members_and_values_of_their_types() {
     let told: BTreeMap<&str, BTreeSet<String>> =
         shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), told(shape)?))).collect();
     let known = known![
-        AxisOutcome Basis CallOutcome CandidateOutcome Claimed Envelope EnvelopeKind Evidence FactsFrom OntologyRef
-        Operator OracleQuery OracleTier OracleVerificationRecord Party QueryFilter QueryRequest Reason Relation Retry
-        Reverification SignatureInfo Standing Stated Step StepOutcome Strategy Tier VerificationStatus VerifyRequest
+        AxisOutcome ValueBasis CallOutcome CandidateOutcome ClaimedValue Envelope EnvelopeKind AxisEvidence FactsFrom OntologyRef
+        FilterOperator OracleQuery OracleTier OracleVerificationRecord ConflictSide QueryFilter QueryRequest AxisReason TierRelation RetryAdvice
+        Reverification SignatureVerification AxisStatus StatedValue ConflictStep ConflictStepOutcome ConflictStrategy VerificationTier EnvelopeVerificationStatus VerifyRequest
     ];
     assert_eq!(told, known);
 }
@@ -127,7 +127,7 @@ async fn routes_refer_to_the_schemas() {
 }
 
 /// Schemas reached from `name` of which no object in `value` has all members.
-fn not_whole(description: &Value, name: &str, value: &Value) -> Vec<String> {
+fn incomplete_schemas(description: &Value, name: &str, value: &Value) -> Vec<String> {
     let mut shapes = BTreeMap::new();
     reached(&reference(name), description, &mut shapes);
     let names =
@@ -153,7 +153,7 @@ fn objects(value: &Value, place: &str) -> Vec<String> {
 }
 
 /// A change of one member of a value.
-struct Change {
+struct MemberChange {
     /// JSON pointer of the object with the changed member.
     object: String,
     /// Name of the member; no type has a member `?`.
@@ -162,7 +162,7 @@ struct Change {
     to: Option<Value>,
 }
 
-impl Change {
+impl MemberChange {
     /// All changes of one member of `value`, including one added member in each object.
     fn all(value: &Value) -> Vec<Self> {
         let mut all = Vec::new();
@@ -177,7 +177,7 @@ impl Change {
         all
     }
 
-    fn made(&self, value: &Value) -> Value {
+    fn apply(&self, value: &Value) -> Value {
         let mut value = value.clone();
         let members =
             value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("it is an object");
@@ -190,7 +190,7 @@ impl Change {
 }
 
 /// An envelope with every possible member in every object.
-fn every_member() -> Value {
+fn envelope_with_all_members() -> Value {
     let digest = "0".repeat(64);
     let at = "2026-11-20T10:00:00Z";
     let record = json!({
@@ -230,7 +230,7 @@ fn every_member() -> Value {
 }
 
 /// Whether `value` is an envelope that the daemon can return.
-fn is_told(value: &Value) -> bool {
+fn is_valid_envelope(value: &Value) -> bool {
     let read = serde_json::from_value::<Envelope>(value.clone());
     read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|told| told == *value))
 }
@@ -238,16 +238,16 @@ fn is_told(value: &Value) -> bool {
 #[tokio::test]
 async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
     let description = description().await;
-    let (shape, whole) = (validator(&description, "Envelope"), every_member());
-    assert_eq!(not_whole(&description, "Envelope", &whole), [""; 0]);
-    assert!(is_told(&whole), "{whole}");
+    let (shape, whole) = (validator(&description, "Envelope"), envelope_with_all_members());
+    assert_eq!(incomplete_schemas(&description, "Envelope", &whole), [""; 0]);
+    assert!(is_valid_envelope(&whole), "{whole}");
     assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
     let is_digest = |name: &str| name.contains("sha256") || name == "evidence_hash";
-    for change in Change::all(&whole) {
-        let changed = change.made(&whole);
-        let Change { object, name, to } = change;
+    for change in MemberChange::all(&whole) {
+        let changed = change.apply(&whole);
+        let MemberChange { object, name, to } = change;
         // any text is read in the place of a digest, but only a digest is ever returned
-        let is_told = is_told(&changed) && !(is_digest(&name) && to == Some(json!("?")));
+        let is_told = is_valid_envelope(&changed) && !(is_digest(&name) && to == Some(json!("?")));
         assert_eq!(shape.is_valid(&changed), is_told, "{object}/{name}: {to:?}");
     }
 }
@@ -263,7 +263,7 @@ async fn envelopes_of_real_decisions_match_the_schema() {
         // the stored file replaces two digests by an ellipsis
         let envelope: Value =
             serde_json::from_str(&text.replace("\"...\"", &format!("\"{:064}\"", 0))).unwrap();
-        assert!(is_told(&envelope), "{}", path.display());
+        assert!(is_valid_envelope(&envelope), "{}", path.display());
         assert_eq!(
             shape.validate(&envelope).map_err(|error| error.to_string()),
             Ok(()),
@@ -279,16 +279,16 @@ async fn envelopes_of_real_decisions_match_the_schema() {
 /// unregistered documents, so that the status is 400 only if the request cannot be read. `whole` has every member of
 /// every object, except for those in `not_whole_in_it`.
 async fn check_read_as_described(name: &str, path: &str, whole: Value, not_whole_in_it: &[&str]) {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let description = document(&get(routes, "/openapi.json").await);
-    assert_eq!(not_whole(&description, name, &whole), not_whole_in_it);
+    assert_eq!(incomplete_schemas(&description, name, &whole), not_whole_in_it);
     let shape = validator(&description, name);
     assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
-    for change in Change::all(&whole) {
-        let changed = change.made(&whole);
-        let Change { object, name, to } = change;
+    for change in MemberChange::all(&whole) {
+        let changed = change.apply(&whole);
+        let MemberChange { object, name, to } = change;
         // null is compared with the type of its axis only after the workflow was found
         if to == Some(json!(null)) && (name == "value" || object.ends_with("/where")) {
             continue;
@@ -339,6 +339,6 @@ async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
         "facts_from": [{"query": query}, {"verify": question()}], "constraints": ["1 < 2"],
     });
     // `expected` and `rules` are left out, and an entry has either `query` or `verify`
-    let not_whole = ["EvaluateRequest", "FactsFrom"];
-    check_read_as_described("EvaluateRequest", "/v1/rules/evaluate", check, &not_whole).await;
+    let not_whole = ["EvaluateTextRequest", "FactsFrom"];
+    check_read_as_described("EvaluateTextRequest", "/v1/rules/evaluate", check, &not_whole).await;
 }

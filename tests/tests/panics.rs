@@ -1,7 +1,7 @@
 //! Panics in every actor under load: the daemon answers all requests, and loses no acknowledged verdict.
 
-use oracled_tests::load::{Ledger, Load, check_served, field, tell};
-use oracled_tests::{ACTORS, World, get};
+use oracled_tests::load::{AnswerLedger, LoadConfig, check_served, field, post_action};
+use oracled_tests::{ACTORS, DaemonWorld, get};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -13,12 +13,12 @@ async fn panic_under_load(panics: usize) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let world = World::with_config(PATIENT);
+    let world = DaemonWorld::with_config(PATIENT);
     let daemon = world.serve().await;
     let mut control = daemon.control().await;
-    let mut ledger = Ledger::default();
+    let mut ledger = AnswerLedger::default();
     for actor in ACTORS {
-        let load = Load {
+        let load = LoadConfig {
             routes: world.socket(),
             control: world.control_socket(),
             name: actor.into(),
@@ -29,7 +29,7 @@ async fn panic_under_load(panics: usize) {
         let calls = tokio::spawn(load.run(stopped));
         let began = Instant::now();
         for _ in 0..panics {
-            tell(&mut control, &format!("/v1/inject-panic/{actor}")).await;
+            post_action(&mut control, &format!("/v1/inject-panic/{actor}")).await;
             tokio::time::sleep(Duration::from_micros(rng.u64(0..4000))).await;
         }
         let took = began.elapsed();
@@ -84,11 +84,11 @@ async fn thousand_panics_in_each_actor_lose_no_acknowledged_verdict() {
 #[tokio::test]
 async fn repeated_panics_of_an_actor_end_the_daemon_with_one_line() {
     for actor in ACTORS {
-        let world = World::default();
+        let world = DaemonWorld::default();
         let daemon = world.serve().await;
         let mut control = daemon.control().await;
         for _ in 0..11 {
-            tell(&mut control, &format!("/v1/inject-panic/{actor}")).await;
+            post_action(&mut control, &format!("/v1/inject-panic/{actor}")).await;
         }
         assert_eq!(daemon.wait().code(), Some(1), "{actor}");
         let said = world.service_log();

@@ -2,14 +2,15 @@
 //! with a daemon and a model over real sockets.
 
 use jiff::Timestamp;
-use oracled::platform::config::Config;
-use oracled_api::base::client::Client;
+use oracled::platform::config::DaemonConfig;
+use oracled_api::base::client::DaemonClient;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
-use oracled_domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
-use oracled_tests::making::{
-    QUERY, cached, came_from, lose, order, ordered, put, read, registered, saying, told_of,
+use oracled_domain::{CustomerQuery, DivergenceLevel, ProductTier, VerdictLabel, build_verdict_prompt};
+use oracled_tests::generation::{
+    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
+    read_verdict, register_session, request_verdict, x_cache,
 };
-use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{GOOD, at, document, eventually, lines, log, post, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -20,13 +21,13 @@ const RENDERED_WITHIN: Duration = Duration::from_secs(30);
 /// Longest time from a deadline to the answer, on a busy machine.
 const BEHIND_DEADLINE: Duration = Duration::from_secs(5);
 
-fn reply(label: Label) -> Reply {
-    Reply::saying(&saying(Tier::Quick, label))
+fn reply(label: VerdictLabel) -> ScriptedReply {
+    ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, label))
 }
 
 /// The whole body of a request by Gemini's protocol.
-fn body(tier: Tier, temperature: f64, top_p: f64, top_k: u32) -> Value {
-    let prompt = build_verdict_prompt(tier, &Query::new(QUERY.to_owned()));
+fn body(tier: ProductTier, temperature: f64, top_p: f64, top_k: u32) -> Value {
+    let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
     json!({
         "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
         "generationConfig": {
@@ -39,15 +40,21 @@ fn body(tier: Tier, temperature: f64, top_p: f64, top_k: u32) -> Value {
 #[tokio::test]
 async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("original_temperature = 0.9\noriginal_top_p = 0.8\noriginal_top_k = 40");
+    let world = model.create_world("original_temperature = 0.9\noriginal_top_p = 0.8\noriginal_top_k = 40");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for tier in Tier::ALL {
-        model.next([Label::Green, Label::Green].map(|label| Reply::saying(&saying(tier, label))));
-        let (session, asked) = (tier.into_str(), model.asked());
-        assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order(tier)).await.status, 201);
-        lose(control, session).await;
-        assert_eq!(read(routes, session).await.status, 200);
+    for tier in ProductTier::ALL {
+        model.next(
+            [VerdictLabel::Green, VerdictLabel::Green]
+                .map(|label| ScriptedReply::with_text(&coherent_answer(tier, label))),
+        );
+        let (session, asked) = (tier.into_str(), model.request_count());
+        assert_eq!(
+            post(routes, &format!("/v1/verdicts/{session}"), &generation_request(tier)).await.status,
+            201
+        );
+        purge_verdict(control, session).await;
+        assert_eq!(read_verdict(routes, session).await.status, 200);
 
         let [original, regen] = &model.requests()[asked..] else { panic!("two requests") };
         assert_eq!(original.path, "/v1beta/models/gemini-2.5-flash:generateContent");
@@ -76,15 +83,15 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
 #[tokio::test]
 async fn vc_2_regenerated_verdict_is_cached_and_marked() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    ordered(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    problem(&cached(routes, "cs_1").await, 404, "verdict_not_cached");
+    request_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    problem(&read_cached(routes, "cs_1").await, 404, "verdict_not_cached");
 
-    let regenerated = read(routes, "cs_1").await;
-    assert_eq!((regenerated.status.as_u16(), came_from(&regenerated)), (200, Some("MISS")));
+    let regenerated = read_verdict(routes, "cs_1").await;
+    assert_eq!((regenerated.status.as_u16(), x_cache(&regenerated)), (200, Some("MISS")));
     let mut told = document(&regenerated);
     let cached_at: Timestamp = told["cached_at"].as_str().unwrap().parse().expect("a time");
     assert!(Timestamp::now().duration_since(cached_at).as_secs() < 60, "{cached_at}");
@@ -99,20 +106,26 @@ async fn vc_2_regenerated_verdict_is_cached_and_marked() {
     );
 
     for _ in 0..3 {
-        let again = read(routes, "cs_1").await;
-        assert_eq!((again.status.as_u16(), came_from(&again)), (200, Some("HIT")));
-        assert_eq!((&again.body, &cached(routes, "cs_1").await.body), (&regenerated.body, &regenerated.body));
+        let again = read_verdict(routes, "cs_1").await;
+        assert_eq!((again.status.as_u16(), x_cache(&again)), (200, Some("HIT")));
+        assert_eq!(
+            (&again.body, &read_cached(routes, "cs_1").await.body),
+            (&regenerated.body, &regenerated.body)
+        );
     }
-    assert_eq!(model.asked(), 2, "one call for the first verdict, and one for the lost one");
+    assert_eq!(model.request_count(), 2, "one call for the first verdict, and one for the lost one");
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    assert_eq!(cached(&mut daemon.routes().await, "cs_1").await.body, regenerated.body);
-    assert_eq!(model.asked(), 2);
+    assert_eq!(read_cached(&mut daemon.routes().await, "cs_1").await.body, regenerated.body);
+    assert_eq!(model.request_count(), 2);
 }
 
 /// The seed's rule: whether original and regeneration match, and the level of divergence.
-fn apart(original: Option<Label>, regen: Label) -> (Option<bool>, Option<DivergenceLevel>) {
-    use Label::{Amber, Green, Null, Red};
+fn expected_divergence(
+    original: Option<VerdictLabel>,
+    regen: VerdictLabel,
+) -> (Option<bool>, Option<DivergenceLevel>) {
+    use VerdictLabel::{Amber, Green, Null, Red};
     let level = match (original, regen) {
         (None, _) => return (None, None),
         (Some(Green), Green) | (Some(Amber), Amber) | (Some(Red), Red) | (Some(Null), Null) => {
@@ -129,16 +142,16 @@ fn apart(original: Option<Label>, regen: Label) -> (Option<bool>, Option<Diverge
 #[tokio::test]
 async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let originals = Label::ALL.map(Some).into_iter().chain([None]);
-    for (original, regen) in originals.flat_map(|original| Label::ALL.map(|regen| (original, regen))) {
+    let originals = VerdictLabel::ALL.map(Some).into_iter().chain([None]);
+    for (original, regen) in originals.flat_map(|original| VerdictLabel::ALL.map(|regen| (original, regen))) {
         let word = original.map_or("UNKNOWN", Into::into);
         let session = format!("{word}-{regen}");
-        registered(routes, &session, original).await;
+        register_session(routes, &session, original).await;
         model.next([reply(regen)]);
-        let answer = document(&read(routes, &session).await);
+        let answer = document(&read_verdict(routes, &session).await);
         // no waiting: the entry, for which the seed permits five seconds, is written before the answer
         let entries = lines(world.mirror().as_bytes());
         let found = |entry: &&Value| {
@@ -150,7 +163,7 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
             .as_object_mut()
             .unwrap()
             .retain(|name, _| !["seq", "timestamp", "caller"].contains(&name.as_str()));
-        let (matches, level) = apart(original, regen);
+        let (matches, level) = expected_divergence(original, regen);
         assert_eq!(
             entry,
             json!({
@@ -180,20 +193,20 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
 async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
     const READERS: usize = 64;
     let model = ModelServer::start().await;
-    let world = model.asked_by("calls_at_once = 64");
+    let world = model.create_world("calls_at_once = 64");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for n in 0..READERS {
-        let original = if n % 2 == 0 { Label::Red } else { Label::Green };
-        registered(routes, &format!("cs_{n}"), Some(original)).await;
+        let original = if n % 2 == 0 { VerdictLabel::Red } else { VerdictLabel::Green };
+        register_session(routes, &format!("cs_{n}"), Some(original)).await;
     }
-    model.otherwise(reply(Label::Green).after(Duration::from_millis(300)));
+    model.set_default(reply(VerdictLabel::Green).after(Duration::from_millis(300)));
     let mut readers = JoinSet::new();
     for n in 0..READERS {
         let mut routes = daemon.routes().await;
         readers.spawn(async move {
             let began = Instant::now();
-            let answer = read(&mut routes, &format!("cs_{n}")).await;
+            let answer = read_verdict(&mut routes, &format!("cs_{n}")).await;
             (answer, began.elapsed())
         });
     }
@@ -209,16 +222,21 @@ async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
 
 /// Registers `session` with `original` and reads its lost verdict, whose divergence must be `level`. Returns the
 /// duration of the read.
-async fn read_anew(routes: &mut Client, session: &str, original: Label, level: DivergenceLevel) -> Duration {
-    let mut told = order(Tier::Quick);
+async fn time_regeneration(
+    routes: &mut DaemonClient,
+    session: &str,
+    original: VerdictLabel,
+    level: DivergenceLevel,
+) -> Duration {
+    let mut told = generation_request(ProductTier::Quick);
     let members = told.as_object_mut().expect("a body is an object");
     members.insert("customer_email".into(), json!("customer@example.org"));
     members.insert("original_verdict".into(), json!(original));
-    assert_eq!(put(routes, session, &told).await.status, 201);
+    assert_eq!(put_session(routes, session, &told).await.status, 201);
     let began = Instant::now();
-    let answer = read(routes, session).await;
+    let answer = read_verdict(routes, session).await;
     let took = began.elapsed();
-    assert_eq!((answer.status.as_u16(), came_from(&answer)), (200, Some("MISS")), "{}", document(&answer));
+    assert_eq!((answer.status.as_u16(), x_cache(&answer)), (200, Some("MISS")), "{}", document(&answer));
     assert_eq!(at(&answer, "/divergence_level"), json!(level));
     took
 }
@@ -235,22 +253,26 @@ async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
     /// Many times the difference between the commits; the mail service would delay a reader by 20 s.
     const APART_AT_MOST: Duration = Duration::from_millis(100);
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
-    model.otherwise(reply(Label::Green).after(MODEL_TAKES));
-    mailbox.otherwise(Reply::silence());
-    let world = model.asked_by(&format!(
+    model.set_default(reply(VerdictLabel::Green).after(MODEL_TAKES));
+    mailbox.set_default(ScriptedReply::silence());
+    let world = model.create_world(&format!(
         "[mail]\ntransport = \"http\"\nbase_url = \"{}\"\nhard_timeout_ms = 20000",
         mailbox.url()
     ));
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    read_anew(routes, "first", Label::Red, DivergenceLevel::Significant).await;
-    eventually("the first notice is in flight", async || mailbox.asked() > 0).await;
+    time_regeneration(routes, "first", VerdictLabel::Red, DivergenceLevel::Significant).await;
+    eventually("the first notice is in flight", async || mailbox.request_count() > 0).await;
     // alternately, so that other load of the machine affects both
     let (mut equal, mut differing) = (Vec::new(), Vec::new());
     for n in 0..READS {
-        equal.push(read_anew(routes, &format!("equal-{n}"), Label::Green, DivergenceLevel::None).await);
+        equal.push(
+            time_regeneration(routes, &format!("equal-{n}"), VerdictLabel::Green, DivergenceLevel::None)
+                .await,
+        );
         let session = format!("differing-{n}");
-        differing.push(read_anew(routes, &session, Label::Red, DivergenceLevel::Significant).await);
+        differing
+            .push(time_regeneration(routes, &session, VerdictLabel::Red, DivergenceLevel::Significant).await);
     }
     let events = log(&mut daemon.control().await, "event=mail_queued&limit=1000").await.len();
     assert_eq!(events, READS + 1, "each divergent verdict has a notice");
@@ -260,29 +282,30 @@ async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
 
 #[tokio::test]
 async fn vc_4_silent_model_times_out_before_the_limit_of_an_answer() {
-    let limits = Config::default();
+    let limits = DaemonConfig::default();
     assert!(Duration::from_secs(limits.limits.request_s) <= RENDERED_WITHIN, "the whole request");
     assert!(Duration::from_millis(limits.model.deadline_ms) < RENDERED_WITHIN, "all attempts");
 
     let deadline = Duration::from_millis(700);
     // with a retry, so that the deadline also ends a second attempt
-    for (retries, reply) in
-        [(0, Reply::silence()), (3, Reply::error(503, "not now").after(Duration::from_millis(300)))]
-    {
+    for (retries, reply) in [
+        (0, ScriptedReply::silence()),
+        (3, ScriptedReply::error(503, "not now").after(Duration::from_millis(300))),
+    ] {
         let model = ModelServer::start().await;
-        model.otherwise(reply);
+        model.set_default(reply);
         let world =
-            model.asked_by(&format!("deadline_ms = {}\nmax_retries = {retries}", deadline.as_millis()));
+            model.create_world(&format!("deadline_ms = {}\nmax_retries = {retries}", deadline.as_millis()));
         let daemon = world.serve().await;
         let routes = &mut daemon.routes().await;
-        registered(routes, "cs_1", None).await;
+        register_session(routes, "cs_1", None).await;
         let began = Instant::now();
-        let answer = read(routes, "cs_1").await;
+        let answer = read_verdict(routes, "cs_1").await;
         let took = began.elapsed();
         assert!((deadline..deadline + BEHIND_DEADLINE).contains(&took), "{took:?}");
         problem(&answer, 504, "model_timeout");
         assert_eq!(
-            told_of(&mut daemon.control().await, "cs_1").await[..2],
+            event_names(&mut daemon.control().await, "cs_1").await[..2],
             ["session_registered", "regen_attempted"]
         );
     }
@@ -296,20 +319,20 @@ async fn vc_6_both_paths_send_the_same_prompt_for_all_three_tiers() {
         "Brauche ich 🍯, ja oder nein?\t\\",
     ];
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (n, query) in QUERIES.into_iter().enumerate() {
-        for tier in Tier::ALL {
+        for tier in ProductTier::ALL {
             let session = format!("{tier}-{n}");
             model.next([reply_of(tier), reply_of(tier)]);
-            let asked = model.asked();
+            let asked = model.request_count();
             let order = json!({"tier": tier, "query": query});
             assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order).await.status, 201);
-            lose(control, &session).await;
-            assert_eq!(read(routes, &session).await.status, 200);
+            purge_verdict(control, &session).await;
+            assert_eq!(read_verdict(routes, &session).await.status, 200);
 
-            let prompt = build_verdict_prompt(tier, &Query::new(query.to_owned()));
+            let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.to_owned()));
             let sent = model.requests().split_off(asked);
             let expected = json!([{"role": "user", "parts": [{"text": prompt.text()}]}]);
             let sent: Vec<_> = sent.iter().map(|seen| &seen.body["contents"]).collect();
@@ -327,31 +350,31 @@ async fn vc_6_both_paths_send_the_same_prompt_for_all_three_tiers() {
     }
 }
 
-fn reply_of(tier: Tier) -> Reply {
-    Reply::saying(&saying(tier, Label::Green))
+fn reply_of(tier: ProductTier) -> ScriptedReply {
+    ScriptedReply::with_text(&coherent_answer(tier, VerdictLabel::Green))
 }
 
 /// The seed's invariant 4: the first verdict is authoritative, whatever comes later.
 #[tokio::test]
 async fn first_verdict_stays_authoritative_after_a_regeneration() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.next([reply(Label::Green), reply(Label::Red)]);
-    ordered(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    assert_eq!(at(&read(routes, "cs_1").await, "/divergence_level"), "significant");
+    model.next([reply(VerdictLabel::Green), reply(VerdictLabel::Red)]);
+    request_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    assert_eq!(at(&read_verdict(routes, "cs_1").await, "/divergence_level"), "significant");
 
     // the session still has the first verdict, and a registration cannot change it
-    let session = put(routes, "cs_1", &order(Tier::Quick)).await;
+    let session = put_session(routes, "cs_1", &generation_request(ProductTier::Quick)).await;
     assert_eq!((session.status.as_u16(), at(&session, "/original_verdict")), (200, json!("GREEN")));
-    let mut other = order(Tier::Quick);
+    let mut other = generation_request(ProductTier::Quick);
     other["original_verdict"] = json!("RED");
-    let refused = problem(&put(routes, "cs_1", &other).await, 409, "session_mismatch");
+    let refused = problem(&put_session(routes, "cs_1", &other).await, 409, "session_mismatch");
     assert_eq!(refused["mismatch"], "original_verdict");
     // a repeated request returns the cached verdict with its disclaimer
-    let replayed = ordered(routes, "cs_1").await;
+    let replayed = request_verdict(routes, "cs_1").await;
     assert_eq!((replayed.status.as_u16(), at(&replayed, "/verdict/verdict")), (200, json!("RED")));
     assert_eq!(at(&replayed, "/disclaimer"), DISCLAIMER);
 }
@@ -360,17 +383,17 @@ async fn first_verdict_stays_authoritative_after_a_regeneration() {
 #[tokio::test]
 async fn only_a_read_of_a_lost_verdict_starts_a_regeneration() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    ordered(routes, "cs_1").await;
-    read(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    let asked = model.asked();
+    request_verdict(routes, "cs_1").await;
+    read_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    let asked = model.request_count();
 
-    problem(&ordered(routes, "cs_1").await, 409, "delivered_already");
-    problem(&cached(routes, "cs_1").await, 404, "verdict_not_cached");
-    assert_eq!(put(routes, "cs_1", &order(Tier::Quick)).await.status, 200);
+    problem(&request_verdict(routes, "cs_1").await, 409, "delivered_already");
+    problem(&read_cached(routes, "cs_1").await, 404, "verdict_not_cached");
+    assert_eq!(put_session(routes, "cs_1", &generation_request(ProductTier::Quick)).await.status, 200);
     for socket in [&mut *routes, control] {
         for path in ["/v1/regen/cs_1", "/v1/verdicts/cs_1/regen", "/v1/sessions/cs_1"] {
             let answer = post(socket, path, &json!({})).await;
@@ -382,7 +405,7 @@ async fn only_a_read_of_a_lost_verdict_starts_a_regeneration() {
     }
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    assert_eq!(model.asked(), asked, "a start calls no model");
-    assert_eq!(came_from(&read(&mut daemon.routes().await, "cs_1").await), Some("MISS"));
-    assert_eq!(model.asked(), asked + 1);
+    assert_eq!(model.request_count(), asked, "a start calls no model");
+    assert_eq!(x_cache(&read_verdict(&mut daemon.routes().await, "cs_1").await), Some("MISS"));
+    assert_eq!(model.request_count(), asked + 1);
 }

@@ -3,27 +3,31 @@
 use jiff::Timestamp;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
-use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
-use oracled_domain::verdict::session::Original;
-use oracled_domain::{Event, EventKind, Generation, Label, Query, Session, Sha256Hex, Tier};
-use oracled_store::{Journal, Options, Record, Write};
-use oracled_tests::load::field;
-use oracled_tests::making::{
-    QUERY, cached, came_from, lose, ordered, read, registered, retry_after_s, sample, saying, told_of,
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use oracled_domain::verdict::session::OriginalVerdict;
+use oracled_domain::{
+    AuditEvent, CustomerQuery, EventKind, ProductTier, SessionRecord, Sha256Hex, VerdictGeneration,
+    VerdictLabel,
 };
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{World, at, complaint, disk, eventually, get, lines, log, problem};
+use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
+use oracled_tests::generation::{
+    QUERY, coherent_answer, event_names, purge_verdict, read_cached, read_metric, read_verdict,
+    register_session, request_verdict, retry_after_s, x_cache,
+};
+use oracled_tests::load::field;
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, at, disk, error_line, eventually, get, lines, log, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-fn reply(label: Label) -> Reply {
-    Reply::saying(&saying(Tier::Quick, label))
+fn reply(label: VerdictLabel) -> ScriptedReply {
+    ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, label))
 }
 
 /// Events of the entries that went to the service log.
-fn fallen_back(world: &World) -> Vec<String> {
+fn fallback_events(world: &DaemonWorld) -> Vec<String> {
     let log = world.service_log();
     let marked = log.lines().filter(|line| line.contains("log_fallback"));
     let entries = marked.flat_map(|line| lines(line.as_bytes()));
@@ -33,17 +37,17 @@ fn fallen_back(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
     let model = ModelServer::start().await;
-    let mut world = model.asked_by("original_temperature = 1.5\noriginal_top_k = 64");
+    let mut world = model.create_world("original_temperature = 1.5\noriginal_top_k = 64");
     world.variables.push(("ORACLED_MODEL__ORIGINAL_TOP_P".into(), "0.5".into()));
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for n in 0..10 {
-        registered(routes, &format!("cs_{n}"), Some(Label::Green)).await;
-        assert_eq!(read(routes, &format!("cs_{n}")).await.status, 200);
+        register_session(routes, &format!("cs_{n}"), Some(VerdictLabel::Green)).await;
+        assert_eq!(read_verdict(routes, &format!("cs_{n}")).await.status, 200);
     }
-    ordered(routes, "mine").await;
-    lose(control, "mine").await;
-    read(routes, "mine").await;
+    request_verdict(routes, "mine").await;
+    purge_verdict(control, "mine").await;
+    read_verdict(routes, "mine").await;
     let mut requests = model.requests();
     let original = requests.remove(10).body["generationConfig"].clone();
     assert_eq!(
@@ -59,7 +63,7 @@ async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
     assert_eq!((checks.len(), &checks[0]["settings_changed"]), (1, &json!(true)));
 
     for key in ["regen_temperature", "temperature", "regen_top_k"] {
-        let refused = complaint(model.asked_by(&format!("{key} = 1")).command());
+        let refused = error_line(model.create_world(&format!("{key} = 1")).command());
         assert!(refused.contains(&format!("`{key}`")), "{refused}");
     }
 }
@@ -67,7 +71,7 @@ async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
 #[tokio::test]
 async fn failure_mode_cache_not_written_answer_is_an_error() {
     let model = ModelServer::start().await;
-    let mut world = model.asked_by("");
+    let mut world = model.create_world("");
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
@@ -75,40 +79,40 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for session in ["before", "while"] {
-        registered(routes, session, Some(Label::Green)).await;
+        register_session(routes, session, Some(VerdictLabel::Green)).await;
     }
     // the attempt cannot be logged, so the model is not called
     disk::fill(&daemon, &world.state());
     for _ in 0..5 {
-        let refused = read(routes, "before").await;
+        let refused = read_verdict(routes, "before").await;
         problem(&refused, 503, "storage_unavailable");
         assert!(retry_after_s(&refused).is_some());
     }
-    assert_eq!(model.asked(), 0);
+    assert_eq!(model.request_count(), 0);
     disk::empty(&daemon);
     eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
 
     // the disk fills up while the model works: the verdict is judged, but not delivered
-    model.next([reply(Label::Red).after(Duration::from_millis(500))]);
+    model.next([reply(VerdictLabel::Red).after(Duration::from_millis(500))]);
     let mut reader = daemon.routes().await;
-    let reading = tokio::spawn(async move { read(&mut reader, "while").await });
-    eventually("the model is asked", async || model.asked() == 1).await;
+    let reading = tokio::spawn(async move { read_verdict(&mut reader, "while").await });
+    eventually("the model is asked", async || model.request_count() == 1).await;
     disk::fill(&daemon, &world.state());
     problem(&reading.await.expect("it is answered"), 503, "storage_unavailable");
     assert_eq!(
-        fallen_back(&world),
+        fallback_events(&world),
         ["oracle_interaction", "tmm_crosscheck"],
         "only events that occurred are logged"
     );
     disk::empty(&daemon);
     eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
-    problem(&cached(routes, "while").await, 404, "verdict_not_cached");
-    problem(&read(routes, "while").await, 429, "regen_rate_limited");
-    let told = told_of(&mut daemon.control().await, "while").await;
+    problem(&read_cached(routes, "while").await, 404, "verdict_not_cached");
+    problem(&read_verdict(routes, "while").await, 429, "regen_rate_limited");
+    let told = event_names(&mut daemon.control().await, "while").await;
     assert_eq!(told, ["session_registered", "regen_attempted"]);
-    assert_eq!(model.asked(), 1, "no further read calls the model");
+    assert_eq!(model.request_count(), 1, "no further read calls the model");
     assert_eq!(
-        came_from(&read(routes, "before").await),
+        x_cache(&read_verdict(routes, "before").await),
         Some("MISS"),
         "an attempt that was not logged does not count"
     );
@@ -117,12 +121,12 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
 #[tokio::test]
 async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "cs_1", None).await;
-    model.otherwise(reply(Label::Null));
-    let answer = read(routes, "cs_1").await;
+    register_session(routes, "cs_1", None).await;
+    model.set_default(reply(VerdictLabel::Null));
+    let answer = read_verdict(routes, "cs_1").await;
     assert_eq!(answer.status, 200, "the verdict is delivered");
     assert_eq!(at(&answer, "/notice"), UNKNOWN_NOTICE);
     let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
@@ -134,39 +138,44 @@ async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
     assert_eq!(at(&status, "/variance/regens"), 0, "a regeneration without an original does not count");
     let compared =
         "oracled_regens_compared_total{original=\"UNKNOWN\",regenerated=\"NULL\",level=\"unknown\"}";
-    assert_eq!(sample(routes, compared).await, 1.0);
+    assert_eq!(read_metric(routes, compared).await, 1.0);
 }
 
 /// Adds a session to a store that no daemon has open. Its first verdict was generated from another prompt.
 fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
-    let options = Options {
+    let options = StoreOptions {
         dir: state.to_owned(),
         cache_bytes: 16 << 20,
         facts_cache_bytes: 1 << 20,
         min_free_bytes: 0,
     };
     let (mut journal, _store) = Journal::open(options).expect("the store opens");
-    let settings = Settings::locked(LOCKED_MODEL.to_owned());
-    let generation = Some(Generation { prompt_sha256, settings });
-    let session = Session {
-        original: Some(Original { generation, ..Original::told(Label::Green) }),
-        ..Session::new("cs_1".parse().expect("an id"), Tier::Quick, Query::new(QUERY.to_owned()), None)
+    let settings = GenerationSettings::locked(LOCKED_MODEL.to_owned());
+    let generation = Some(VerdictGeneration { prompt_sha256, settings });
+    let session = SessionRecord {
+        original: Some(OriginalVerdict { generation, ..OriginalVerdict::reported(VerdictLabel::Green) }),
+        ..SessionRecord::new(
+            "cs_1".parse().expect("an id"),
+            ProductTier::Quick,
+            CustomerQuery::new(QUERY.to_owned()),
+            None,
+        )
     };
-    let registered = Event::new(
+    let registered = AuditEvent::new(
         Timestamp::now(),
         session.session_id.clone(),
         EventKind::SessionRegistered {
             tier: session.tier,
             query_preview: session.query.preview(),
-            original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(Label::Green)),
+            original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(VerdictLabel::Green)),
             has_email: false,
             owner_uid: None,
         },
     );
-    let record = Record {
+    let record = JournalRecord {
         events: vec![registered],
-        writes: vec![Write::PutSession(session.into())],
-        ..Record::default()
+        writes: vec![TableWrite::PutSession(session.into())],
+        ..JournalRecord::default()
     };
     let committed = journal.commit(&[record]).expect("the commit succeeds");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
@@ -175,10 +184,10 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
 #[tokio::test]
 async fn failure_mode_prompt_divergence_is_flagged() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     store_session(&world.state(), Sha256Hex::of(b"the prompt of an older version"));
     let daemon = world.serve().await;
-    assert_eq!(read(&mut daemon.routes().await, "cs_1").await.status, 200);
+    assert_eq!(read_verdict(&mut daemon.routes().await, "cs_1").await.status, 200);
     let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
     let [check] = &checks[..] else { panic!("one check: {checks:?}") };
     assert_eq!((&check["prompt_changed"], &check["settings_changed"]), (&json!(true), &json!(false)));
@@ -188,13 +197,13 @@ async fn failure_mode_prompt_divergence_is_flagged() {
 #[tokio::test]
 async fn failure_mode_infrastructure_variance_changes_the_answer() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.next([reply(Label::Green), reply(Label::Red)]);
-    ordered(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    read(routes, "cs_1").await;
+    model.next([reply(VerdictLabel::Green), reply(VerdictLabel::Red)]);
+    request_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    read_verdict(routes, "cs_1").await;
     let [first, second] = &model.requests()[..] else { panic!("two requests") };
     assert_eq!(first, second, "the requests are equal, including headers");
     let checks = log(control, "event=regen_divergence_check").await;
@@ -208,28 +217,30 @@ async fn failure_mode_infrastructure_variance_changes_the_answer() {
 
 #[tokio::test]
 async fn failure_mode_regen_loop_calls_the_model_once() {
-    for what in
-        [Reply::saying("no JSON"), Reply::error(400, "no"), Reply::saying(&saying(Tier::Quick, Label::Red))]
-    {
+    for what in [
+        ScriptedReply::with_text("no JSON"),
+        ScriptedReply::error(400, "no"),
+        ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, VerdictLabel::Red)),
+    ] {
         let model = ModelServer::start().await;
-        model.otherwise(what);
-        let world = model.asked_by("");
+        model.set_default(what);
+        let world = model.create_world("");
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-        registered(routes, "cs_1", None).await;
-        if read(routes, "cs_1").await.status == 200 {
-            lose(control, "cs_1").await;
+        register_session(routes, "cs_1", None).await;
+        if read_verdict(routes, "cs_1").await.status == 200 {
+            purge_verdict(control, "cs_1").await;
         }
         for _ in 0..20 {
-            let refused = read(routes, "cs_1").await;
+            let refused = read_verdict(routes, "cs_1").await;
             problem(&refused, 429, "regen_rate_limited");
             assert!((200..=300).contains(&retry_after_s(&refused).unwrap()), "{refused:?}");
         }
-        assert_eq!(model.asked(), 1);
+        assert_eq!(model.request_count(), 1);
         let attempts = log(control, "event=regen_attempted").await;
         assert_eq!(attempts.len(), 1, "a refused read is not logged as an attempt");
         let refusals = "oracled_verdicts_made_total{path=\"regen\",outcome=\"rate_limited\"}";
-        assert_eq!(sample(routes, refusals).await, 20.0);
+        assert_eq!(read_metric(routes, refusals).await, 20.0);
     }
 }
 
@@ -237,16 +248,16 @@ async fn failure_mode_regen_loop_calls_the_model_once() {
 async fn regen_gap_01_original_uses_locked_settings_unless_configured() {
     for (config, temperature, changed) in [("", 0.0, false), ("original_temperature = 0.4", 0.4, true)] {
         let model = ModelServer::start().await;
-        let mut world = model.asked_by(config);
+        let mut world = model.create_world(config);
         let daemon = world.serve().await;
-        ordered(&mut daemon.routes().await, "cs_1").await;
+        request_verdict(&mut daemon.routes().await, "cs_1").await;
         assert_eq!(model.requests()[0].body["generationConfig"]["temperature"], temperature);
-        lose(&mut daemon.control().await, "cs_1").await;
+        purge_verdict(&mut daemon.control().await, "cs_1").await;
         assert!(daemon.stop().success());
         // the settings of the first verdict are known after a restart with others
         world.variables.push(("ORACLED_MODEL__ORIGINAL_TEMPERATURE".into(), "1.9".into()));
         let daemon = world.serve().await;
-        read(&mut daemon.routes().await, "cs_1").await;
+        read_verdict(&mut daemon.routes().await, "cs_1").await;
         let entries = log(&mut daemon.control().await, "session=cs_1").await;
         let of = |event: &str| entries.iter().find(|entry| entry["event"] == event).unwrap();
         assert_eq!(of("oracle_interaction")["generation"]["temperature"], temperature);
@@ -257,16 +268,16 @@ async fn regen_gap_01_original_uses_locked_settings_unless_configured() {
 #[tokio::test]
 async fn regen_gap_02_original_is_known_without_the_log_file_and_after_a_kill() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
-    model.next([reply(Label::Amber), reply(Label::Null)]);
-    assert_eq!(ordered(&mut daemon.routes().await, "cs_1").await.status, 201);
-    lose(&mut daemon.control().await, "cs_1").await;
+    model.next([reply(VerdictLabel::Amber), reply(VerdictLabel::Null)]);
+    assert_eq!(request_verdict(&mut daemon.routes().await, "cs_1").await.status, 201);
+    purge_verdict(&mut daemon.control().await, "cs_1").await;
     fs::remove_file(world.state().join("oracle_log.jsonl")).unwrap();
     daemon.kill();
 
     let daemon = world.serve().await;
-    let answer = read(&mut daemon.routes().await, "cs_1").await;
+    let answer = read_verdict(&mut daemon.routes().await, "cs_1").await;
     assert_eq!(at(&answer, "/original_verdict"), "AMBER");
     assert_eq!(at(&answer, "/divergence_level"), "significant");
     let check = log(&mut daemon.control().await, "event=regen_divergence_check").await;
@@ -276,20 +287,20 @@ async fn regen_gap_02_original_is_known_without_the_log_file_and_after_a_kill() 
 #[tokio::test]
 async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    ordered(routes, "cs_1").await;
-    read(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    model.next([reply(Label::Amber)]);
-    read(routes, "cs_1").await;
-    read(routes, "cs_1").await;
-    cached(routes, "cs_1").await;
-    read(routes, "unknown").await;
+    request_verdict(routes, "cs_1").await;
+    read_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    model.next([reply(VerdictLabel::Amber)]);
+    read_verdict(routes, "cs_1").await;
+    read_verdict(routes, "cs_1").await;
+    read_cached(routes, "cs_1").await;
+    read_verdict(routes, "unknown").await;
     let mut hits = 0.0;
     for place in ["hit_memory", "hit_store"] {
-        hits += sample(routes, &format!("oracled_cache_reads_total{{result=\"{place}\"}}")).await;
+        hits += read_metric(routes, &format!("oracled_cache_reads_total{{result=\"{place}\"}}")).await;
     }
     assert_eq!(hits, 3.0);
     for (name, value) in [
@@ -305,29 +316,29 @@ async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
         ("oracled_model_retries_total", 0.0),
         ("oracled_model_attempt_seconds_count", 2.0),
     ] {
-        assert_eq!(sample(routes, name).await, value, "{name}");
+        assert_eq!(read_metric(routes, name).await, value, "{name}");
     }
 }
 
 #[tokio::test]
 async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let regenerate = async |n: usize, label: Label, routes: &mut _, control: &mut _| {
-        model.next([reply(Label::Green), reply(label)]);
-        assert_eq!(ordered(routes, &format!("cs_{n}")).await.status, 201);
-        lose(control, &format!("cs_{n}")).await;
-        assert_eq!(read(routes, &format!("cs_{n}")).await.status, 200);
+    let regenerate = async |n: usize, label: VerdictLabel, routes: &mut _, control: &mut _| {
+        model.next([reply(VerdictLabel::Green), reply(label)]);
+        assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 201);
+        purge_verdict(control, &format!("cs_{n}")).await;
+        assert_eq!(read_verdict(routes, &format!("cs_{n}")).await.status, 200);
     };
     for n in 0..20 {
-        regenerate(n, if n == 7 { Label::Amber } else { Label::Green }, routes, control).await;
+        regenerate(n, if n == 7 { VerdictLabel::Amber } else { VerdictLabel::Green }, routes, control).await;
     }
     let variance = at(&get(control, "/v1/status").await, "/variance");
     assert_eq!(variance, json!({"regens": 20, "diverged": 1, "rate": 0.05, "escalated": false}));
     assert_eq!(log(control, "event=infrastructure_variance").await.len(), 0, "5 % is not more than 5 %");
-    regenerate(20, Label::Red, routes, control).await;
+    regenerate(20, VerdictLabel::Red, routes, control).await;
     eventually("the variance is escalated", async || {
         log(control, "event=infrastructure_variance").await.len() == 1
     })
@@ -349,7 +360,7 @@ async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status()
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("2 of the last 21") && shown.contains("INFRASTRUCTURE VARIANCE"), "{shown}");
 
-    regenerate(21, Label::Red, routes, control).await;
+    regenerate(21, VerdictLabel::Red, routes, control).await;
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -362,16 +373,16 @@ async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status()
 }
 
 /// A world with two configurations: `cs_1` got its verdict from the model `made-up-1`, which no longer exists.
-async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (World, Value) {
-    let mut world = model.asked_by("name = \"made-up-1\"");
+async fn original_of_another_model(model: &ModelServer, again: &[ScriptedReply]) -> (DaemonWorld, Value) {
+    let mut world = model.create_world("name = \"made-up-1\"");
     let daemon = world.serve().await;
-    assert_eq!(ordered(&mut daemon.routes().await, "cs_1").await.status, 201);
-    lose(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(request_verdict(&mut daemon.routes().await, "cs_1").await.status, 201);
+    purge_verdict(&mut daemon.control().await, "cs_1").await;
     assert!(daemon.stop().success());
     world.config = world.config.replace("made-up-1", "made-up-2");
     let daemon = world.serve().await;
     model.next(again.iter().cloned());
-    let answer = read(&mut daemon.routes().await, "cs_1").await;
+    let answer = read_verdict(&mut daemon.routes().await, "cs_1").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let status = get(&mut daemon.control().await, "/v1/status").await;
     let control = &mut daemon.control().await;
@@ -400,7 +411,7 @@ async fn regeneration_calls_the_model_of_the_original() {
 #[tokio::test]
 async fn regeneration_calls_the_configured_model_if_the_original_is_gone() {
     let model = ModelServer::start().await;
-    let gone = [Reply::error(404, "no such model"), reply(Label::Red)];
+    let gone = [ScriptedReply::error(404, "no such model"), reply(VerdictLabel::Red)];
     let (_world, told) = original_of_another_model(&model, &gone).await;
     assert_eq!(told["asked"], json!(["made-up-1", "made-up-2"]));
     let check = &told["check"];
@@ -413,10 +424,10 @@ async fn regeneration_calls_the_configured_model_if_the_original_is_gone() {
 #[tokio::test]
 async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    registered(routes, "told", Some(Label::Green)).await;
+    register_session(routes, "told", Some(VerdictLabel::Green)).await;
     let submitted = oracled_tests::post(
         routes,
         "/v1/verdicts/submitted",
@@ -424,15 +435,15 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     )
     .await;
     assert_eq!(submitted.status, 201);
-    lose(control, "submitted").await;
+    purge_verdict(control, "submitted").await;
     for session in ["told", "submitted"] {
-        model.next([reply(Label::Green)]);
-        let answer = read(routes, session).await;
+        model.next([reply(VerdictLabel::Green)]);
+        let answer = read_verdict(routes, session).await;
         assert_eq!(at(&answer, "/prompt_changed"), true, "{session}");
         assert_eq!(at(&answer, "/notice"), CHANGED_NOTICE, "{session}");
         let check = log(control, &format!("event=regen_divergence_check&session={session}")).await.remove(0);
         assert_eq!((&check["prompt_changed"], &check["skipped"]), (&json!(true), &json!(false)));
-        assert_eq!(read(routes, session).await.body, answer.body);
+        assert_eq!(read_verdict(routes, session).await.body, answer.body);
     }
     assert_eq!(at(&get(control, "/v1/status").await, "/variance/regens"), 0);
 }
@@ -440,10 +451,10 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
 #[tokio::test]
 async fn first_read_of_a_registered_session_claims_no_email() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "cs_1", None).await;
-    let notice = at(&read(routes, "cs_1").await, "/notice");
+    register_session(routes, "cs_1", None).await;
+    let notice = at(&read_verdict(routes, "cs_1").await, "/notice");
     assert!(notice.as_str().is_some_and(|notice| !notice.to_lowercase().contains("mail")), "{notice}");
 }

@@ -2,12 +2,13 @@
 //! attempts count, the `Retry-After`, and persistence over restarts.
 
 use jiff::{SignedDuration, Timestamp};
-use oracled_tests::load::field;
-use oracled_tests::making::{
-    asking, came_from, lose, nobody, ordered, read, registered, retry_after_s, told_of,
+use oracled_tests::generation::{
+    event_names, purge_verdict, read_verdict, register_session, request_verdict, retry_after_s,
+    unreachable_url, world_with_model, x_cache,
 };
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{Daemon, at, eventually, log, problem};
+use oracled_tests::load::field;
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonProcess, at, eventually, log, problem};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 const PERIOD: SignedDuration = SignedDuration::from_mins(5);
 
 /// Time of the session's last logged attempt.
-async fn attempted_at(daemon: &Daemon<'_>, session: &str) -> Timestamp {
+async fn attempted_at(daemon: &DaemonProcess<'_>, session: &str) -> Timestamp {
     let question = format!("event=regen_attempted&session={session}");
     let attempt = log(&mut daemon.control().await, &question).await.pop().expect("there was one");
     field(&attempt, "timestamp").as_str().expect("it has a time").parse().expect("it is one")
@@ -23,7 +24,7 @@ async fn attempted_at(daemon: &Daemon<'_>, session: &str) -> Timestamp {
 
 /// Reads a session within its limit and compares the `Retry-After` of the refusal with the log, to the second.
 /// Returns it.
-async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
+async fn is_refused(daemon: &DaemonProcess<'_>, session: &str) -> u64 {
     let until = attempted_at(daemon, session).await + PERIOD;
     let left_s = || {
         let left = until.duration_since(Timestamp::now());
@@ -31,7 +32,7 @@ async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
             + u64::from(left.subsec_nanos() > 0)
     };
     let most_s = left_s();
-    let refused = read(&mut daemon.routes().await, session).await;
+    let refused = read_verdict(&mut daemon.routes().await, session).await;
     let least_s = left_s();
     let document = problem(&refused, 429, "regen_rate_limited");
     let wait_s = retry_after_s(&refused).expect("it has a Retry-After");
@@ -44,15 +45,15 @@ async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
 #[tokio::test]
 async fn regen_gap_03_second_regeneration_is_refused_with_exact_retry_after() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     // first verdicts have no such limit
-    ordered(routes, "cs_1").await;
-    lose(control, "cs_1").await;
-    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+    request_verdict(routes, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
+    assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
     // a successful attempt counts like any other
-    lose(control, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
     let mut wait_s = is_refused(&daemon, "cs_1").await;
     assert!((290..=300).contains(&wait_s), "{wait_s}");
     for _ in 0..2 {
@@ -62,19 +63,19 @@ async fn regen_gap_03_second_regeneration_is_refused_with_exact_retry_after() {
         wait_s = next_s;
     }
     // the limit applies to one session only
-    registered(routes, "cs_2", None).await;
-    assert_eq!(came_from(&read(routes, "cs_2").await), Some("MISS"));
-    assert_eq!(model.asked(), 3);
+    register_session(routes, "cs_2", None).await;
+    assert_eq!(x_cache(&read_verdict(routes, "cs_2").await), Some("MISS"));
+    assert_eq!(model.request_count(), 3);
 }
 
 #[tokio::test]
 async fn regen_gap_03_limit_survives_a_restart_and_a_kill() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
-    model.otherwise(Reply::saying("no JSON"));
+    let world = model.create_world("");
+    model.set_default(ScriptedReply::with_text("no JSON"));
     let daemon = world.serve().await;
-    registered(&mut daemon.routes().await, "cs_1", None).await;
-    problem(&read(&mut daemon.routes().await, "cs_1").await, 422, "crosscheck_rejected");
+    register_session(&mut daemon.routes().await, "cs_1", None).await;
+    problem(&read_verdict(&mut daemon.routes().await, "cs_1").await, 422, "crosscheck_rejected");
     is_refused(&daemon, "cs_1").await;
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
@@ -82,37 +83,37 @@ async fn regen_gap_03_limit_survives_a_restart_and_a_kill() {
     daemon.kill();
     let daemon = world.serve().await;
     is_refused(&daemon, "cs_1").await;
-    assert_eq!(model.asked(), 1);
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
 async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
-    model.otherwise(Reply::silence());
+    let world = model.create_world("");
+    model.set_default(ScriptedReply::silence());
     let daemon = world.serve().await;
     let mut routes = daemon.routes().await;
-    registered(&mut routes, "cs_1", None).await;
+    register_session(&mut routes, "cs_1", None).await;
     let reader =
         tokio::spawn(async move { routes.call(hyper::Method::GET, "/v1/verdicts/cs_1", None).await });
-    eventually("the model is asked", async || model.asked() == 1).await;
+    eventually("the model is asked", async || model.request_count() == 1).await;
     daemon.kill();
     assert!(reader.await.expect("it ends").is_err(), "a killed daemon sends no answer");
     let daemon = world.serve().await;
     is_refused(&daemon, "cs_1").await;
-    let told = told_of(&mut daemon.control().await, "cs_1").await;
+    let told = event_names(&mut daemon.control().await, "cs_1").await;
     assert_eq!(told, ["session_registered", "regen_attempted"]);
-    assert_eq!(model.asked(), 1);
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
 async fn regen_gap_03_attempt_without_a_connection_does_not_count() {
-    let (_kept, url) = nobody();
-    let world = asking(&url, "[health]\nfailure_threshold = 100");
+    let (_kept, url) = unreachable_url();
+    let world = world_with_model(&url, "[health]\nfailure_threshold = 100");
     let daemon = world.serve().await;
-    registered(&mut daemon.routes().await, "cs_1", None).await;
+    register_session(&mut daemon.routes().await, "cs_1", None).await;
     for _ in 0..3 {
-        let answer = read(&mut daemon.routes().await, "cs_1").await;
+        let answer = read_verdict(&mut daemon.routes().await, "cs_1").await;
         problem(&answer, 503, "model_unavailable");
         assert!(retry_after_s(&answer).is_some_and(|wait_s| wait_s < 60), "{answer:?}");
         assert!(at(&answer, "/detail").as_str().is_some_and(|detail| !detail.contains("five minutes")));

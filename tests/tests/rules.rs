@@ -3,18 +3,18 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::Sha256Hex;
-use oracled_domain::rules::{Candidate, Check, FactSet, RuleId, Settings, evaluate};
-use oracled_tests::making::sample;
-use oracled_tests::wire::{self, Wire};
-use oracled_tests::{Daemon, World, at, document, get, log, post, problem, whole_log};
+use oracled_domain::rules::{CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, evaluate};
+use oracled_tests::generation::read_metric;
+use oracled_tests::wire::{self, WireConnection};
+use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, log, post, problem, read_whole_log};
 use serde_json::{Value, json};
 use strum::VariantNames;
 
 const EVALUATE: &str = "/v1/rules/evaluate";
 
-async fn evaluated(routes: &mut Client, body: &Value) -> Answer {
+async fn evaluated(routes: &mut DaemonClient, body: &Value) -> DaemonResponse {
     let answer = post(routes, EVALUATE, body).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     answer
@@ -49,7 +49,7 @@ fn list<'v>(of: &'v Value, name: &str) -> &'v [Value] {
 }
 
 /// Ids of the rules with this verdict.
-fn rules_at(answer: &Answer, verdict: &str) -> Vec<Value> {
+fn rules_at(answer: &DaemonResponse, verdict: &str) -> Vec<Value> {
     let told = document(answer);
     let of_it = list(&told, "rules").iter().filter(|rule| rule["verdict"] == verdict);
     of_it.map(|rule| rule["rule"].clone()).collect()
@@ -57,7 +57,7 @@ fn rules_at(answer: &Answer, verdict: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn evaluation_is_canonical_json_with_its_digest() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for (verdict, body, failed) in one_of_each() {
@@ -83,7 +83,7 @@ async fn evaluation_is_canonical_json_with_its_digest() {
 
 #[tokio::test]
 async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let [_, (_, failing, _), (_, erring, _)] = one_of_each();
@@ -106,7 +106,7 @@ async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
 
 #[tokio::test]
 async fn equal_requests_return_equal_bytes_from_daemon_and_library() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let mut told = Vec::new();
     for _ in 0..2 {
         let daemon = world.serve().await;
@@ -121,16 +121,17 @@ async fn equal_requests_return_equal_bytes_from_daemon_and_library() {
     for (body, answer) in &told {
         let mut body: Value = serde_json::from_str(body).unwrap();
         let text = body.as_object_mut().unwrap().remove("candidate_output").unwrap();
-        let check: Check = serde_json::from_value(body).unwrap();
-        let candidate = Candidate::text(text.as_str().unwrap());
-        let expected = evaluate(&candidate, &check, &FactSet::compile(&check.facts), &Settings::default());
+        let check: CandidateCheck = serde_json::from_value(body).unwrap();
+        let candidate = CandidateText::text(text.as_str().unwrap());
+        let expected =
+            evaluate(&candidate, &check, &FactSet::compile(&check.facts), &RuleSettings::default());
         assert_eq!(*answer, serde_json::to_vec(&expected).unwrap());
     }
 }
 
 #[tokio::test]
 async fn evaluation_is_logged_by_digests_without_its_text() {
-    let mut world = World::default();
+    let mut world = DaemonWorld::default();
     world.config = "log_level = \"trace\"".into();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -252,7 +253,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
 
 #[tokio::test]
 async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (body, telling) in refusals() {
@@ -282,7 +283,7 @@ async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
 
 #[tokio::test]
 async fn evaluate_refuses_another_media_type_and_a_body_over_the_limit() {
-    let world = World::with_config("[limits]\nbody_bytes = 1024");
+    let world = DaemonWorld::with_config("[limits]\nbody_bytes = 1024");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let large = json!({"candidate_output": "x".repeat(1024), "facts": []});
@@ -290,13 +291,13 @@ async fn evaluate_refuses_another_media_type_and_a_body_over_the_limit() {
     let [(_, small, _), ..] = one_of_each();
     let plain =
         wire::head("POST", EVALUATE, &[("content-type", "text/plain"), ("content-length", "2")]) + "{}";
-    let refused = Wire::connect(&world.socket()).await.ask(plain).await.unwrap();
+    let refused = WireConnection::connect(&world.socket()).await.exchange(plain).await.unwrap();
     problem(&refused, 415, "unsupported_media_type");
     problem(&get(routes, EVALUATE).await, 405, "method_not_allowed");
     evaluated(routes, &small).await;
 }
 
-async fn registry(daemon: &Daemon<'_>) -> Value {
+async fn registry(daemon: &DaemonProcess<'_>) -> Value {
     let answer = get(&mut daemon.routes().await, "/v1/rules").await;
     assert_eq!(answer.status, 200);
     document(&answer)
@@ -304,7 +305,7 @@ async fn registry(daemon: &Daemon<'_>) -> Value {
 
 #[tokio::test]
 async fn registry_lists_every_rule_with_its_digest_and_profile() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let told = registry(&world.serve().await).await;
     assert_eq!(told["unsupported_max"], 0);
     let mut ids = Vec::new();
@@ -325,8 +326,9 @@ async fn registry_lists_every_rule_with_its_digest_and_profile() {
 
 #[tokio::test]
 async fn configured_profile_and_threshold_are_the_defaults_of_requests() {
-    let world =
-        World::with_config("[rules]\nprofile = [\"RULE-CONT-001\", \"RULE-PREC-001\"]\nunsupported_max = 1");
+    let world = DaemonWorld::with_config(
+        "[rules]\nprofile = [\"RULE-CONT-001\", \"RULE-PREC-001\"]\nunsupported_max = 1",
+    );
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let told = registry(&daemon).await;
@@ -351,7 +353,7 @@ async fn configured_profile_and_threshold_are_the_defaults_of_requests() {
 
 #[tokio::test]
 async fn evaluations_are_counted_by_verdict() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for (_, body, _) in one_of_each() {
@@ -359,10 +361,10 @@ async fn evaluations_are_counted_by_verdict() {
     }
     for verdict in ["PASS", "FAIL", "ERROR"] {
         let name = format!("oracled_rules_evaluations_total{{verdict=\"{verdict}\"}}");
-        assert_eq!(sample(routes, &name).await, 1.0, "{verdict}");
+        assert_eq!(read_metric(routes, &name).await, 1.0, "{verdict}");
     }
     let failed = "oracled_rules_applied_total{rule=\"RULE-PREC-003\",verdict=\"FAIL\"}";
-    assert_eq!(sample(routes, failed).await, 1.0);
-    let entries = whole_log(&mut daemon.control().await).await;
+    assert_eq!(read_metric(routes, failed).await, 1.0);
+    let entries = read_whole_log(&mut daemon.control().await).await;
     assert_eq!(entries.iter().filter(|entry| entry["event"] == "rules_evaluated").count(), 3);
 }

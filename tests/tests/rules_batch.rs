@@ -1,9 +1,11 @@
 //! `POST /v1/rules/evaluate:batch`: lines are read and answered concurrently, in order and within limits, and each
 //! evaluation is logged.
 
-use oracled_tests::stream::Stream;
-use oracled_tests::wire::{Wire, head};
-use oracled_tests::{Daemon, PATIENCE, World, at, disk, document, eventually, get, log, post, problem};
+use oracled_tests::stream::StreamedRequest;
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, PATIENCE, at, disk, document, eventually, get, log, post, problem,
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -12,8 +14,8 @@ const BATCH: &str = "/v1/rules/evaluate:batch";
 const CASES: &str = include_str!("../cases/oracle-a.ndjson");
 const MIB: u64 = 1024 * 1024;
 
-async fn begin(world: &World) -> Stream {
-    Stream::begin(&world.socket(), BATCH).await
+async fn begin(world: &DaemonWorld) -> StreamedRequest {
+    StreamedRequest::begin(&world.socket(), BATCH).await
 }
 
 fn request(id: &str) -> Value {
@@ -25,7 +27,7 @@ fn line(id: &str) -> String {
 }
 
 /// The answers to a whole body that is sent as one chunk.
-async fn answered(world: &World, body: impl AsRef<[u8]>) -> Vec<Value> {
+async fn post_batch(world: &DaemonWorld, body: impl AsRef<[u8]>) -> Vec<Value> {
     let mut stream = begin(world).await;
     stream.send(body).await.expect("it listens");
     stream.finish().await.expect("it listens");
@@ -33,7 +35,7 @@ async fn answered(world: &World, body: impl AsRef<[u8]>) -> Vec<Value> {
 }
 
 /// Line number, id, and verdict or problem code of an answer's line.
-fn brief(line: &Value) -> (u64, String, String) {
+fn summarize_line(line: &Value) -> (u64, String, String) {
     let text = |place: &str| line.pointer(place).and_then(Value::as_str).map(str::to_owned);
     let (verdict, code) = (text("/evaluation/verdict"), text("/problem/code"));
     assert!(verdict.is_some() != code.is_some(), "either a verdict or a problem: {line}");
@@ -41,15 +43,15 @@ fn brief(line: &Value) -> (u64, String, String) {
     (number, text("/id").unwrap_or_default(), verdict.or(code).unwrap_or_default())
 }
 
-fn briefs(lines: &[Value]) -> Vec<(u64, String, String)> {
-    lines.iter().map(brief).collect()
+fn summarize_lines(lines: &[Value]) -> Vec<(u64, String, String)> {
+    lines.iter().map(summarize_line).collect()
 }
 
 fn expected(lines: &[(u64, &str, &str)]) -> Vec<(u64, String, String)> {
     lines.iter().map(|(line, id, came_to)| (*line, (*id).into(), (*came_to).into())).collect()
 }
 
-async fn evaluations_logged(daemon: &Daemon<'_>) -> usize {
+async fn evaluations_logged(daemon: &DaemonProcess<'_>) -> usize {
     let mut count = 0;
     let mut after = 0;
     loop {
@@ -61,13 +63,13 @@ async fn evaluations_logged(daemon: &Daemon<'_>) -> usize {
     }
 }
 
-async fn status(daemon: &Daemon<'_>, place: &str) -> Value {
+async fn status(daemon: &DaemonProcess<'_>, place: &str) -> Value {
     at(&get(&mut daemon.control().await, "/v1/status").await, place)
 }
 
 #[tokio::test]
 async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
-    let world = World::with_config("[limits]\nbody_bytes = 2000");
+    let world = DaemonWorld::with_config("[limits]\nbody_bytes = 2000");
     let daemon = world.serve().await;
     let mut wrong = request("unknown rule");
     wrong["rules"] = json!(["RULE-PREC-999"]);
@@ -93,7 +95,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         "\n\n".into(),
         request("last, without an end").to_string(),
     ];
-    let lines = answered(&world, body.concat()).await;
+    let lines = post_batch(&world, body.concat()).await;
     let wanted = expected(&[
         (1, "first", "PASS"),
         (3, "", "invalid_json"),
@@ -107,7 +109,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         (12, "", "invalid_request"),
         (15, "last, without an end", "PASS"),
     ]);
-    assert_eq!(briefs(&lines), wanted);
+    assert_eq!(summarize_lines(&lines), wanted);
     let detail = lines[2]["problem"]["detail"].as_str().expect("it has a detail");
     assert!(detail.contains("RULE-PREC-999"), "{detail}");
     assert_eq!(lines[3]["problem"]["status"], 413);
@@ -126,7 +128,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
 
 #[tokio::test]
 async fn batch_answer_equals_the_single_evaluation() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let mut stream = begin(&world).await;
@@ -149,10 +151,10 @@ async fn batch_answer_equals_the_single_evaluation() {
 
 #[tokio::test]
 async fn body_without_lines_has_an_empty_answer() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for body in ["\n", " ", "\r\n\n \t\r\n", "\n\n\n"] {
-        assert_eq!(answered(&world, body).await, Vec::<Value>::new(), "{body:?}");
+        assert_eq!(post_batch(&world, body).await, Vec::<Value>::new(), "{body:?}");
     }
     let mut stream = begin(&world).await;
     stream.finish().await.expect("it listens");
@@ -162,18 +164,19 @@ async fn body_without_lines_has_an_empty_answer() {
 
 #[tokio::test]
 async fn batch_with_another_media_type_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     for media_type in ["application/json", "text/plain", "application/x-www-form-urlencoded"] {
         let headers = [("content-type", media_type), ("content-length", "0")];
-        let refused = Wire::connect(&world.socket()).await.ask(head("POST", BATCH, &headers)).await;
+        let refused =
+            WireConnection::connect(&world.socket()).await.exchange(head("POST", BATCH, &headers)).await;
         problem(&refused.expect("it answers"), 415, "unsupported_media_type");
     }
 }
 
 #[tokio::test]
 async fn batch_of_a_disconnected_client_ends() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     for sent in ["", "{\"id\":", &line("whole"), &line("many").repeat(2000)] {
         let mut stream = begin(&world).await;
@@ -184,12 +187,12 @@ async fn batch_of_a_disconnected_client_ends() {
     }
     eventually("the daemon counts no connection", async || status(&daemon, "/connections").await == 0).await;
     eventually("no line is in flight", async || status(&daemon, "/in_flight").await == 0).await;
-    assert_eq!(briefs(&answered(&world, line("after")).await), expected(&[(1, "after", "PASS")]));
+    assert_eq!(summarize_lines(&post_batch(&world, line("after")).await), expected(&[(1, "after", "PASS")]));
 }
 
 #[tokio::test]
 async fn idle_sender_and_idle_reader_are_disconnected() {
-    let world = World::with_config(
+    let world = DaemonWorld::with_config(
         "[limits]\nidle_s = 1\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"",
     );
     let daemon = world.serve().await;
@@ -197,7 +200,7 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
     silent.send(line("first").repeat(2) + "{").await.expect("it listens");
     let lines = silent.rest().await;
     assert_eq!(
-        briefs(&lines),
+        summarize_lines(&lines),
         expected(&[(1, "first", "PASS"), (2, "first", "PASS"), (3, "", "request_timeout")]),
         "complete lines are answered"
     );
@@ -212,7 +215,7 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
     let mut slow = begin(&world).await;
     for n in 1..=10 {
         slow.send(line("slow")).await.expect("it listens");
-        assert_eq!(slow.line().await.map(|line| brief(&line).0), Some(n));
+        assert_eq!(slow.line().await.map(|line| summarize_line(&line).0), Some(n));
         sleep(Duration::from_millis(300)).await;
     }
     slow.finish().await.expect("it listens");
@@ -222,10 +225,10 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
 #[tokio::test]
 async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
     const LINES: usize = 10_000;
-    let world = World::with_config("[storage]\ncache_bytes = 4194304");
+    let world = DaemonWorld::with_config("[storage]\ncache_bytes = 4194304");
     let daemon = world.serve().await;
     // pools and caches have reached their size
-    assert_eq!(answered(&world, line("x").repeat(500)).await.len(), 500);
+    assert_eq!(post_batch(&world, line("x").repeat(500)).await.len(), 500);
     let before = daemon.resident_bytes().expect("the system reports it");
     let mut stream = begin(&world).await;
     let mut bytes = 0;
@@ -236,7 +239,7 @@ async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
             let answer = stream.line().await.expect("it answers");
             bytes += answer.to_string().len() as u64;
             let number = some * 100 + n;
-            assert_eq!(brief(&answer), (number as u64 + 1, number.to_string(), "PASS".into()));
+            assert_eq!(summarize_line(&answer), (number as u64 + 1, number.to_string(), "PASS".into()));
         }
     }
     stream.finish().await.expect("it listens");
@@ -250,18 +253,21 @@ async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
 
 #[tokio::test]
 async fn endless_line_is_refused_in_bounded_memory_and_the_next_is_answered() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
+    assert_eq!(post_batch(&world, line("x").repeat(100)).await.len(), 100);
     let before = daemon.resident_bytes().expect("the system reports it");
     let mut stream = begin(&world).await;
     let piece = "x".repeat(1_000_000);
     for _ in 0..64 {
         stream.send(&piece).await.expect("it listens");
     }
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "", "body_too_large")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(1, "", "body_too_large")]).pop()
+    );
     stream.send("\n".to_owned() + &line("next")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(2, "next", "PASS")]).pop());
+    assert_eq!(stream.line().await.map(|line| summarize_line(&line)), expected(&[(2, "next", "PASS")]).pop());
     stream.finish().await.expect("it listens");
     assert_eq!(stream.line().await, None);
     let most = daemon.most_resident_bytes().expect("the system reports it");
@@ -270,34 +276,47 @@ async fn endless_line_is_refused_in_bounded_memory_and_the_next_is_answered() {
 
 #[tokio::test]
 async fn draining_daemon_answers_started_lines_and_refuses_further_ones() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let mut stream = begin(&world).await;
     stream.send(line("before")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "before", "PASS")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(1, "before", "PASS")]).pop()
+    );
     assert_eq!(post(control, "/v1/drain", &json!({"draining": true})).await.status, 200);
     stream.send(line("while")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(2, "while", "draining")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(2, "while", "draining")]).pop()
+    );
     let headers = [("content-type", "application/x-ndjson"), ("content-length", "0")];
-    let refused = Wire::connect(&world.socket()).await.ask(head("POST", BATCH, &headers)).await;
+    let refused =
+        WireConnection::connect(&world.socket()).await.exchange(head("POST", BATCH, &headers)).await;
     problem(&refused.expect("it answers"), 503, "draining");
     assert_eq!(post(control, "/v1/drain", &json!({"draining": false})).await.status, 200);
     stream.send(line("after")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(3, "after", "PASS")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(3, "after", "PASS")]).pop()
+    );
     assert_eq!(evaluations_logged(&daemon).await, 2);
 }
 
 #[tokio::test]
 async fn endless_stream_does_not_delay_shutdown() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
     stream.send(line("first")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "first", "PASS")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(1, "first", "PASS")]).pop()
+    );
     daemon.signal("TERM");
     assert_eq!(
-        briefs(&stream.rest().await),
+        summarize_lines(&stream.rest().await),
         expected(&[(2, "", "draining")]),
         "the last line has the reason"
     );
@@ -315,7 +334,7 @@ async fn endless_stream_does_not_delay_shutdown() {
     stream.finish().await.expect("it listens");
     assert!(stream.line().await.is_some());
     daemon.signal("TERM");
-    let rest: Vec<_> = stream.rest().await.iter().map(|line| brief(line).2).collect();
+    let rest: Vec<_> = stream.rest().await.iter().map(|line| summarize_line(line).2).collect();
     let answered = rest.iter().take_while(|outcome| *outcome == "PASS").count();
     let told: Vec<_> = rest.iter().skip(answered).collect();
     assert!(answered == 499 || told == ["draining"], "{answered} answered, then {told:?}");
@@ -325,7 +344,7 @@ async fn endless_stream_does_not_delay_shutdown() {
 
 #[tokio::test]
 async fn lines_are_errors_while_the_log_cannot_be_written() {
-    let mut world = World::default();
+    let mut world = DaemonWorld::default();
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
@@ -333,13 +352,13 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
     stream.send(line("before")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line).2), Some("PASS".into()));
+    assert_eq!(stream.line().await.map(|line| summarize_line(&line).2), Some("PASS".into()));
     disk::fill(&daemon, &world.state());
     let (mut evaluated, mut turned_away) = (1, 0);
     while turned_away < 100 {
         stream.send(line("while").repeat(50)).await.expect("it listens");
         for _ in 0..50 {
-            match brief(&stream.line().await.expect("it answers")).2.as_str() {
+            match summarize_line(&stream.line().await.expect("it answers")).2.as_str() {
                 "PASS" => evaluated += 1,
                 "storage_unavailable" => turned_away += 1,
                 other => unreachable!("{other}"),
@@ -354,7 +373,7 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
     })
     .await;
     stream.send(line("after")).await.expect("it listens");
-    assert_eq!(stream.line().await.map(|line| brief(&line).2), Some("PASS".into()));
+    assert_eq!(stream.line().await.map(|line| summarize_line(&line).2), Some("PASS".into()));
     stream.finish().await.expect("it listens");
     assert_eq!(stream.line().await, None);
     assert_eq!(evaluations_logged(&daemon).await, evaluated + 1);
@@ -363,9 +382,9 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
 
 #[tokio::test]
 async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
-    let world = World::with_config("[limits]\nbodies_bytes = 2097152");
+    let world = DaemonWorld::with_config("[limits]\nbodies_bytes = 2097152");
     let daemon = world.serve().await;
-    assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
+    assert_eq!(post_batch(&world, line("x").repeat(100)).await.len(), 100);
     let before = daemon.resident_bytes().expect("the system reports it");
     // the answer to each line is several hundred times as long
     let amplifying = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]}).to_string() + "\n";
@@ -385,7 +404,7 @@ async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
         tokio::spawn(async move {
             let mut told = Vec::new();
             while told.len() < 2 {
-                told.push(brief(&stream.line().await.expect("it answers")).2);
+                told.push(summarize_line(&stream.line().await.expect("it answers")).2);
             }
             told
         })
@@ -399,7 +418,7 @@ async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
 
 #[tokio::test]
 async fn incomplete_line_times_out() {
-    let world = World::with_config(
+    let world = DaemonWorld::with_config(
         "[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"\ndeadline_ms = 1000\nhard_timeout_ms = 1000\nsoft_timeout_ms = 500",
     );
     let _daemon = world.serve().await;
@@ -410,6 +429,9 @@ async fn incomplete_line_times_out() {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "", "request_timeout")]).pop());
+    assert_eq!(
+        stream.line().await.map(|line| summarize_line(&line)),
+        expected(&[(1, "", "request_timeout")]).pop()
+    );
     assert_eq!(stream.line().await, None);
 }

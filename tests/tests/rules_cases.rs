@@ -1,7 +1,10 @@
 //! The cases of Oracle-A: each must have the result that its line expects. `oraclectl rules eval` reads the same
 //! file.
 
-use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, Violation, evaluate};
+use oracled_domain::rules::{
+    CandidateCheck, CandidateText, FactSet, RuleSettings, RuleVerdict, RuleViolation, RulesEvaluation,
+    evaluate,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -12,16 +15,16 @@ const CATEGORIES: [&str; 6] =
 const QUOTED_MAX_CHARS: usize = 200;
 
 /// One line of the file.
-struct Case {
+struct RulesFileCase {
     id: String,
     category: String,
     candidate: String,
-    check: Check,
-    verdict: Verdict,
+    check: CandidateCheck,
+    verdict: RuleVerdict,
     failed: Vec<String>,
 }
 
-impl Case {
+impl RulesFileCase {
     fn read(line: &str) -> Self {
         let mut members: serde_json::Map<String, Value> = serde_json::from_str(line).expect("an object");
         let mut take = |name: &str| members.remove(name).unwrap_or_default();
@@ -32,23 +35,23 @@ impl Case {
         let mut wanted = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
         let verdict = serde_json::from_value(wanted("verdict")).expect("a verdict");
         let failed = serde_json::from_value(wanted("failed")).expect("ids of rules");
-        let check: Check = serde_json::from_value(Value::Object(members)).expect("a check");
-        check.validate(&Settings::default()).expect("the check can be made");
+        let check: CandidateCheck = serde_json::from_value(Value::Object(members)).expect("a check");
+        check.validate(&RuleSettings::default()).expect("the check can be made");
         Self { id, category, candidate, check, verdict, failed }
     }
 
-    fn evaluated(&self) -> Evaluation {
+    fn evaluated(&self) -> RulesEvaluation {
         let facts = FactSet::compile(&self.check.facts);
-        evaluate(&Candidate::text(&self.candidate), &self.check, &facts, &Settings::default())
+        evaluate(&CandidateText::text(&self.candidate), &self.check, &facts, &RuleSettings::default())
     }
 }
 
-fn cases() -> Vec<Case> {
-    CASES.lines().map(Case::read).collect()
+fn cases() -> Vec<RulesFileCase> {
+    CASES.lines().map(RulesFileCase::read).collect()
 }
 
 /// Whether the violation's span contains its text.
-fn is_where_it_says(candidate: &str, violation: &Violation) -> bool {
+fn is_span_correct(candidate: &str, violation: &RuleViolation) -> bool {
     let Some(span) = &violation.span else { return true };
     let cut_out = candidate.get(span.start..span.end).expect("a span is on characters' boundaries");
     match violation.text.strip_suffix('…') {
@@ -63,7 +66,7 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
         .iter()
         .filter_map(|case| {
             let evaluation = case.evaluated();
-            let failed = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail);
+            let failed = evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail);
             let failed: Vec<&str> = failed.map(|rule| rule.rule.into_str()).collect();
             let is_as_wanted = evaluation.verdict == case.verdict && failed == case.failed;
             let (id, wanted) = (&case.id, (case.verdict, &case.failed));
@@ -88,7 +91,7 @@ fn every_span_contains_the_text_of_its_violation() {
     for case in cases() {
         for rule in case.evaluated().rules {
             for violation in &rule.violations {
-                assert!(is_where_it_says(&case.candidate, violation), "{}: {violation:?}", case.id);
+                assert!(is_span_correct(&case.candidate, violation), "{}: {violation:?}", case.id);
                 if let Some(related) = &violation.related {
                     assert!(case.candidate.get(related.start..related.end).is_some(), "{}", case.id);
                 }
@@ -105,7 +108,7 @@ fn every_span_contains_the_text_of_its_violation() {
 #[test]
 fn case_that_expects_fail_names_the_failed_rules() {
     for case in cases() {
-        assert_eq!(case.verdict == Verdict::Fail, !case.failed.is_empty(), "{}", case.id);
+        assert_eq!(case.verdict == RuleVerdict::Fail, !case.failed.is_empty(), "{}", case.id);
     }
 }
 

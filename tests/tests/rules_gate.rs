@@ -2,12 +2,15 @@
 //! generated and regenerated verdicts.
 
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_domain::{Label, Tier};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{
+    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
+    x_cache,
+};
 use oracled_tests::load::field;
-use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, problem, submission};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, GOOD, at, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -36,12 +39,12 @@ fn checked(raw: &str) -> Value {
     with(submission(raw), json!({"facts": FACTS}))
 }
 
-async fn hand_in(routes: &mut Client, session: &str, body: &Value) -> Answer {
+async fn submit_verdict(routes: &mut DaemonClient, session: &str, body: &Value) -> DaemonResponse {
     post(routes, &format!("/v1/verdicts/{session}"), body).await
 }
 
 /// Checks a refusal by the rules and returns its evaluation.
-fn refused(answer: &Answer) -> Value {
+fn rules_refusal(answer: &DaemonResponse) -> Value {
     field(&problem(answer, 422, "rules_rejected"), "evaluation").clone()
 }
 
@@ -52,16 +55,19 @@ fn violations(evaluation: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn supported_verdict_is_delivered_and_the_log_has_both_gates() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for tier in Tier::ALL {
+    for tier in ProductTier::ALL {
         let session = tier.into_str();
-        let body = json!({"tier": tier, "query": QUERY, "raw": saying(tier, Label::Amber), "facts": FACTS});
-        let delivered = hand_in(routes, session, &body).await;
+        let body = json!({"tier": tier, "query": QUERY, "raw": coherent_answer(tier, VerdictLabel::Amber), "facts": FACTS});
+        let delivered = submit_verdict(routes, session, &body).await;
         assert_eq!(delivered.status, 201, "{}", document(&delivered));
         assert_eq!(get(routes, &format!("/v1/verdicts/{session}")).await.body, delivered.body);
-        assert_eq!(told_of(control, session).await, ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
+        assert_eq!(
+            event_names(control, session).await,
+            ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]
+        );
         let entries = log(control, &format!("session={session}")).await;
         let seqs: Vec<_> = entries.iter().filter_map(|entry| entry["seq"].as_u64()).collect();
         assert_eq!(seqs, [seqs[0], seqs[0] + 1, seqs[0] + 2]);
@@ -73,14 +79,14 @@ async fn supported_verdict_is_delivered_and_the_log_has_both_gates() {
 
 #[tokio::test]
 async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_cached() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let body = with(
         checked(UNFOUNDED),
         json!({"context": "a context", "expected": {"must_not_find": ["is cheese"]}}),
     );
-    let evaluation = refused(&hand_in(routes, "cs_1", &body).await);
+    let evaluation = rules_refusal(&submit_verdict(routes, "cs_1", &body).await);
     assert_eq!(evaluation["verdict"], "FAIL");
     let found: Vec<_> = violations(&evaluation)
         .iter()
@@ -90,8 +96,8 @@ async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_cached() {
     let pattern = (json!("is cheese"), json!({"field": "summary", "start": 29, "end": 38}));
     assert_eq!(found, [claim.clone(), pattern, claim]);
 
-    problem(&read(routes, "cs_1").await, 404, "session_unknown");
-    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
+    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
+    assert_eq!(event_names(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
     let entries = log(control, "session=cs_1").await;
     assert_eq!((&entries[0]["approved"], &entries[1]["verdict"]), (&json!(true), &json!("FAIL")));
     assert_eq!(
@@ -101,9 +107,8 @@ async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_cached() {
     );
     assert_eq!(entries[1]["evaluation_sha256"], evaluation["sha256"]);
     // the refused verdict did not open the session
-    let other =
-        json!({"tier": "full", "query": "Else?", "raw": saying(Tier::Full, Label::Red), "facts": FACTS});
-    assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
+    let other = json!({"tier": "full", "query": "Else?", "raw": coherent_answer(ProductTier::Full, VerdictLabel::Red), "facts": FACTS});
+    assert_eq!(submit_verdict(routes, "cs_1", &other).await.status, 201);
     assert!(daemon.stop().success());
     let written = world.written().to_lowercase();
     assert!(written.contains("rules_evaluated"), "the files contain the log");
@@ -112,15 +117,16 @@ async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_cached() {
 
 #[tokio::test]
 async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let mut verdict: Value = serde_json::from_str(&saying(Tier::Strategy, Label::Green)).expect("JSON");
+    let mut verdict: Value =
+        serde_json::from_str(&coherent_answer(ProductTier::Strategy, VerdictLabel::Green)).expect("JSON");
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together. Gold!");
     verdict["strategy"]["next_step"] = json!("Dig for silver.");
     let body = |tier: &str| json!({"tier": tier, "query": QUERY, "verdict": verdict, "facts": FACTS});
     for (tier, unsupported) in [("full", 1), ("strategy", 2)] {
-        let evaluation = refused(&hand_in(routes, tier, &body(tier)).await);
+        let evaluation = rules_refusal(&submit_verdict(routes, tier, &body(tier)).await);
         let spans = [
             ("Gold", json!({"field": "breakdown.Change Rate.analysis", "start": 19, "end": 23})),
             ("Dig for silver", json!({"field": "strategy.next_step", "start": 0, "end": 14})),
@@ -132,7 +138,7 @@ async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
         assert_eq!(evaluation["metrics"]["unsupported_claims"], unsupported);
     }
     // a quick verdict is delivered without these texts
-    assert_eq!(hand_in(routes, "quick", &body("quick")).await.status, 201);
+    assert_eq!(submit_verdict(routes, "quick", &body("quick")).await.status, 201);
     // texts of one verdict contradict each other
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together and always works");
     verdict["breakdown"]["Curvature"]["analysis"] = json!("It never holds together. It holds together");
@@ -141,7 +147,7 @@ async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
         json!({"tier": "full", "query": QUERY, "verdict": verdict}),
         json!({"facts": FACTS, "expected": expected}),
     );
-    let found = violations(&refused(&hand_in(routes, "contradicting", &contradicting).await));
+    let found = violations(&rules_refusal(&submit_verdict(routes, "contradicting", &contradicting).await));
     assert_eq!(found.len(), 3, "{found:?}");
     for violation in found {
         assert_eq!(violation["span"]["field"], "breakdown.Curvature.analysis");
@@ -151,44 +157,44 @@ async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
 
 #[tokio::test]
 async fn rules_skip_verdicts_that_fail_the_crosscheck_or_are_replayed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let incoherent = checked(r#"{"verdict":"GREEN","summary":" "}"#);
-    problem(&hand_in(routes, "cs_1", &incoherent).await, 422, "crosscheck_rejected");
-    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck"]);
+    problem(&submit_verdict(routes, "cs_1", &incoherent).await, 422, "crosscheck_rejected");
+    assert_eq!(event_names(control, "cs_1").await, ["tmm_crosscheck"]);
 
-    let delivered = hand_in(routes, "cs_2", &submission(GOOD)).await;
+    let delivered = submit_verdict(routes, "cs_2", &submission(GOOD)).await;
     assert_eq!(delivered.status, 201);
     let none: [&str; 0] = [];
     for (raw, facts) in [(GOOD, none.as_slice()), (UNFOUNDED, &FACTS)] {
-        let again = hand_in(routes, "cs_2", &with(submission(raw), json!({"facts": facts}))).await;
+        let again = submit_verdict(routes, "cs_2", &with(submission(raw), json!({"facts": facts}))).await;
         assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
         assert_eq!(at(&again, "/verdict"), at(&delivered, "/verdict"));
     }
     let other = with(checked(GOOD), json!({"query": "Sell wax?"}));
-    problem(&hand_in(routes, "cs_2", &other).await, 409, "session_mismatch");
-    assert_eq!(told_of(control, "cs_2").await, ["tmm_crosscheck", "verdict_cached"]);
+    problem(&submit_verdict(routes, "cs_2", &other).await, 409, "session_mismatch");
+    assert_eq!(event_names(control, "cs_2").await, ["tmm_crosscheck", "verdict_cached"]);
 }
 
 #[tokio::test]
 async fn rule_that_ends_in_error_refuses_the_verdict() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let body = with(checked(GOOD), json!({"expected": {"must_find": [" "]}}));
-    let evaluation = refused(&hand_in(routes, "cs_1", &body).await);
+    let evaluation = rules_refusal(&submit_verdict(routes, "cs_1", &body).await);
     assert_eq!(evaluation["verdict"], "ERROR");
-    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
-    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    assert_eq!(event_names(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
+    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
     // only the requested rules are applied
     let body = with(checked(UNFOUNDED), json!({"rules": ["RULE-PREC-003"]}));
-    assert_eq!(hand_in(routes, "cs_1", &body).await.status, 201);
+    assert_eq!(submit_verdict(routes, "cs_1", &body).await.status, 201);
 }
 
 #[tokio::test]
 async fn invalid_check_is_refused_before_the_verdict_is_judged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let pairs: Vec<_> = (0..65).map(|n| [format!("a{n}"), format!("b{n}")]).collect();
@@ -205,7 +211,7 @@ async fn invalid_check_is_refused_before_the_verdict_is_judged() {
         (json!({"facts": [], "expected": {"contradiction_pairs": pairs}}), "at most 64"),
     ] {
         for raw in [GOOD, "{}"] {
-            let answer = hand_in(routes, "cs_1", &with(submission(raw), members.clone())).await;
+            let answer = submit_verdict(routes, "cs_1", &with(submission(raw), members.clone())).await;
             let refused = problem(&answer, 400, "invalid_request");
             let detail = refused["detail"].as_str().expect("it has a detail");
             assert!(detail.contains(telling), "{telling}: {detail}");
@@ -216,28 +222,28 @@ async fn invalid_check_is_refused_before_the_verdict_is_judged() {
         let body = with(checked(GOOD), json!({"session_id": "cs_1"}));
         problem(&post(routes, path, &body).await, 400, "invalid_request");
     }
-    assert!(told_of(control, "cs_1").await.is_empty());
+    assert!(event_names(control, "cs_1").await.is_empty());
 }
 
 #[tokio::test]
 async fn generated_verdict_passes_the_rules_gate() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let ordered = with(order(Tier::Quick), json!({"facts": FACTS}));
+    let ordered = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
     let expected = ["oracle_interaction", "tmm_crosscheck", "rules_evaluated"];
-    model.next([Reply::saying(UNFOUNDED)]);
-    let evaluation = refused(&hand_in(routes, "cs_1", &ordered).await);
+    model.next([ScriptedReply::with_text(UNFOUNDED)]);
+    let evaluation = rules_refusal(&submit_verdict(routes, "cs_1", &ordered).await);
     assert_eq!(violations(&evaluation)[0]["text"], "Q7X is cheese");
-    assert_eq!(told_of(control, "cs_1").await, expected);
-    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    assert_eq!(event_names(control, "cs_1").await, expected);
+    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
     assert!(
         model.requests().iter().all(|request| !request.body.to_string().contains("holds together")),
         "facts are not shown to the model"
     );
 
-    let made = hand_in(routes, "cs_1", &ordered).await;
+    let made = submit_verdict(routes, "cs_1", &ordered).await;
     assert_eq!(made.status, 201, "{}", document(&made));
     let entries = log(control, "session=cs_1&event=rules_evaluated").await;
     let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
@@ -249,30 +255,30 @@ async fn generated_verdict_passes_the_rules_gate() {
 #[tokio::test]
 async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let mut daemon = world.serve().await;
     for (session, body) in [
         ("handed-in", checked(GOOD)),
-        ("made", with(order(Tier::Quick), json!({"facts": FACTS}))),
+        ("made", with(generation_request(ProductTier::Quick), json!({"facts": FACTS}))),
         ("told-of-again", checked(GOOD)),
         ("unchecked", submission(GOOD)),
     ] {
         let routes = &mut daemon.routes().await;
-        assert_eq!(hand_in(routes, session, &body).await.status, 201);
-        lose(&mut daemon.control().await, session).await;
+        assert_eq!(submit_verdict(routes, session, &body).await.status, 201);
+        purge_verdict(&mut daemon.control().await, session).await;
     }
     // a repeated registration does not change the session's check
     let told = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
-    assert_eq!(put(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
+    assert_eq!(put_session(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
     assert!(daemon.stop().success());
 
     daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.otherwise(Reply::saying(UNFOUNDED));
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
     for session in ["handed-in", "made", "told-of-again"] {
-        let evaluation = refused(&read(routes, session).await);
+        let evaluation = rules_refusal(&read_verdict(routes, session).await);
         assert_eq!(violations(&evaluation)[0]["span"]["field"], "summary", "{session}");
-        let told = told_of(control, session).await;
+        let told = event_names(control, session).await;
         let last = told.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(
             last,
@@ -283,71 +289,74 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
         let entry = entries.last().expect("there is one");
         assert_eq!((&entry["verdict"], &entry["path"]), (&json!("FAIL"), &json!("regen")));
         problem(&get(routes, &format!("/cache/{session}")).await, 404, "verdict_not_cached");
-        problem(&read(routes, session).await, 429, "regen_rate_limited");
+        problem(&read_verdict(routes, session).await, 429, "regen_rate_limited");
     }
-    let unchecked = read(routes, "unchecked").await;
-    assert_eq!((unchecked.status.as_u16(), came_from(&unchecked)), (200, Some("MISS")));
+    let unchecked = read_verdict(routes, "unchecked").await;
+    assert_eq!((unchecked.status.as_u16(), x_cache(&unchecked)), (200, Some("MISS")));
 }
 
 #[tokio::test]
 async fn known_session_keeps_the_check_that_its_verdict_failed() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.otherwise(Reply::saying(UNFOUNDED));
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
     let told = json!({"tier": "quick", "query": QUERY});
-    assert_eq!(put(routes, "cs_1", &told).await.status, 201);
-    refused(&hand_in(routes, "cs_1", &checked(UNFOUNDED)).await);
-    assert_eq!(told_of(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
-    refused(&read(routes, "cs_1").await);
-    refused(&hand_in(routes, "cs_1", &submission(UNFOUNDED)).await);
-    refused(&hand_in(routes, "cs_1", &order(Tier::Quick)).await);
+    assert_eq!(put_session(routes, "cs_1", &told).await.status, 201);
+    rules_refusal(&submit_verdict(routes, "cs_1", &checked(UNFOUNDED)).await);
+    assert_eq!(event_names(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
+    rules_refusal(&read_verdict(routes, "cs_1").await);
+    rules_refusal(&submit_verdict(routes, "cs_1", &submission(UNFOUNDED)).await);
+    rules_refusal(&submit_verdict(routes, "cs_1", &generation_request(ProductTier::Quick)).await);
     // a session whose verdict was delivered before, here or elsewhere, keeps its check as well
-    assert_eq!(put(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status, 201);
-    assert_eq!(hand_in(routes, "cs_3", &submission(GOOD)).await.status, 201);
-    lose(control, "cs_3").await;
+    assert_eq!(
+        put_session(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status,
+        201
+    );
+    assert_eq!(submit_verdict(routes, "cs_3", &submission(GOOD)).await.status, 201);
+    purge_verdict(control, "cs_3").await;
     for session in ["cs_2", "cs_3"] {
-        assert_eq!(hand_in(routes, session, &checked(GOOD)).await.status, 201);
-        lose(control, session).await;
-        refused(&read(routes, session).await);
+        assert_eq!(submit_verdict(routes, session, &checked(GOOD)).await.status, 201);
+        purge_verdict(control, session).await;
+        rules_refusal(&read_verdict(routes, session).await);
     }
 }
 
 #[tokio::test]
 async fn verdict_regenerated_for_a_reader_does_not_become_the_first_unchecked() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    model.otherwise(Reply::saying(UNFOUNDED));
-    assert_eq!(put(routes, "cs_1", &json!({"tier": "quick", "query": QUERY})).await.status, 201);
-    assert_eq!(read(routes, "cs_1").await.status, 200);
-    for body in [checked(GOOD), with(order(Tier::Quick), json!({"facts": FACTS}))] {
-        let answer = problem(&hand_in(routes, "cs_1", &body).await, 409, "session_mismatch");
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
+    assert_eq!(put_session(routes, "cs_1", &json!({"tier": "quick", "query": QUERY})).await.status, 201);
+    assert_eq!(read_verdict(routes, "cs_1").await.status, 200);
+    for body in [checked(GOOD), with(generation_request(ProductTier::Quick), json!({"facts": FACTS}))] {
+        let answer = problem(&submit_verdict(routes, "cs_1", &body).await, 409, "session_mismatch");
         assert_eq!(field(&answer, "mismatch"), "facts", "{answer}");
     }
-    lose(control, "cs_1").await;
-    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
+    purge_verdict(control, "cs_1").await;
+    assert_eq!(submit_verdict(routes, "cs_1", &checked(GOOD)).await.status, 201);
 }
 
 #[tokio::test]
 async fn stored_check_is_independent_of_later_configuration() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("[rules]\nprofile = ['RULE-PREC-001', 'RULE-PREC-003']\n");
+    let world = model.create_world("[rules]\nprofile = ['RULE-PREC-001', 'RULE-PREC-003']\n");
     let daemon = world.serve().await;
     let expected = json!({"expected": {"must_not_find": ["cheese"]}});
     let facts = json!({"facts": [FACTS[0], "Q7X is cheese"]});
     let body = with(with(submission(GOOD), facts), expected);
-    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
-    lose(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(submit_verdict(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
+    purge_verdict(&mut daemon.control().await, "cs_1").await;
     assert!(daemon.stop().success());
     let mut world = world;
     world.variables.push(("ORACLED_RULES__PROFILE".into(), "RULE-PREC-002".into()));
     world.variables.push(("ORACLED_RULES__UNSUPPORTED_MAX".into(), "9".into()));
     let daemon = world.serve().await;
-    model.otherwise(Reply::saying(UNFOUNDED));
-    let evaluation = refused(&read(&mut daemon.routes().await, "cs_1").await);
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
+    let evaluation = rules_refusal(&read_verdict(&mut daemon.routes().await, "cs_1").await);
     let applied: Vec<_> = evaluation["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
     assert_eq!(applied, ["RULE-PREC-001", "RULE-PREC-003"]);
     assert_eq!(violations(&evaluation)[0]["text"], "cheese");
@@ -355,34 +364,34 @@ async fn stored_check_is_independent_of_later_configuration() {
 
 #[tokio::test]
 async fn verdict_submitted_over_a_lost_one_passes_the_gate_of_the_first() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
-    lose(control, "cs_1").await;
-    refused(&hand_in(routes, "cs_1", &submission(UNFOUNDED)).await);
+    assert_eq!(submit_verdict(routes, "cs_1", &checked(GOOD)).await.status, 201);
+    purge_verdict(control, "cs_1").await;
+    rules_refusal(&submit_verdict(routes, "cs_1", &submission(UNFOUNDED)).await);
     let verdict: Value = serde_json::from_str(UNFOUNDED).unwrap();
     let written = json!({"tier": "quick", "query": QUERY, "verdict": verdict});
-    refused(&post(routes, "/cache/cs_1", &written).await);
+    rules_refusal(&post(routes, "/cache/cs_1", &written).await);
     // the request's own check takes precedence over the session's
     let other = with(submission(UNFOUNDED), json!({"facts": [verdict["summary"]]}));
-    assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
+    assert_eq!(submit_verdict(routes, "cs_1", &other).await.status, 201);
 }
 
 #[tokio::test]
 async fn regenerated_verdict_that_its_facts_support_is_delivered() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
-    lose(control, "cs_1").await;
-    model.otherwise(Reply::saying(
+    assert_eq!(submit_verdict(routes, "cs_1", &checked(GOOD)).await.status, 201);
+    purge_verdict(control, "cs_1").await;
+    model.set_default(ScriptedReply::with_text(
         r#"{"verdict":"AMBER","summary":"It holds together, a sound and simple plan."}"#,
     ));
-    let read = read(routes, "cs_1").await;
-    assert_eq!((read.status.as_u16(), came_from(&read)), (200, Some("MISS")));
-    let told = told_of(control, "cs_1").await;
+    let read = read_verdict(routes, "cs_1").await;
+    assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("MISS")));
+    let told = event_names(control, "cs_1").await;
     assert_eq!(
         told[told.len() - 5..],
         [
@@ -401,10 +410,13 @@ async fn regenerated_verdict_that_its_facts_support_is_delivered() {
 
 #[tokio::test]
 async fn facts_of_a_session_are_not_in_any_log() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let facts = json!({"facts": ["A sound and simple plan", "Q7X a secret fact"]});
-    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &with(submission(GOOD), facts)).await.status, 201);
+    assert_eq!(
+        submit_verdict(&mut daemon.routes().await, "cs_1", &with(submission(GOOD), facts)).await.status,
+        201
+    );
     assert!(daemon.stop().success());
     assert!(!(world.mirror() + &world.service_log()).contains("Q7X"));
 }
@@ -412,23 +424,23 @@ async fn facts_of_a_session_are_not_in_any_log() {
 #[tokio::test]
 async fn check_of_nearly_1_mib_is_stored_with_its_session() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     // all facts differ, so that a lost or swapped piece is detected
     let facts: Vec<String> =
         (0..45_000).map(|n| format!("fact number {n:06}")).chain(FACTS.map(String::from)).collect();
     let body = with(submission(GOOD), json!({"facts": facts}));
     assert!((900_000..1_048_576).contains(&body.to_string().len()), "{}", body.to_string().len());
-    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
-    lose(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(submit_verdict(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
+    purge_verdict(&mut daemon.control().await, "cs_1").await;
     assert!(daemon.stop().success());
 
     let daemon = world.serve().await;
-    model.otherwise(Reply::saying(
+    model.set_default(ScriptedReply::with_text(
         r#"{"verdict":"GREEN","summary":"Fact number 039999. Fact number 020000!"}"#,
     ));
-    let read = read(&mut daemon.routes().await, "cs_1").await;
-    assert_eq!((read.status.as_u16(), came_from(&read)), (200, Some("MISS")), "{}", document(&read));
+    let read = read_verdict(&mut daemon.routes().await, "cs_1").await;
+    assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("MISS")), "{}", document(&read));
     let entries = log(&mut daemon.control().await, "session=cs_1&event=rules_evaluated").await;
     assert_eq!((entries.len(), &entries[0]["facts_sha256"]), (2, &entries[1]["facts_sha256"]));
 }
@@ -436,15 +448,16 @@ async fn check_of_nearly_1_mib_is_stored_with_its_session() {
 #[tokio::test]
 async fn request_without_facts_waits_for_one_with_facts_and_is_refused() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
-    model.otherwise(Reply::saying(UNFOUNDED).after(Duration::from_millis(500)));
+    model.set_default(ScriptedReply::with_text(UNFOUNDED).after(Duration::from_millis(500)));
     let mut other = daemon.routes().await;
-    let checked = with(order(Tier::Quick), json!({"facts": FACTS}));
-    let first = tokio::spawn(async move { hand_in(&mut other, "cs_1", &checked).await });
-    eventually("the model is asked", async || model.asked() == 1).await;
-    let second = hand_in(&mut daemon.routes().await, "cs_1", &order(Tier::Quick)).await;
-    refused(&second);
-    refused(&first.await.expect("it answers"));
-    assert_eq!(model.asked(), 2);
+    let checked = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
+    let first = tokio::spawn(async move { submit_verdict(&mut other, "cs_1", &checked).await });
+    eventually("the model is asked", async || model.request_count() == 1).await;
+    let second =
+        submit_verdict(&mut daemon.routes().await, "cs_1", &generation_request(ProductTier::Quick)).await;
+    rules_refusal(&second);
+    rules_refusal(&first.await.expect("it answers"));
+    assert_eq!(model.request_count(), 2);
 }

@@ -1,10 +1,12 @@
 //! `PUT /v1/sessions/{session_id}`: registration of a session, so that a lost verdict can be regenerated.
 
 use hyper::Method;
-use oracled_domain::{Label, Tier};
-use oracled_tests::making::{QUERY, came_from, order, put, read, registered, told_of};
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{
+    QUERY, event_names, generation_request, put_session, read_verdict, register_session, x_cache,
+};
 use oracled_tests::model::ModelServer;
-use oracled_tests::{GOOD, World, document, eventually, get, log, post, problem, submission};
+use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -13,28 +15,28 @@ use tokio::task::JoinSet;
 
 /// Body of a quick-tier registration in which `name` is `value`.
 fn with(name: &str, value: Value) -> Value {
-    let mut body = order(Tier::Quick);
+    let mut body = generation_request(ProductTier::Quick);
     body.as_object_mut().expect("a body is an object").insert(name.to_owned(), value);
     body
 }
 
 #[tokio::test]
 async fn session_is_created_once_and_updated_with_new_fields() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     // the address itself is never returned on the routes' socket
     let known = |has_email: bool, original: &str| json!({"session_id": "cs_1", "tier": "quick", "query": QUERY, "has_email": has_email, "original_verdict": original});
     for (body, status, told) in [
-        (order(Tier::Quick), 201, known(false, "UNKNOWN")),
-        (order(Tier::Quick), 200, known(false, "UNKNOWN")),
+        (generation_request(ProductTier::Quick), 201, known(false, "UNKNOWN")),
+        (generation_request(ProductTier::Quick), 200, known(false, "UNKNOWN")),
         (with("customer_email", json!("a@b")), 200, known(true, "UNKNOWN")),
         (with("original_verdict", json!("RED")), 200, known(true, "RED")),
         (with("customer_email", json!("c@d")), 200, known(true, "RED")),
         (with("customer_email", Value::Null), 200, known(true, "RED")),
         (with("original_verdict", json!("RED")), 200, known(true, "RED")),
     ] {
-        let answer = put(routes, "cs_1", &body).await;
+        let answer = put_session(routes, "cs_1", &body).await;
         assert_eq!((answer.status.as_u16(), document(&answer)), (status, told), "{body}");
     }
     let entries = log(control, "session=cs_1&event=session_registered").await;
@@ -57,10 +59,10 @@ async fn session_is_created_once_and_updated_with_new_fields() {
 
 #[tokio::test]
 async fn another_tier_query_or_original_verdict_is_a_mismatch() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    registered(routes, "told", Some(Label::Amber)).await;
+    register_session(routes, "told", Some(VerdictLabel::Amber)).await;
     assert_eq!(post(routes, "/v1/verdicts/delivered", &submission(GOOD)).await.status, 201);
     for (session, original) in [("told", "AMBER"), ("delivered", "GREEN")] {
         for (body, what) in [
@@ -68,22 +70,22 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
             (with("query", json!("Sell wax?")), "query"),
             (with("original_verdict", json!("NULL")), "original_verdict"),
         ] {
-            let refused = problem(&put(routes, session, &body).await, 409, "session_mismatch");
+            let refused = problem(&put_session(routes, session, &body).await, 409, "session_mismatch");
             assert_eq!(
                 (&refused["mismatch"], &refused["detail"]),
                 (&json!(what), &json!(format!("session {session} is known with another {what}")))
             );
         }
-        let known = document(&put(routes, session, &order(Tier::Quick)).await);
+        let known = document(&put_session(routes, session, &generation_request(ProductTier::Quick)).await);
         assert_eq!((&known["tier"], &known["original_verdict"]), (&json!("quick"), &json!(original)));
     }
-    let told = told_of(&mut daemon.control().await, "told").await;
+    let told = event_names(&mut daemon.control().await, "told").await;
     assert_eq!(told, ["session_registered"]);
 }
 
 #[tokio::test]
 async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
-    let world = World::with_config("[limits]\nquery_bytes = 100");
+    let world = DaemonWorld::with_config("[limits]\nquery_bytes = 100");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (body, code, said) in [
@@ -106,13 +108,17 @@ async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
         (with("verdict", json!({})), "invalid_request", "unknown field `verdict`"),
         (with("raw", json!(GOOD)), "invalid_request", "unknown field `raw`"),
     ] {
-        let refused = problem(&put(routes, "cs_1", &body).await, 400, code);
+        let refused = problem(&put_session(routes, "cs_1", &body).await, 400, code);
         assert!(refused["detail"].as_str().unwrap().contains(said), "{body}: {refused}");
     }
     for (session, status) in
         [("a%20b", 400), ("%FF", 400), (&*"x".repeat(256), 400), (&*"x".repeat(255), 201)]
     {
-        assert_eq!(put(routes, session, &order(Tier::Quick)).await.status, status, "{session}");
+        assert_eq!(
+            put_session(routes, session, &generation_request(ProductTier::Quick)).await.status,
+            status,
+            "{session}"
+        );
     }
     let answer = routes.call(Method::PUT, "/v1/sessions/cs_1", Some("{".into())).await.unwrap();
     problem(&answer, 400, "invalid_json");
@@ -120,27 +126,31 @@ async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
     problem(&answer, 415, "unsupported_media_type");
     problem(&get(routes, "/v1/sessions/cs_1").await, 405, "method_not_allowed");
     assert_eq!(log(control, "session=cs_1").await, Vec::<Value>::new());
-    problem(&put(control, "cs_1", &order(Tier::Quick)).await, 405, "method_not_allowed");
+    problem(
+        &put_session(control, "cs_1", &generation_request(ProductTier::Quick)).await,
+        405,
+        "method_not_allowed",
+    );
 }
 
 #[tokio::test]
 async fn registration_survives_a_stop_and_a_kill() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
-    registered(&mut daemon.routes().await, "stopped", Some(Label::Green)).await;
+    register_session(&mut daemon.routes().await, "stopped", Some(VerdictLabel::Green)).await;
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    registered(&mut daemon.routes().await, "killed", Some(Label::Amber)).await;
+    register_session(&mut daemon.routes().await, "killed", Some(VerdictLabel::Amber)).await;
     daemon.kill();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for (session, original) in [("stopped", "GREEN"), ("killed", "AMBER")] {
-        let known = put(routes, session, &order(Tier::Quick)).await;
+        let known = put_session(routes, session, &generation_request(ProductTier::Quick)).await;
         assert_eq!((known.status.as_u16(), &document(&known)["original_verdict"]), (200, &json!(original)));
-        let answer = read(routes, session).await;
+        let answer = read_verdict(routes, session).await;
         assert_eq!(
-            (came_from(&answer), &document(&answer)["original_verdict"]),
+            (x_cache(&answer), &document(&answer)["original_verdict"]),
             (Some("MISS"), &json!(original))
         );
     }
@@ -148,14 +158,14 @@ async fn registration_survives_a_stop_and_a_kill() {
 
 #[tokio::test]
 async fn concurrent_registrations_create_one_session_and_one_entry() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut told = JoinSet::new();
     for n in 0..32 {
         let mut routes = daemon.routes().await;
         let query = if n % 2 == 0 { "one" } else { "other" };
         told.spawn(async move {
-            put(&mut routes, "cs_1", &json!({"tier": "quick", "query": query})).await.status
+            put_session(&mut routes, "cs_1", &json!({"tier": "quick", "query": query})).await.status
         });
     }
     let mut statuses = [0; 3];
@@ -168,15 +178,15 @@ async fn concurrent_registrations_create_one_session_and_one_entry() {
         }
     }
     assert_eq!(statuses, [1, 15, 16]);
-    assert_eq!(told_of(&mut daemon.control().await, "cs_1").await, ["session_registered"]);
+    assert_eq!(event_names(&mut daemon.control().await, "cs_1").await, ["session_registered"]);
 }
 
 #[tokio::test]
 async fn operator_shows_corrects_and_removes_a_session() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    assert_eq!(put(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
+    assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
     let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("it is text");
     assert!(shown.contains("a@b") && shown.contains("uid "), "{shown}");
 
@@ -191,7 +201,7 @@ async fn operator_shows_corrects_and_removes_a_session() {
     for verb in ["show", "remove"] {
         assert_eq!(world.ctl(&["session", verb, "cs_1"]).status.code(), Some(1), "{verb}");
     }
-    let told = told_of(&mut daemon.control().await, "cs_1").await;
+    let told = event_names(&mut daemon.control().await, "cs_1").await;
     let expected = ["session_registered", "session_corrected", "session_address_changed", "session_removed"];
     assert_eq!(told, expected);
     assert!(!world.mirror().contains("a@b") && !world.mirror().contains("c@d"), "an address is not logged");
@@ -200,7 +210,7 @@ async fn operator_shows_corrects_and_removes_a_session() {
 #[tokio::test]
 async fn removal_of_a_session_drops_its_queued_mail() {
     // no server listens at this port, so that the mail stays queued
-    let world = World::with_config("[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"");
+    let world = DaemonWorld::with_config("[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"");
     let daemon = world.serve().await;
     let mut body = submission(GOOD);
     body["customer_email"] = json!("a@b");
@@ -223,7 +233,7 @@ async fn removal_of_a_session_drops_its_queued_mail() {
 
 #[tokio::test]
 async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
-    let world = World::with_config("socket_mode = \"0666\"");
+    let world = DaemonWorld::with_config("socket_mode = \"0666\"");
     if fs::metadata(world.path("")).expect("it exists").uid() != 0 {
         // only root can act as another user
         return;
@@ -231,7 +241,7 @@ async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
     fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("it is ours");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    assert_eq!(put(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
+    assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
     let mut other = world.ctl_command(&[
         "--json",
         "register",

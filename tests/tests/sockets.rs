@@ -1,7 +1,7 @@
 //! The two sockets as files: permissions, replacement, and handover by systemd.
 
-use oracled_tests::wire::{Wire, head};
-use oracled_tests::{World, complaint, eventually, get};
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{DaemonWorld, error_line, eventually, get};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -15,12 +15,12 @@ fn mode(path: &Path) -> u32 {
 
 #[tokio::test]
 async fn sockets_have_the_default_modes_unless_configured_otherwise() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o600));
     assert!(daemon.stop().success());
 
-    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
+    let world = DaemonWorld::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
     let _daemon = world.serve().await;
     assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o660));
 }
@@ -40,8 +40,10 @@ async fn socket_gets_the_configured_group() {
         println!("skipped: this system has no group to give a socket to");
         return;
     };
-    let world =
-        World::with_config(&format!("socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"", group.name));
+    let world = DaemonWorld::with_config(&format!(
+        "socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"",
+        group.name
+    ));
     let _daemon = world.serve().await;
     for (socket, expected) in [(world.socket(), 0o660), (world.control_socket(), 0o600)] {
         assert_eq!(fs::metadata(&socket).unwrap().gid(), group.gid.as_raw(), "{}", socket.display());
@@ -51,8 +53,8 @@ async fn socket_gets_the_configured_group() {
 
 #[tokio::test]
 async fn unknown_socket_group_is_an_error() {
-    let world = World::with_config("control_socket_group = \"no-such-group\"");
-    let said = complaint(world.command());
+    let world = DaemonWorld::with_config("control_socket_group = \"no-such-group\"");
+    let said = error_line(world.command());
     assert!(said.contains("`no-such-group`"), "{said}");
     assert!(!world.control_socket().exists());
 }
@@ -60,8 +62,8 @@ async fn unknown_socket_group_is_an_error() {
 #[tokio::test]
 async fn invalid_socket_mode_is_an_error() {
     for bad in ["999", "0660x", "", "4777", "rw"] {
-        let world = World::with_config(&format!("socket_mode = \"{bad}\""));
-        let said = complaint(world.command());
+        let world = DaemonWorld::with_config(&format!("socket_mode = \"{bad}\""));
+        let said = error_line(world.command());
         assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
     }
 }
@@ -69,14 +71,15 @@ async fn invalid_socket_mode_is_an_error() {
 #[tokio::test]
 async fn control_socket_that_others_can_write_to_is_refused() {
     for bad in ["0666", "0662", "777"] {
-        let said = complaint(World::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
+        let said =
+            error_line(DaemonWorld::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
         assert!(said.contains("`control_socket_mode`") && said.contains(bad), "{said}");
     }
 }
 
 #[tokio::test]
 async fn stale_socket_file_is_replaced() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     world.serve().await.kill();
     for socket in [world.socket(), world.control_socket()] {
         assert!(
@@ -91,20 +94,20 @@ async fn stale_socket_file_is_replaced() {
 
 #[tokio::test]
 async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let _listener = UnixListener::bind(world.socket()).expect("it is bound");
     let mut waiting = Vec::new();
     // the listener accepts none of these connections
     while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {
         waiting.push(stream);
     }
-    let said = complaint(world.command());
+    let said = error_line(world.command());
     assert!(said.contains("in use"), "{said}");
 }
 
 #[tokio::test]
 async fn socket_in_use_is_an_error_and_its_daemon_continues() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     // the second daemon has a state directory of its own, so only the sockets prevent its start
     for (socket, control_socket) in
@@ -113,7 +116,7 @@ async fn socket_in_use_is_an_error_and_its_daemon_continues() {
         let mut other = world.oracled(&["serve", "--state-dir"]);
         other.arg(world.path("other-state")).arg("--socket").arg(&socket);
         other.arg("--control-socket").arg(&control_socket);
-        let said = complaint(other);
+        let said = error_line(other);
         assert!(said.contains("in use by another process"), "{said}");
     }
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
@@ -123,7 +126,7 @@ async fn socket_in_use_is_an_error_and_its_daemon_continues() {
 
 #[tokio::test]
 async fn file_that_is_not_a_socket_is_not_replaced() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     for make in [
         (|path: &Path| fs::write(path, "precious").unwrap()) as fn(&Path),
         |path| fs::create_dir(path).unwrap(),
@@ -132,7 +135,7 @@ async fn file_that_is_not_a_socket_is_not_replaced() {
         let path = world.socket();
         make(&path);
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
-        let said = complaint(world.command());
+        let said = error_line(world.command());
         assert!(said.contains("is not a socket") && said.contains(path.to_str().unwrap()), "{said}");
         assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), kind);
         if kind.is_dir() { fs::remove_dir(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
@@ -141,7 +144,7 @@ async fn file_that_is_not_a_socket_is_not_replaced() {
 
 #[tokio::test]
 async fn unusable_directory_is_an_error_that_names_the_socket() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     fs::write(world.path("file"), "").unwrap();
     let mut dirs = vec![world.path("file")];
     if nix::unistd::geteuid().is_root() {
@@ -155,23 +158,23 @@ async fn unusable_directory_is_an_error_that_names_the_socket() {
         let mut command = world.oracled(&["serve", "--state-dir"]);
         command.arg(world.state()).arg("--socket").arg(dir.join("o.sock")).arg("--control-socket");
         command.arg(world.control_socket());
-        let said = complaint(command);
+        let said = error_line(command);
         assert!(said.contains(dir.join("o.sock").to_str().unwrap()), "{said}");
     }
 }
 
 #[tokio::test]
 async fn too_long_socket_path_is_an_error_with_the_allowed_length() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let mut command = world.oracled(&["serve", "--state-dir"]);
     command.arg(world.state()).arg("--socket").arg(world.path(&"x".repeat(100)));
-    let said = complaint(command);
+    let said = error_line(command);
     assert!(said.contains("`socket`") && said.contains("107"), "{said}");
 }
 
 #[tokio::test]
 async fn missing_directories_are_created_and_sockets_removed_at_a_stop() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let (socket, control_socket) = (world.path("run/a/o.sock"), world.path("run/b/c.sock"));
     let mut command = world.oracled(&["serve", "--state-dir"]);
     command
@@ -192,7 +195,7 @@ async fn missing_directories_are_created_and_sockets_removed_at_a_stop() {
 
 /// A daemon that inherits both listening sockets as systemd passes them: file descriptors from 3 on, with these
 /// names. A test cannot do this without unsafe code, but a shell can.
-fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Command {
+fn inherit_sockets(world: &mut DaemonWorld, names: &str, sockets: [UnixListener; 2]) -> Command {
     let script = r#"exec 3<&0 4>&1 0</dev/null 1>&2; LISTEN_PID=$$ LISTEN_FDS=2 exec "$@""#;
     world.wrapper = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
     world.variables = vec![("LISTEN_FDNAMES".into(), names.into())];
@@ -204,17 +207,18 @@ fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Co
 
 #[tokio::test]
 async fn systemd_sockets_are_served_by_name_and_not_removed() {
-    let mut world = World::default();
+    let mut world = DaemonWorld::default();
     // the paths differ from the configured ones, so only the inherited sockets can answer there
     let (routes, control) = (world.path("inherited-routes"), world.path("inherited-control"));
     let sockets = [UnixListener::bind(&control).unwrap(), UnixListener::bind(&routes).unwrap()];
     // this connection is queued before the daemon starts
-    let mut early = Wire::connect(&routes).await;
+    let mut early = WireConnection::connect(&routes).await;
     early.send(head("GET", "/healthz", &[])).await.unwrap();
-    let command = handed_over(&mut world, "oracled-control:oracled", sockets);
+    let command = inherit_sockets(&mut world, "oracled-control:oracled", sockets);
     let daemon = world.spawn_as(command);
     assert_eq!(early.answer().await.unwrap().status, 200);
-    let status = Wire::connect(&control).await.ask(head("GET", "/v1/status", &[])).await.unwrap();
+    let status =
+        WireConnection::connect(&control).await.exchange(head("GET", "/v1/status", &[])).await.unwrap();
     assert_eq!(status.status, 200);
     assert!(!world.socket().exists() && !world.control_socket().exists());
 
@@ -225,9 +229,9 @@ async fn systemd_sockets_are_served_by_name_and_not_removed() {
 #[tokio::test]
 async fn inherited_socket_with_another_name_is_an_error() {
     for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
-        let mut world = World::default();
+        let mut world = DaemonWorld::default();
         let sockets = ["a", "b"].map(|name| UnixListener::bind(world.path(name)).unwrap());
-        let said = complaint(handed_over(&mut world, names, sockets));
+        let said = error_line(inherit_sockets(&mut world, names, sockets));
         assert!(said.contains(named) && said.contains("FileDescriptorName="), "{said}");
     }
 }
@@ -239,7 +243,7 @@ async fn systemd_socket_activate_starts_the_daemon_with_its_sockets() {
         println!("skipped: {tool} is not installed");
         return;
     }
-    let mut world = World::default();
+    let mut world = DaemonWorld::default();
     let (routes, control) = (world.path("activated-routes"), world.path("activated-control"));
     let home = format!("--setenv=HOME={}", world.path("").display());
     let flags = ["--fdname=oracled:oracled-control".to_owned(), home];
@@ -249,7 +253,7 @@ async fn systemd_socket_activate_starts_the_daemon_with_its_sockets() {
     let daemon = world.spawn();
     eventually("it listens", async || UnixStream::connect(&control).is_ok()).await;
     for (socket, path) in [(&routes, "/readyz"), (&control, "/v1/status")] {
-        let answer = Wire::connect(socket).await.ask(head("GET", path, &[])).await.unwrap();
+        let answer = WireConnection::connect(socket).await.exchange(head("GET", path, &[])).await.unwrap();
         assert_eq!(answer.status, 200, "{path}");
     }
     assert!(daemon.stop().success());

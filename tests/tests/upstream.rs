@@ -3,15 +3,17 @@
 
 use oracled_actors::Clock;
 use oracled_actors::upstream::{
-    CallPolicy, Called, Caller, Endpoint, Gemini, Health, Kind, Model, ModelError, OpenAi, Purpose,
+    GeminiClient, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelClient, ModelError,
+    ModelHealthEffect, OpenAiClient, RequestFailureKind, UpstreamEndpoint,
 };
-use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
-use oracled_domain::verdict::interaction::{Interaction, Status};
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
+use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
 use oracled_domain::{
-    Event, EventKind, GatePath, Prompt, Query, SessionId, Sha256Hex, Tier, build_verdict_prompt,
+    AuditEvent, CustomerQuery, EventKind, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex,
+    build_verdict_prompt,
 };
 use oracled_tests::GOOD;
-use oracled_tests::model::{ModelServer, Reply, gemini_answer, openai_answer};
+use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer, openai_answer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,48 +26,48 @@ fn clock() -> Clock {
     Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time"))
 }
 
-fn gemini_at(base: &str) -> Arc<dyn Model> {
-    Arc::new(Gemini::new(base, "v1beta".into(), KEY.into(), clock()).expect("a client"))
+fn gemini_at(base: &str) -> Arc<dyn ModelClient> {
+    Arc::new(GeminiClient::new(base, "v1beta".into(), KEY.into(), clock()).expect("a client"))
 }
 
-fn openai_at(base: &str) -> Arc<dyn Model> {
-    Arc::new(OpenAi::new(base, Some(KEY.into()), true, clock()).expect("a client"))
+fn openai_at(base: &str) -> Arc<dyn ModelClient> {
+    Arc::new(OpenAiClient::new(base, Some(KEY.into()), true, clock()).expect("a client"))
 }
 
-fn both(server: &ModelServer) -> [Arc<dyn Model>; 2] {
+fn both(server: &ModelServer) -> [Arc<dyn ModelClient>; 2] {
     [gemini_at(&server.url()), openai_at(&server.openai_url())]
 }
 
-fn prompt(query: &str) -> Prompt {
-    build_verdict_prompt(Tier::Quick, &Query::new(query.to_owned()))
+fn prompt(query: &str) -> ModelPrompt {
+    build_verdict_prompt(ProductTier::Quick, &CustomerQuery::new(query.to_owned()))
 }
 
-fn settings() -> Settings {
-    Settings::locked(LOCKED_MODEL.to_owned())
+fn settings() -> GenerationSettings {
+    GenerationSettings::locked(LOCKED_MODEL.to_owned())
 }
 
-fn purpose() -> Purpose {
-    Purpose { session_id: "cs_1".parse().expect("an id"), path: GatePath::Regen }
+fn purpose() -> ModelCallPurpose {
+    ModelCallPurpose { session_id: "cs_1".parse().expect("an id"), path: GatePath::Regen }
 }
 
-async fn call_within(model: Arc<dyn Model>, policy: CallPolicy) -> Called {
-    let caller = Caller::new(model, policy, clock());
+async fn call_within(model: Arc<dyn ModelClient>, policy: ModelCallPolicy) -> ModelCallResult {
+    let caller = ModelCaller::new(model, policy, clock());
     caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, async || true).await
 }
 
-async fn call(model: Arc<dyn Model>) -> Called {
-    call_within(model, CallPolicy::default()).await
+async fn call(model: Arc<dyn ModelClient>) -> ModelCallResult {
+    call_within(model, ModelCallPolicy::default()).await
 }
 
-fn interactions(attempts: &[Event]) -> Vec<&Interaction> {
+fn interactions(attempts: &[AuditEvent]) -> Vec<&OracleInteractionLog> {
     let interaction = |event| match event {
-        &Event { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(interaction),
+        &AuditEvent { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(interaction),
         _ => None,
     };
     attempts.iter().filter_map(interaction).collect()
 }
 
-fn codes(called: &Called) -> Vec<&str> {
+fn codes(called: &ModelCallResult) -> Vec<&str> {
     interactions(&called.interactions)
         .into_iter()
         .filter_map(|attempt| attempt.error_code.as_deref())
@@ -73,7 +75,7 @@ fn codes(called: &Called) -> Vec<&str> {
 }
 
 /// The wait that the caller gets from a call that found the model unavailable.
-fn handed_back(called: &Called) -> Option<Option<Duration>> {
+fn retry_wait(called: &ModelCallResult) -> Option<Option<Duration>> {
     match &called.outcome {
         Err(ModelError::Unavailable { retry_after, .. }) => Some(*retry_after),
         Err(ModelError::RefusedRequest { .. }) => Some(None),
@@ -82,36 +84,51 @@ fn handed_back(called: &Called) -> Option<Option<Duration>> {
 }
 
 /// A repeated failure: the reply, the number of attempts, the `error_code` in the log, and the effect on health.
-type Fault = (Reply, usize, &'static str, Health);
+type RepeatedFailure = (ScriptedReply, usize, &'static str, ModelHealthEffect);
 
-fn faults() -> Vec<Fault> {
+fn faults() -> Vec<RepeatedFailure> {
     let mut faults = vec![
-        (Reply::error(429, "slow down"), 4, "http_429", Health::Neutral),
-        (Reply::error(501, "what is that"), 1, "http_501", Health::Failed),
-        (Reply::bytes(302, "").header("location", "/v1/chat/completions"), 1, "http_302", Health::Failed),
-        (Reply::hang_up(), 4, "broken", Health::Failed),
-        (Reply::saying(GOOD).cut_after(0), 4, "broken", Health::Failed),
-        (Reply::saying(GOOD).cut_after(40), 4, "broken", Health::Failed),
-        (Reply::bytes(200, ""), 1, "unreadable", Health::Failed),
-        (Reply::bytes(200, "<html>sign in</html>"), 1, "unreadable", Health::Failed),
-        (Reply::bytes(200, [0xff, 0xfe, 0]), 1, "unreadable", Health::Failed),
-        (Reply::bytes(200, "{\"candidates\": 7, \"choices\": 7}"), 1, "unreadable", Health::Failed),
-        (Reply::bytes(200, "{\"candidates\":[{\"cont"), 1, "unreadable", Health::Failed),
-        (Reply::bytes(200, vec![b' '; (4 << 20) + 1]), 1, "too_large", Health::Failed),
+        (ScriptedReply::error(429, "slow down"), 4, "http_429", ModelHealthEffect::Neutral),
+        (ScriptedReply::error(501, "what is that"), 1, "http_501", ModelHealthEffect::Failed),
+        (
+            ScriptedReply::bytes(302, "").header("location", "/v1/chat/completions"),
+            1,
+            "http_302",
+            ModelHealthEffect::Failed,
+        ),
+        (ScriptedReply::hang_up(), 4, "broken", ModelHealthEffect::Failed),
+        (ScriptedReply::with_text(GOOD).cut_after(0), 4, "broken", ModelHealthEffect::Failed),
+        (ScriptedReply::with_text(GOOD).cut_after(40), 4, "broken", ModelHealthEffect::Failed),
+        (ScriptedReply::bytes(200, ""), 1, "unreadable", ModelHealthEffect::Failed),
+        (ScriptedReply::bytes(200, "<html>sign in</html>"), 1, "unreadable", ModelHealthEffect::Failed),
+        (ScriptedReply::bytes(200, [0xff, 0xfe, 0]), 1, "unreadable", ModelHealthEffect::Failed),
+        (
+            ScriptedReply::bytes(200, "{\"candidates\": 7, \"choices\": 7}"),
+            1,
+            "unreadable",
+            ModelHealthEffect::Failed,
+        ),
+        (ScriptedReply::bytes(200, "{\"candidates\":[{\"cont"), 1, "unreadable", ModelHealthEffect::Failed),
+        (ScriptedReply::bytes(200, vec![b' '; (4 << 20) + 1]), 1, "too_large", ModelHealthEffect::Failed),
         // the body of a good answer is ignored if the status is an error
-        (Reply::json(400, &gemini_answer(GOOD)), 1, "http_400", Health::Neutral),
-        (Reply::json(400, &openai_answer(GOOD)), 1, "http_400", Health::Neutral),
+        (ScriptedReply::json(400, &gemini_answer(GOOD)), 1, "http_400", ModelHealthEffect::Neutral),
+        (ScriptedReply::json(400, &openai_answer(GOOD)), 1, "http_400", ModelHealthEffect::Neutral),
     ];
     for (status, code) in [(400, "http_400"), (413, "http_413"), (422, "http_422")] {
-        faults.push((Reply::error(status, "not this"), 1, code, Health::Neutral));
+        faults.push((ScriptedReply::error(status, "not this"), 1, code, ModelHealthEffect::Neutral));
     }
     for (status, code) in [(401, "http_401"), (403, "http_403"), (404, "http_404"), (402, "http_402")] {
-        faults.push((Reply::error(status, "not you"), 1, code, Health::Failed));
+        faults.push((ScriptedReply::error(status, "not you"), 1, code, ModelHealthEffect::Failed));
     }
     for (status, code) in [(408, "http_408"), (500, "http_500"), (502, "http_502"), (503, "http_503")] {
-        faults.push((Reply::error(status, "not now"), 4, code, Health::Failed));
+        faults.push((ScriptedReply::error(status, "not now"), 4, code, ModelHealthEffect::Failed));
     }
-    faults.push((Reply::bytes(504, "<html>gateway</html>"), 4, "http_504", Health::Failed));
+    faults.push((
+        ScriptedReply::bytes(504, "<html>gateway</html>"),
+        4,
+        "http_504",
+        ModelHealthEffect::Failed,
+    ));
     faults
 }
 
@@ -123,11 +140,11 @@ async fn retryable_failure_is_tried_four_times_and_others_once() {
             let reply = reply.clone();
             calls.spawn(async move {
                 let server = ModelServer::start().await;
-                server.otherwise(reply.clone());
+                server.set_default(reply.clone());
                 let called = call(both(&server)[wire].clone()).await;
-                assert_eq!(server.asked(), asked, "{reply:?}");
+                assert_eq!(server.request_count(), asked, "{reply:?}");
                 assert_eq!(codes(&called), vec![code; asked], "{reply:?}");
-                assert_eq!(handed_back(&called), Some(None), "{reply:?}");
+                assert_eq!(retry_wait(&called), Some(None), "{reply:?}");
                 assert_eq!((called.health, called.reached), (health, true), "{reply:?}");
             });
         }
@@ -141,13 +158,16 @@ async fn retryable_failure_is_tried_four_times_and_others_once() {
 async fn temporary_failure_is_retried_without_an_error_to_the_caller() {
     for wire in 0..2 {
         let server = ModelServer::start().await;
-        server.next([Reply::error(503, "not now"), Reply::hang_up()]);
+        server.next([ScriptedReply::error(503, "not now"), ScriptedReply::hang_up()]);
         let called = call(both(&server)[wire].clone()).await;
         assert_eq!(called.outcome.expect("the third attempt succeeds").text, GOOD);
-        assert_eq!((called.health, server.asked()), (Health::Answered, 3));
+        assert_eq!((called.health, server.request_count()), (ModelHealthEffect::Answered, 3));
         let statuses: Vec<_> =
             interactions(&called.interactions).iter().map(|attempt| attempt.status).collect();
-        assert_eq!(statuses, [Status::Error, Status::Error, Status::Success]);
+        assert_eq!(
+            statuses,
+            [InteractionStatus::Error, InteractionStatus::Error, InteractionStatus::Success]
+        );
     }
 }
 
@@ -157,10 +177,10 @@ async fn wait_requested_by_the_model_is_observed() {
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.2s"},
     ]}});
     for busy in [
-        Reply::error(429, "slow down").header("retry-after", "1"),
-        Reply::error(503, "not now").header("retry-after", "Fri, 20 Nov 2026 10:00:01 GMT"),
-        Reply::json(429, &retry_info),
-        Reply::json(429, &retry_info).header("retry-after", "0"),
+        ScriptedReply::error(429, "slow down").header("retry-after", "1"),
+        ScriptedReply::error(503, "not now").header("retry-after", "Fri, 20 Nov 2026 10:00:01 GMT"),
+        ScriptedReply::json(429, &retry_info),
+        ScriptedReply::json(429, &retry_info).header("retry-after", "0"),
     ] {
         let server = ModelServer::start().await;
         server.next([busy.clone()]);
@@ -168,7 +188,7 @@ async fn wait_requested_by_the_model_is_observed() {
         let called = call(gemini_at(&server.url())).await;
         assert!(called.outcome.is_ok(), "{:?}", called.outcome);
         assert!(began.elapsed() >= Duration::from_secs(1), "{busy:?}");
-        assert_eq!(server.asked(), 2);
+        assert_eq!(server.request_count(), 2);
     }
 }
 
@@ -182,50 +202,56 @@ async fn wait_beyond_the_deadline_is_returned_at_once_and_is_at_most_an_hour() {
         ("Sun, 20 Nov 2050 10:00:00 GMT", 3600),
     ] {
         let server = ModelServer::start().await;
-        server.otherwise(Reply::error(429, "quota").header("retry-after", asks));
+        server.set_default(ScriptedReply::error(429, "quota").header("retry-after", asks));
         let began = Instant::now();
         let called = call(gemini_at(&server.url())).await;
-        assert_eq!((handed_back(&called), server.asked()), (Some(Some(Duration::from_secs(wait_s))), 1));
+        assert_eq!(
+            (retry_wait(&called), server.request_count()),
+            (Some(Some(Duration::from_secs(wait_s))), 1)
+        );
         assert!(began.elapsed() < Duration::from_secs(20), "the client does not wait");
     }
 }
 
 #[tokio::test]
 async fn attempt_without_a_timely_answer_is_retried() {
-    let policy = CallPolicy {
+    let policy = ModelCallPolicy {
         soft_timeout: Duration::from_millis(100),
         hard_timeout: Duration::from_millis(500),
-        ..CallPolicy::default()
+        ..ModelCallPolicy::default()
     };
     let server = ModelServer::start().await;
-    server.next([Reply::silence(), Reply::saying(GOOD).after(Duration::from_millis(150))]);
+    server.next([ScriptedReply::silence(), ScriptedReply::with_text(GOOD).after(Duration::from_millis(150))]);
     let called = call_within(gemini_at(&server.url()), policy).await;
     assert!(called.outcome.is_ok(), "{:?}", called.outcome);
     let [silent, slow] = interactions(&called.interactions)[..] else { panic!("two attempts") };
-    assert_eq!((silent.status, silent.error_code.as_deref()), (Status::Timeout, Some("timeout")));
+    assert_eq!((silent.status, silent.error_code.as_deref()), (InteractionStatus::Timeout, Some("timeout")));
     assert_eq!((silent.response_timestamp, silent.response_hash.as_ref()), (None, None));
     assert!((500..5000).contains(&silent.latency_ms), "{}", silent.latency_ms);
     assert!(silent.soft_timeout_exceeded && slow.soft_timeout_exceeded, "both took longer than 100 ms");
     assert_eq!(called.latency_ms, slow.latency_ms);
 
-    server.otherwise(Reply::silence());
+    server.set_default(ScriptedReply::silence());
     let called = call_within(gemini_at(&server.url()), policy).await;
     assert!(matches!(called.outcome, Err(ModelError::Timeout { .. })), "{:?}", called.outcome);
-    assert_eq!((called.health, called.reached, server.asked()), (Health::Failed, true, 2 + 4));
+    assert_eq!(
+        (called.health, called.reached, server.request_count()),
+        (ModelHealthEffect::Failed, true, 2 + 4)
+    );
 }
 
 #[tokio::test]
 async fn deadline_ends_the_current_attempt_and_all_retries() {
-    let policy = CallPolicy { deadline: Duration::from_millis(800), ..CallPolicy::default() };
+    let policy = ModelCallPolicy { deadline: Duration::from_millis(800), ..ModelCallPolicy::default() };
     let server = ModelServer::start().await;
-    server.next([Reply::error(503, "not now"), Reply::silence()]);
+    server.next([ScriptedReply::error(503, "not now"), ScriptedReply::silence()]);
     let began = Instant::now();
     let called = call_within(gemini_at(&server.url()), policy).await;
     assert!(matches!(called.outcome, Err(ModelError::Timeout { .. })), "{:?}", called.outcome);
     assert_eq!(codes(&called), ["http_503", "timeout"]);
     assert!(began.elapsed() >= policy.deadline, "the deadline is used");
     assert!(began.elapsed() < Duration::from_secs(15), "not the timeout of one attempt, 20 s");
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.request_count(), 2);
 }
 
 #[tokio::test]
@@ -233,38 +259,38 @@ async fn unreachable_model_counts_as_not_reached() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let called = call(gemini_at(&format!("http://{nobody}"))).await;
     assert_eq!(codes(&called), ["connect"; 4]);
-    assert_eq!((called.health, called.reached), (Health::Failed, false));
-    assert_eq!(handed_back(&called), Some(None));
+    assert_eq!((called.health, called.reached), (ModelHealthEffect::Failed, false));
+    assert_eq!(retry_wait(&called), Some(None));
 }
 
 #[tokio::test]
 async fn server_without_a_valid_certificate_gets_no_request() {
     let server = ModelServer::start().await;
     let model = gemini_at(&server.url().replace("http://", "https://"));
-    let called = call_within(model, CallPolicy { max_retries: 0, ..CallPolicy::default() }).await;
+    let called = call_within(model, ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() }).await;
     assert_eq!(codes(&called), ["connect"]);
-    assert_eq!((called.reached, server.asked()), (false, 0));
+    assert_eq!((called.reached, server.request_count()), (false, 0));
 }
 
 #[tokio::test]
 async fn only_retries_require_permission() {
     let server = ModelServer::start().await;
     for (reply, leave, asked_for_leave, asked) in [
-        (Reply::error(503, "not now"), false, 1, 1),
-        (Reply::error(503, "not now"), true, 3, 4),
-        (Reply::error(400, "wrong"), true, 0, 1),
-        (Reply::saying(GOOD), true, 0, 1),
+        (ScriptedReply::error(503, "not now"), false, 1, 1),
+        (ScriptedReply::error(503, "not now"), true, 3, 4),
+        (ScriptedReply::error(400, "wrong"), true, 0, 1),
+        (ScriptedReply::with_text(GOOD), true, 0, 1),
     ] {
-        server.otherwise(reply);
-        let before = server.asked();
+        server.set_default(reply);
+        let before = server.request_count();
         let mut times = 0;
-        let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
+        let caller = ModelCaller::new(gemini_at(&server.url()), ModelCallPolicy::default(), clock());
         let ask = async || {
             times += 1;
             leave
         };
         let called = caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, ask).await;
-        assert_eq!((times, server.asked() - before), (asked_for_leave, asked));
+        assert_eq!((times, server.request_count() - before), (asked_for_leave, asked));
         assert_eq!(called.interactions.len(), asked);
     }
 }
@@ -301,12 +327,12 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
         ),
     ] {
         let server = ModelServer::start().await;
-        server.otherwise(Reply::json(200, &answer));
+        server.set_default(ScriptedReply::json(200, &answer));
         let called = call(both(&server)[wire].clone()).await;
         let Err(ModelError::Refused { reason }) = &called.outcome else { panic!("{answer}: {called:?}") };
         assert_eq!(reason.error_code(), code, "{answer}");
-        assert_eq!((codes(&called), server.asked()), (vec![code], 1), "{answer}");
-        assert_eq!(called.health, Health::Answered, "an answer of any content counts as healthy");
+        assert_eq!((codes(&called), server.request_count()), (vec![code], 1), "{answer}");
+        assert_eq!(called.health, ModelHealthEffect::Answered, "an answer of any content counts as healthy");
         let body = Sha256Hex::of(answer.to_string().as_bytes());
         assert_eq!(interactions(&called.interactions)[0].response_hash, Some(body));
     }
@@ -316,7 +342,7 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
 async fn gemini_request_has_exactly_these_headers_and_body() {
     let server = ModelServer::start().await;
     let prompt = prompt("Sell \"honey\"?\n");
-    let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
+    let caller = ModelCaller::new(gemini_at(&server.url()), ModelCallPolicy::default(), clock());
     let called = caller.call(&purpose(), &prompt, &settings(), async |_| {}, async || true).await;
     assert!(called.outcome.is_ok());
     let [seen] = &server.requests()[..] else { panic!("one request") };
@@ -341,8 +367,8 @@ async fn gemini_request_has_exactly_these_headers_and_body() {
 #[tokio::test]
 async fn model_name_is_escaped_in_the_path() {
     let server = ModelServer::start().await;
-    let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
-    let settings = Settings::locked("../x?y#z".to_owned());
+    let caller = ModelCaller::new(gemini_at(&server.url()), ModelCallPolicy::default(), clock());
+    let settings = GenerationSettings::locked("../x?y#z".to_owned());
     let called = caller.call(&purpose(), &prompt(""), &settings, async |_| {}, async || true).await;
     assert!(called.outcome.is_ok());
     assert_eq!(server.requests()[0].path, "/v1beta/models/..%2Fx%3Fy%23z:generateContent");
@@ -351,11 +377,15 @@ async fn model_name_is_escaped_in_the_path() {
 #[tokio::test]
 async fn openai_request_has_exactly_these_headers_and_body() {
     let server = ModelServer::start().await;
-    let settings = Settings { temperature: 0.5, candidate_count: 2, ..Settings::locked("local".to_owned()) };
+    let settings = GenerationSettings {
+        temperature: 0.5,
+        candidate_count: 2,
+        ..GenerationSettings::locked("local".to_owned())
+    };
     let prompt = prompt("Sell honey?");
     for (key, send_top_k) in [(Some(KEY.into()), true), (None, false)] {
-        let model = OpenAi::new(&server.openai_url(), key, send_top_k, clock()).expect("a client");
-        let caller = Caller::new(Arc::new(model), CallPolicy::default(), clock());
+        let model = OpenAiClient::new(&server.openai_url(), key, send_top_k, clock()).expect("a client");
+        let caller = ModelCaller::new(Arc::new(model), ModelCallPolicy::default(), clock());
         let called = caller.call(&purpose(), &prompt, &settings, async |_| {}, async || true).await;
         assert!(called.outcome.is_ok());
         let seen = server.requests().pop().expect("a request");
@@ -378,24 +408,25 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
     for (wire, version, reason) in [(0, "v1beta/gemini-2.5-flash", "STOP"), (1, "gpt-made-up-001", "stop")] {
         let server = ModelServer::start().await;
         let fenced = format!("```json\n{GOOD}\n```");
-        server.otherwise(Reply::saying(&fenced));
+        server.set_default(ScriptedReply::with_text(&fenced));
         let called = call(both(&server)[wire].clone()).await;
         let body = if wire == 0 { gemini_answer(&fenced) } else { openai_answer(&fenced) };
         let response_hash = Sha256Hex::of(body.to_string().as_bytes());
         let answer = called.outcome.expect("an answer");
         assert_eq!(answer.text, GOOD);
 
-        let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
+        let usage =
+            ModelTokenUsage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
         let at = clock().now();
-        let [logged] = <[Event; 1]>::try_from(called.interactions).expect("one attempt");
-        let expected = EventKind::OracleInteraction(Interaction {
+        let [logged] = <[AuditEvent; 1]>::try_from(called.interactions).expect("one attempt");
+        let expected = EventKind::OracleInteraction(OracleInteractionLog {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: ["gemini", "openai"][wire].into(),
             oracle_version: version.into(),
             request_timestamp: at,
             response_timestamp: Some(at),
             latency_ms: called.latency_ms,
-            status: Status::Success,
+            status: InteractionStatus::Success,
             error_code: None,
             response_hash: Some(response_hash),
             cache_hit: false,
@@ -409,14 +440,14 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             usage: Some(usage),
         });
         let session_id: SessionId = "cs_1".parse().expect("an id");
-        assert_eq!(logged, Event::new(at, session_id, expected));
+        assert_eq!(logged, AuditEvent::new(at, session_id, expected));
     }
 }
 
 #[tokio::test]
 async fn attempts_of_one_call_are_numbered_and_share_its_id() {
     let server = ModelServer::start().await;
-    server.next([Reply::error(503, "not now"), Reply::error(500, "not now")]);
+    server.next([ScriptedReply::error(503, "not now"), ScriptedReply::error(500, "not now")]);
     let called = call(openai_at(&server.openai_url())).await;
     let attempts: Vec<_> = interactions(&called.interactions)
         .iter()
@@ -432,14 +463,17 @@ async fn attempts_of_one_call_are_numbered_and_share_its_id() {
 #[tokio::test]
 async fn key_is_removed_from_errors_and_logs() {
     let server = ModelServer::start().await;
-    server.otherwise(Reply::error(401, &format!("Incorrect API key provided: {KEY}")));
+    server.set_default(ScriptedReply::error(401, &format!("Incorrect API key provided: {KEY}")));
     for model in both(&server) {
         let called = call(Arc::clone(&model)).await;
         let shown = format!("{model:?} {called:?} {}", called.outcome.as_ref().expect_err("refused"));
         assert!(shown.contains("MADE_UP: Incorrect API key provided: [key]"), "{shown}");
         assert!(!shown.contains(KEY), "{shown}");
     }
-    server.otherwise(Reply::json(200, &json!({"promptFeedback": {"blockReason": KEY}, "modelVersion": KEY})));
+    server.set_default(ScriptedReply::json(
+        200,
+        &json!({"promptFeedback": {"blockReason": KEY}, "modelVersion": KEY}),
+    ));
     let shown = format!("{:?}", call(gemini_at(&server.url())).await);
     assert!(!shown.contains(KEY), "{shown}");
 }
@@ -454,7 +488,7 @@ async fn unreadable_answer_is_not_quoted() {
         (format!("{{\n\"{WORDS}\""), "incomplete, at line 2 column "),
     ] {
         let server = ModelServer::start().await;
-        server.otherwise(Reply::bytes(200, answer.as_str()));
+        server.set_default(ScriptedReply::bytes(200, answer.as_str()));
         for model in both(&server) {
             let called = call(model).await;
             let shown = format!("{called:?} {}", called.outcome.as_ref().expect_err("it cannot be read"));
@@ -471,15 +505,18 @@ async fn probe_requests_the_models_route_only() {
     for (model, path) in both(&server).into_iter().zip(["/v1beta/models/gemini-2.5-flash", "/v1/models"]) {
         assert_eq!(model.probe(LOCKED_MODEL, patience).await, Ok(()));
         assert_eq!(server.probes().pop().expect("a probe").path, path);
-        server.when_probed(Reply::error(404, "no such model"));
+        server.set_probe_reply(ScriptedReply::error(404, "no such model"));
         let failure = model.probe(LOCKED_MODEL, patience).await.expect_err("there is none");
-        assert_eq!((failure.kind, failure.detail.as_str()), (Kind::Status(404), "MADE_UP: no such model"));
-        server.when_probed(Reply::silence());
+        assert_eq!(
+            (failure.kind, failure.detail.as_str()),
+            (RequestFailureKind::Status(404), "MADE_UP: no such model")
+        );
+        server.set_probe_reply(ScriptedReply::silence());
         let failure = model.probe(LOCKED_MODEL, Duration::from_millis(100)).await.expect_err("no answer");
-        assert_eq!(failure.kind, Kind::Timeout);
-        server.when_probed(Reply::bytes(200, "whatever"));
+        assert_eq!(failure.kind, RequestFailureKind::Timeout);
+        server.set_probe_reply(ScriptedReply::bytes(200, "whatever"));
     }
-    assert_eq!(server.asked(), 0);
+    assert_eq!(server.request_count(), 0);
 }
 
 #[tokio::test]
@@ -487,7 +524,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
     const CALLS: usize = 10_000;
     const AT_ONCE: usize = 64;
     let server = ModelServer::start().await;
-    let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
+    let caller = ModelCaller::new(gemini_at(&server.url()), ModelCallPolicy::default(), clock());
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         if calls.len() >= AT_ONCE {
@@ -502,12 +539,12 @@ async fn ten_thousand_calls_are_answered_and_counted() {
     while let Some(called) = calls.join_next().await {
         called.expect("it holds");
     }
-    assert_eq!(server.asked(), CALLS);
+    assert_eq!(server.request_count(), CALLS);
     assert!((2..=AT_ONCE).contains(&server.most_in_flight()), "{}", server.most_in_flight());
 }
 
 /// Sets llmock's answers to the next requests.
-async fn script(llmock: &Endpoint, behaviors: Value) {
+async fn script(llmock: &UpstreamEndpoint, behaviors: Value) {
     let request = llmock.post(&["_llmock", "scenario"], &json!({"behaviors": behaviors}));
     let reply = llmock.send(request, Duration::from_secs(10)).await.expect("llmock answers");
     assert_eq!(reply.status, 201, "{:?}", reply.body);
@@ -518,7 +555,7 @@ async fn script(llmock: &Endpoint, behaviors: Value) {
 #[ignore = "needs a running llmock: run tests/llmock.sh"]
 async fn llmock_reports_no_errors() {
     let url = std::env::var("ORACLED_TEST_LLMOCK").expect("tests/llmock.sh sets ORACLED_TEST_LLMOCK");
-    let llmock = Endpoint::new(&url, None, clock()).expect("a URL");
+    let llmock = UpstreamEndpoint::new(&url, None, clock()).expect("a URL");
     let models = [gemini_at(&format!("{url}/gemini")), openai_at(&format!("{url}/v1"))];
     let fail = |status: u16, times: u32| json!([{"type": "fail", "status": status, "times": times}]);
     // a wait beyond the deadline is left out: the client returns it at once, which llmock reports as giving up
@@ -553,13 +590,13 @@ async fn llmock_reports_no_errors() {
     {
         cases.push(("down", fail(status, 4), Err(code)));
     }
-    let policy = CallPolicy { hard_timeout: Duration::from_secs(5), ..CallPolicy::default() };
+    let policy = ModelCallPolicy { hard_timeout: Duration::from_secs(5), ..ModelCallPolicy::default() };
     // llmock has no route for a single model of Gemini, so only the other client is probed
     assert_eq!(models[1].probe(LOCKED_MODEL, Duration::from_secs(10)).await, Ok(()));
     for model in models {
         for (number, (name, behaviors, expected)) in cases.iter().enumerate() {
             script(&llmock, behaviors.clone()).await;
-            let caller = Caller::new(Arc::clone(&model), policy, clock());
+            let caller = ModelCaller::new(Arc::clone(&model), policy, clock());
             let prompt = prompt(&format!("{name} {number}"));
             let called = caller.call(&purpose(), &prompt, &settings(), async |_| {}, async || true).await;
             let code =
@@ -577,7 +614,7 @@ async fn llmock_reports_no_errors() {
 async fn llmposter_is_understood_by_both_clients() {
     let url =
         std::env::var("ORACLED_TEST_LLMPOSTER").expect("tests/llmposter.sh sets ORACLED_TEST_LLMPOSTER");
-    let policy = CallPolicy { hard_timeout: Duration::from_millis(500), ..CallPolicy::default() };
+    let policy = ModelCallPolicy { hard_timeout: Duration::from_millis(500), ..ModelCallPolicy::default() };
     let mut expected = vec![
         ("a good question".to_owned(), 1, Ok(())),
         ("one that passes".to_owned(), 2, Ok(())),
@@ -592,7 +629,7 @@ async fn llmposter_is_understood_by_both_clients() {
     }
     for model in [gemini_at(&url), openai_at(&format!("{url}/v1"))] {
         for (query, attempts, outcome) in &expected {
-            let caller = Caller::new(Arc::clone(&model), policy, clock());
+            let caller = ModelCaller::new(Arc::clone(&model), policy, clock());
             let called =
                 caller.call(&purpose(), &prompt(query), &settings(), async |_| {}, async || true).await;
             let code = codes(&called).last().and_then(|code| code.split(':').next()).map(str::to_owned);

@@ -1,12 +1,14 @@
 //! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_domain::{Label, Tier};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{
+    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
+};
 use oracled_tests::load::field;
-use oracled_tests::making::{QUERY, lose, order, put, read, saying, told_of};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submission};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, GOOD, at, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
 /// The facts that support every text of [`saying`], except the strategy's.
@@ -14,7 +16,7 @@ const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
 /// A coherent verdict with a claim that [`FACTS`] do not support.
 const UNSUPPORTED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Gold below it."}"#;
 
-async fn submit(routes: &mut Client, session: &str, body: &Value) -> Answer {
+async fn submit(routes: &mut DaemonClient, session: &str, body: &Value) -> DaemonResponse {
     post(routes, &format!("/v1/verdicts/{session}"), body).await
 }
 
@@ -28,7 +30,7 @@ fn with_facts(body: Value) -> Value {
 }
 
 /// The text of the delivered verdict, byte for byte.
-fn verdict_text(answer: &Answer) -> String {
+fn verdict_text(answer: &DaemonResponse) -> String {
     let body = String::from_utf8(answer.body.to_vec()).expect("JSON is UTF-8");
     let (_, rest) = body.split_once("\"verdict\":").expect("a verdict");
     let (verdict, _) = rest.split_once(",\"cached_at\"").expect("its end");
@@ -37,7 +39,7 @@ fn verdict_text(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn invisible_summary_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for (n, invisible) in
@@ -57,20 +59,20 @@ async fn invisible_summary_is_refused() {
 #[tokio::test]
 async fn invisible_query_and_address_are_refused() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let invisible = json!({"tier": "quick", "query": "\u{200b}\u{feff} "});
     problem(&submit(routes, "cs_1", &invisible).await, 400, "invalid_request");
     let hidden = with(submission(GOOD), "customer_email", json!("a\u{3164}@example.org"));
     problem(&submit(routes, "cs_1", &hidden).await, 400, "invalid_request");
-    model.otherwise(Reply::saying("\u{200b}\u{feff}"));
-    problem(&submit(routes, "cs_1", &order(Tier::Quick)).await, 502, "model_refused");
+    model.set_default(ScriptedReply::with_text("\u{200b}\u{feff}"));
+    problem(&submit(routes, "cs_1", &generation_request(ProductTier::Quick)).await, 502, "model_refused");
 }
 
 #[tokio::test]
 async fn unjudged_members_are_not_delivered() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let raw = concat!(
@@ -96,10 +98,11 @@ async fn unjudged_members_are_not_delivered() {
 
 #[tokio::test]
 async fn unexpected_members_are_cut_at_every_judged_level() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let clean: Value = serde_json::from_str(&saying(Tier::Strategy, Label::Green)).expect("JSON");
+    let clean: Value =
+        serde_json::from_str(&coherent_answer(ProductTier::Strategy, VerdictLabel::Green)).expect("JSON");
     let mut verdict = clean.clone();
     verdict["mood"] = json!("x");
     verdict["breakdown"]["Mood"] = json!({"verdict": "RED"});
@@ -122,7 +125,7 @@ async fn unexpected_members_are_cut_at_every_judged_level() {
 #[tokio::test]
 async fn unexpected_members_are_refused_or_delivered_as_configured() {
     let raw = r#"{"verdict":"GREEN","summary":"A sound and simple plan.","x": 1.10}"#;
-    let world = World::with_config("[gate]\nunexpected_fields = \"refuse\"");
+    let world = DaemonWorld::with_config("[gate]\nunexpected_fields = \"refuse\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let refused = problem(&submit(routes, "cs_1", &submission(raw)).await, 422, "crosscheck_rejected");
@@ -133,7 +136,7 @@ async fn unexpected_members_are_refused_or_delivered_as_configured() {
     assert_eq!(at(&post(routes, "/v1/crosscheck", &body).await, "/approved"), json!(false));
     assert_eq!(submit(routes, "cs_1", &submission(GOOD)).await.status, 201);
 
-    let world = World::with_config("[gate]\nunexpected_fields = \"deliver\"");
+    let world = DaemonWorld::with_config("[gate]\nunexpected_fields = \"deliver\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(verdict_text(&submit(routes, "cs_1", &submission(raw)).await), raw);
@@ -146,11 +149,12 @@ async fn unexpected_members_are_refused_or_delivered_as_configured() {
 
 #[tokio::test]
 async fn strategy_texts_are_checked_by_the_rules() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let facts = [FACTS[0], FACTS[1], "Fill a jar", "Sell wax", "Ask ten neighbours", "Sell one jar"];
-    let supported: Value = serde_json::from_str(&saying(Tier::Strategy, Label::Green)).expect("JSON");
+    let supported: Value =
+        serde_json::from_str(&coherent_answer(ProductTier::Strategy, VerdictLabel::Green)).expect("JSON");
     let body =
         |verdict: &Value| json!({"tier": "strategy", "query": QUERY, "verdict": verdict, "facts": facts});
     for (n, (pointer, text, path)) in [
@@ -185,7 +189,7 @@ async fn strategy_texts_are_checked_by_the_rules() {
 
 #[tokio::test]
 async fn verdict_refused_by_rules_stays_refused_without_facts() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let mut daemon = world.serve().await;
     for restarted in [false, true] {
         if restarted {
@@ -200,16 +204,19 @@ async fn verdict_refused_by_rules_stays_refused_without_facts() {
         problem(&submit(routes, session, &submission(UNSUPPORTED)).await, 422, "rules_rejected");
         problem(&post(routes, "/cache/cs_1", &submission_value(UNSUPPORTED)).await, 422, "rules_rejected");
         // the refusal does not register the session
-        problem(&read(routes, session).await, 404, "session_unknown");
+        problem(&read_verdict(routes, session).await, 404, "session_unknown");
     }
     let routes = &mut daemon.routes().await;
     // another session is judged for itself, and a supported verdict is delivered
     assert_eq!(submit(routes, "cs_2", &submission(UNSUPPORTED)).await.status, 201);
     assert_eq!(submit(routes, "cs_1", &submission(GOOD)).await.status, 201);
     let control = &mut daemon.control().await;
-    lose(control, "cs_1").await;
+    purge_verdict(control, "cs_1").await;
     problem(&submit(routes, "cs_1", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
-    assert_eq!(told_of(control, "cs_1").await.iter().filter(|event| *event == "verdict_cached").count(), 1);
+    assert_eq!(
+        event_names(control, "cs_1").await.iter().filter(|event| *event == "verdict_cached").count(),
+        1
+    );
 }
 
 fn submission_value(raw: &str) -> Value {
@@ -219,16 +226,20 @@ fn submission_value(raw: &str) -> Value {
 #[tokio::test]
 async fn refusal_by_rules_outlives_a_registration_and_binds_orders() {
     let model = ModelServer::start().await;
-    let world = model.asked_by("");
+    let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    model.otherwise(Reply::saying(UNSUPPORTED));
-    problem(&submit(routes, "ordered", &with_facts(order(Tier::Quick))).await, 422, "rules_rejected");
-    problem(&submit(routes, "ordered", &order(Tier::Quick)).await, 422, "rules_rejected");
+    model.set_default(ScriptedReply::with_text(UNSUPPORTED));
+    problem(
+        &submit(routes, "ordered", &with_facts(generation_request(ProductTier::Quick))).await,
+        422,
+        "rules_rejected",
+    );
+    problem(&submit(routes, "ordered", &generation_request(ProductTier::Quick)).await, 422, "rules_rejected");
 
     problem(&submit(routes, "registered", &with_facts(submission(UNSUPPORTED))).await, 422, "rules_rejected");
-    assert_eq!(put(routes, "registered", &order(Tier::Quick)).await.status, 201);
-    problem(&read(routes, "registered").await, 422, "rules_rejected");
+    assert_eq!(put_session(routes, "registered", &generation_request(ProductTier::Quick)).await.status, 201);
+    problem(&read_verdict(routes, "registered").await, 422, "rules_rejected");
     problem(&submit(routes, "registered", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
     // other facts replace those of the refusal
     let others = with(submission(UNSUPPORTED), "facts", json!([FACTS[0], "Gold below it"]));

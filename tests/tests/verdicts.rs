@@ -1,7 +1,7 @@
 //! `/v1/verdicts/{session_id}`.
 
 use hyper::Method;
-use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
+use oracled_tests::{DaemonWorld, GOOD, document, get, log, post, problem, submission};
 use serde_json::json;
 
 /// A verdict whose field order, numbers, escapes and white space would change if any reader parsed and reformatted
@@ -10,7 +10,7 @@ const PECULIAR: &str = r#"{ "z": 1.10,"summary" : "Honey \u0061nd b\u00e9es, \ud
 
 #[tokio::test]
 async fn verdict_is_delivered_once_and_then_replayed() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let first = post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await;
@@ -46,7 +46,7 @@ async fn verdict_is_delivered_once_and_then_replayed() {
 
 #[tokio::test]
 async fn delivery_and_its_entries_have_exactly_the_documented_fields() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await;
     let delivered = document(&answer);
@@ -65,7 +65,7 @@ async fn delivery_and_its_entries_have_exactly_the_documented_fields() {
 
 #[tokio::test]
 async fn another_tier_or_query_is_a_mismatch_and_not_judged() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -83,7 +83,7 @@ async fn another_tier_or_query_is_a_mismatch_and_not_judged() {
 
 #[tokio::test]
 async fn refused_verdict_returns_the_decision_and_is_not_cached() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let secret = r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#;
@@ -112,7 +112,7 @@ async fn refused_verdict_returns_the_decision_and_is_not_cached() {
 
 #[tokio::test]
 async fn refusal_contains_the_configured_contact() {
-    let world = World::with_config("contact = \"help@example.org\"");
+    let world = DaemonWorld::with_config("contact = \"help@example.org\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let mut checked = submission(GOOD);
@@ -126,7 +126,7 @@ async fn refusal_contains_the_configured_contact() {
 
 #[tokio::test]
 async fn read_of_an_unknown_session_is_404() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let missing =
         problem(&get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await, 404, "session_unknown");
@@ -135,7 +135,7 @@ async fn read_of_an_unknown_session_is_404() {
 
 #[tokio::test]
 async fn verdict_is_a_value_or_text_but_not_both_and_neither_needs_a_model() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let (tier, query) = ("quick", "Sell honey?");
@@ -157,7 +157,7 @@ async fn verdict_is_a_value_or_text_but_not_both_and_neither_needs_a_model() {
 
 #[tokio::test]
 async fn verdict_is_delivered_byte_for_byte() {
-    let world = World::with_config("[gate]\nunexpected_fields = \"deliver\"");
+    let world = DaemonWorld::with_config("[gate]\nunexpected_fields = \"deliver\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let member = format!("\"verdict\":{PECULIAR},\"cached_at\"");
@@ -180,7 +180,7 @@ async fn verdict_is_delivered_byte_for_byte() {
 
 #[tokio::test]
 async fn verdict_of_nearly_1_mib_survives_a_restart() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     // all pieces differ, so that a lost or swapped one is detected
     let summary: String = (0..).map(|n: u32| format!("{n:08} ")).take(115_000).collect();
@@ -199,7 +199,7 @@ async fn verdict_of_nearly_1_mib_survives_a_restart() {
 
 #[tokio::test]
 async fn invalid_customer_email_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let with = |email: &serde_json::Value| {
@@ -222,7 +222,7 @@ async fn invalid_customer_email_is_refused() {
 
 #[tokio::test]
 async fn unknown_field_is_refused_with_its_name() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     for path in ["/v1/verdicts/cs_1", "/v1/crosscheck", "/cache/cs_1"] {
@@ -239,7 +239,7 @@ async fn unknown_field_is_refused_with_its_name() {
 
 #[tokio::test]
 async fn concurrent_submissions_all_return_the_same_verdict() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut handed_in = Vec::new();
     for number in 0..16 {

@@ -1,8 +1,8 @@
 //! Registration of workflows, adapters and live sources.
 
-use oracled_api::base::client::Client;
-use oracled_tests::ground::{approve, example, open_pipeline, put, register};
-use oracled_tests::{World, at, document, get, log, post, problem};
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::ground::{approve, example, open_pipeline, put_document, register};
+use oracled_tests::{DaemonWorld, at, document, get, log, post, problem};
 use serde_json::{Value, json};
 
 const WORKFLOW: &str = "/v1/documents/workflow/census";
@@ -22,10 +22,13 @@ fn census() -> Value {
 }
 
 /// Registers both sources of the workflow [`census`].
-async fn both(control: &mut Client) {
+async fn both(control: &mut DaemonClient) {
     register(control, "un-wpp-population").await;
     let source = example("sources/world-bank-population.json");
-    assert_eq!(put(control, "/v1/documents/source/world-bank-population", &source).await.status, 200);
+    assert_eq!(
+        put_document(control, "/v1/documents/source/world-bank-population", &source).await.status,
+        200
+    );
 }
 
 fn with(mut document: Value, place: &str, value: Value) -> Value {
@@ -40,26 +43,26 @@ fn only_waits(status: &Value) -> bool {
 
 #[tokio::test]
 async fn workflow_is_registered_shown_and_replaced() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
     assert_eq!(at(&get(control, "/v1/documents/workflow").await, "/items"), json!([]));
-    let first = put(control, WORKFLOW, &census()).await;
+    let first = put_document(control, WORKFLOW, &census()).await;
     assert_eq!(
         (first.status.as_u16(), at(&first, "/change")),
         (200, json!("created")),
         "{}",
         document(&first)
     );
-    let again = put(control, WORKFLOW, &census()).await;
+    let again = put_document(control, WORKFLOW, &census()).await;
     assert_eq!(at(&again, "/change"), "unchanged");
     assert_eq!(at(&again, "/document"), at(&first, "/document"));
     let threshold = "/document/conflict_resolution/escalation_delta_threshold";
     assert_eq!(at(&first, threshold), "1000.5", "numbers stay exact");
 
     let other = with(census(), "/domain", json!("people"));
-    assert_eq!(at(&put(control, WORKFLOW, &other).await, "/change"), "changed");
+    assert_eq!(at(&put_document(control, WORKFLOW, &other).await, "/change"), "changed");
     let shown = document(&get(control, WORKFLOW).await);
     assert_eq!((&shown["document"]["domain"], only_waits(&shown["status"])), (&json!("people"), true));
     assert_eq!(shown["registered_by"], nix::unistd::geteuid().as_raw().to_string());
@@ -85,12 +88,12 @@ async fn workflow_is_registered_shown_and_replaced() {
 
 #[tokio::test]
 async fn invalid_workflow_is_refused_with_its_fault() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     problem(&get(control, WORKFLOW).await, 404, "document_unknown");
     problem(&get(control, "/v1/documents/workflow/No!").await, 404, "document_unknown");
-    let told = problem(&put(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
+    let told = problem(&put_document(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
     assert!(told["detail"].as_str().unwrap().contains("population@1"), "{told}");
     both(control).await;
     for (place, value, told) in [
@@ -106,7 +109,7 @@ async fn invalid_workflow_is_refused_with_its_fault() {
         ("/conflict_resolution/default_strategy", json!("coin"), "conflict_resolution.default_strategy: "),
         ("/workflow_id", json!("censor"), "the document's id is censor, and the path has census"),
     ] {
-        let refused = put(control, WORKFLOW, &with(census(), place, value)).await;
+        let refused = put_document(control, WORKFLOW, &with(census(), place, value)).await;
         let refused = problem(&refused, 400, "invalid_document");
         assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
     }
@@ -115,19 +118,19 @@ async fn invalid_workflow_is_refused_with_its_fault() {
 
 #[tokio::test]
 async fn source_is_not_registered_if_that_breaks_a_workflow() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
     let ontology = with(example("ontologies/population.json"), "/ontology_id", json!("people"));
-    assert_eq!(put(control, "/v1/documents/ontology/people@1", &ontology).await.status, 200);
-    assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/ontology/people@1", &ontology).await.status, 200);
+    assert_eq!(put_document(control, WORKFLOW, &census()).await.status, 200);
     let source = example("sources/un-wpp-population.json");
     for (place, value, told) in [
         ("/axes_provided", json!(["area", "year", "area_name"]), "provides none of the axes population"),
         ("/ontology/ontology_id", json!("people"), "has the ontology people@1, not population@1"),
     ] {
-        let refused = put(control, UN, &with(source.clone(), place, value)).await;
+        let refused = put_document(control, UN, &with(source.clone(), place, value)).await;
         let refused = problem(&refused, 409, "document_fixed");
         let detail = refused["detail"].as_str().unwrap();
         assert!(detail.starts_with("workflow census would no longer work: "), "{detail}");
@@ -136,48 +139,52 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
     // a source may change in ways that the workflow does not depend on
     let named = with(source.clone(), "/oracle_name", json!("The UN"));
-    assert_eq!(put(control, UN, &named).await.status, 200);
+    assert_eq!(put_document(control, UN, &named).await.status, 200);
     let less = with(source.clone(), "/oracle_tier", json!("unverified"));
-    assert_eq!(put(control, UN, &less).await.status, 200, "the other source still provides the axis");
+    assert_eq!(
+        put_document(control, UN, &less).await.status,
+        200,
+        "the other source still provides the axis"
+    );
     let other = with(example("sources/world-bank-population.json"), "/oracle_tier", json!("unverified"));
-    let refused = put(control, "/v1/documents/source/world-bank-population", &other).await;
+    let refused = put_document(control, "/v1/documents/source/world-bank-population", &other).await;
     let refused = problem(&refused, 409, "document_fixed");
     assert!(refused["detail"].as_str().unwrap().contains("no oracle of the workflow"), "{refused}");
 }
 
 #[tokio::test]
 async fn workflow_waits_until_it_names_the_new_ontology_version() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
-    assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
+    assert_eq!(put_document(control, WORKFLOW, &census()).await.status, 200);
     let version = |document: Value, place: &str| with(document, place, json!("2"));
     let ontology = version(example("ontologies/population.json"), "/version");
-    assert_eq!(put(control, "/v1/documents/ontology/population@2", &ontology).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/ontology/population@2", &ontology).await.status, 200);
     for source in ["un-wpp-population", "world-bank-population"] {
         approve(control, source).await;
         let registration = version(example(&format!("sources/{source}.json")), "/ontology/version");
-        let answer = put(control, &format!("/v1/documents/source/{source}"), &registration).await;
+        let answer = put_document(control, &format!("/v1/documents/source/{source}"), &registration).await;
         assert_eq!(answer.status, 200, "{}", document(&answer));
         let shown = document(&get(control, WORKFLOW).await);
         let fault = "`oracles`: `un-wpp-population` has the ontology population@2, not population@1";
         assert_eq!(shown["status"], fault);
     }
     let follows = version(census(), "/ontology/version");
-    assert_eq!(put(control, WORKFLOW, &follows).await.status, 200);
+    assert_eq!(put_document(control, WORKFLOW, &follows).await.status, 200);
     assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
 }
 
 #[tokio::test]
 async fn source_with_a_reserved_id_is_refused() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     for id in ["human-lock", "human-confirmation"] {
         let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!(id));
-        let refused = put(control, &format!("/v1/documents/source/{id}"), &source).await;
+        let refused = put_document(control, &format!("/v1/documents/source/{id}"), &source).await;
         let refused = problem(&refused, 400, "invalid_document");
         assert!(
             refused["detail"].as_str().unwrap().contains("reserved for reviewers' decisions"),
@@ -188,7 +195,7 @@ async fn source_with_a_reserved_id_is_refused() {
 
 #[tokio::test]
 async fn oraclectl_applies_lists_and_describes_workflows() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
@@ -234,24 +241,24 @@ fn adapter() -> Value {
 
 #[tokio::test]
 async fn adapter_is_registered_for_a_live_source_and_replaced() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
-    problem(&put(control, ADAPTER, &adapter()).await, 404, "source_unknown");
-    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    problem(&put_document(control, ADAPTER, &adapter()).await, 404, "source_unknown");
+    assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
     problem(&get(control, ADAPTER).await, 404, "document_unknown");
-    let first = put(control, ADAPTER, &adapter()).await;
+    let first = put_document(control, ADAPTER, &adapter()).await;
     assert_eq!(
         (first.status.as_u16(), at(&first, "/change")),
         (200, json!("created")),
         "{}",
         document(&first)
     );
-    assert_eq!(at(&put(control, ADAPTER, &adapter()).await, "/change"), "unchanged");
+    assert_eq!(at(&put_document(control, ADAPTER, &adapter()).await, "/change"), "unchanged");
 
     let other = with(adapter(), "/ttl_seconds", json!(30));
-    assert_eq!(at(&put(control, ADAPTER, &other).await, "/change"), "changed");
+    assert_eq!(at(&put_document(control, ADAPTER, &other).await, "/change"), "changed");
     let shown = document(&get(control, ADAPTER).await);
     assert_eq!(shown["document"]["ttl_seconds"], 30);
     let mut entries = log(control, "event=document_registered").await;
@@ -277,11 +284,11 @@ async fn adapter_is_registered_for_a_live_source_and_replaced() {
 
 #[tokio::test]
 async fn invalid_adapter_is_refused_with_its_fault() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
-    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
     for (place, value, told) in [
         (
             "/endpoint",
@@ -296,12 +303,15 @@ async fn invalid_adapter_is_refused_with_its_fault() {
         ("/records", json!(7), "records: "),
         ("/oracle_id", json!("un-wpp-population"), "the path has un-live"),
     ] {
-        let refused =
-            problem(&put(control, ADAPTER, &with(adapter(), place, value)).await, 400, "invalid_document");
+        let refused = problem(
+            &put_document(control, ADAPTER, &with(adapter(), place, value)).await,
+            400,
+            "invalid_document",
+        );
         assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
     }
     let ingested = with(adapter(), "/oracle_id", json!("un-wpp-population"));
-    let refused = put(control, "/v1/documents/adapter/un-wpp-population", &ingested).await;
+    let refused = put_document(control, "/v1/documents/adapter/un-wpp-population", &ingested).await;
     let refused = problem(&refused, 409, "document_fixed");
     assert!(refused["detail"].as_str().unwrap().contains("is ingested"), "{refused}");
     assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "adapter"));
@@ -309,27 +319,30 @@ async fn invalid_adapter_is_refused_with_its_fault() {
 
 #[tokio::test]
 async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
-    let unknown = put(control, LIVE, &with(live(), "/adapter_id", json!("ftp"))).await;
+    let unknown = put_document(control, LIVE, &with(live(), "/adapter_id", json!("ftp"))).await;
     let unknown = problem(&unknown, 400, "invalid_document");
     assert!(unknown["detail"].as_str().unwrap().contains("`ftp`, expected `store` or `http`"), "{unknown}");
-    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
     approve(control, "un-live").await;
     for (path, source) in [
         (LIVE, with(live(), "/adapter_id", json!("store"))),
         (UN, { with(with(live(), "/oracle_id", json!("un-wpp-population")), "/adapter_id", json!("http")) }),
     ] {
-        let refused = problem(&put(control, path, &source).await, 409, "document_fixed");
+        let refused = problem(&put_document(control, path, &source).await, 409, "document_fixed");
         assert!(refused["detail"].as_str().unwrap().contains("`adapter_id` cannot change"), "{refused}");
     }
     let mut pipeline = open_pipeline("un-wpp-population");
     pipeline = with(pipeline, "/pipeline/oracle_id", json!("un-live"));
     pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
-    let refused =
-        problem(&put(control, "/v1/documents/pipeline/un-live", &pipeline).await, 409, "source_live");
+    let refused = problem(
+        &put_document(control, "/v1/documents/pipeline/un-live", &pipeline).await,
+        409,
+        "source_live",
+    );
     assert!(refused["detail"].as_str().unwrap().contains("register an adapter for it"), "{refused}");
     let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
     let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
@@ -339,29 +352,29 @@ async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
 
 #[tokio::test]
 async fn live_source_is_not_redefined_against_its_adapter_or_answers() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     let thousands = with(example("ontologies/population.json"), "/axes/3/unit", json!("10*3.{person}"));
     let thousands = with(thousands, "/version", json!("2"));
-    assert_eq!(put(control, "/v1/documents/ontology/population@2", &thousands).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/ontology/population@2", &thousands).await.status, 200);
     let of_thousands = with(live(), "/ontology/version", json!("2"));
     for source in [&of_thousands, &live()] {
         assert_eq!(
-            put(control, LIVE, source).await.status,
+            put_document(control, LIVE, source).await.status,
             200,
             "the source has no adapter and no answer yet"
         );
     }
-    assert_eq!(put(control, ADAPTER, &adapter()).await.status, 200);
-    problem(&put(control, LIVE, &of_thousands).await, 409, "document_fixed");
+    assert_eq!(put_document(control, ADAPTER, &adapter()).await.status, 200);
+    problem(&put_document(control, LIVE, &of_thousands).await, 409, "document_fixed");
     let less = with(live(), "/axes_provided", json!(["area", "year", "area_name"]));
-    let refused = problem(&put(control, LIVE, &less).await, 400, "invalid_document");
+    let refused = problem(&put_document(control, LIVE, &less).await, 400, "invalid_document");
     assert!(
         refused["detail"].as_str().unwrap().contains("the source's adapter would no longer work"),
         "{refused}"
     );
     let named = with(live(), "/oracle_name", json!("The UN, live"));
-    assert_eq!(put(control, LIVE, &named).await.status, 200);
+    assert_eq!(put_document(control, LIVE, &named).await.status, 200);
 }

@@ -1,8 +1,8 @@
 //! `oraclectl verify`, `explain` and `review`: text and JSON output and exit statuses.
 
 use oracled_tests::ground::register as register_source;
-use oracled_tests::verification::{offices, register, several_years, workflow};
-use oracled_tests::{PATIENCE, World, at, document, get};
+use oracled_tests::verification::{register, register_offices, several_years, workflow};
+use oracled_tests::{DaemonWorld, PATIENCE, at, document, get};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -10,14 +10,14 @@ use std::process::{Output, Stdio};
 const ARUBA: [&str; 5] = ["verify", "census", "area=ABW", "year=1960", "--axes=population"];
 
 /// Two sources that disagree on Aruba in 1960, and a workflow in which the source of the higher tier wins.
-async fn census(world: &World, settings: Value) -> oracled_tests::Daemon<'_> {
+async fn serve_census(world: &DaemonWorld, settings: Value) -> oracled_tests::DaemonProcess<'_> {
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54608")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54608")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a", "office-b"], settings)).await;
     daemon
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!told.contains('\u{1b}'), "no colors without a terminal");
     told + &String::from_utf8_lossy(&output.stderr)
@@ -25,31 +25,31 @@ fn said(output: &Output) -> String {
 
 /// Runs `oraclectl`, which must end with this exit status, and returns its output.
 #[track_caller]
-fn ctl(world: &World, arguments: &[&str], status: i32) -> String {
+fn ctl(world: &DaemonWorld, arguments: &[&str], status: i32) -> String {
     let output = world.ctl(arguments);
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", said(&output));
-    said(&output)
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", output_text(&output));
+    output_text(&output)
 }
 
 #[track_caller]
-fn has(said: &str, lines: &[&str]) {
+fn assert_lines(said: &str, lines: &[&str]) {
     for line in lines {
         assert!(said.contains(line), "`{line}` is not in\n{said}");
     }
 }
 
 /// Id of the open review.
-async fn open_review(daemon: &oracled_tests::Daemon<'_>) -> String {
+async fn open_review(daemon: &oracled_tests::DaemonProcess<'_>) -> String {
     let listed = get(&mut daemon.control().await, "/v1/reviews").await;
     at(&listed, "/items/0/review_id").as_str().expect("a review is open").to_owned()
 }
 
 #[tokio::test]
 async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
-    let world = World::default();
-    let _daemon = census(&world, json!({})).await;
+    let world = DaemonWorld::default();
+    let _daemon = serve_census(&world, json!({})).await;
     let shown = ctl(&world, &ARUBA, 0);
-    has(
+    assert_lines(
         &shown,
         &[
             "authoritative: all values are verified",
@@ -66,30 +66,31 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
     let id = envelope["execution_id"].as_str().expect("it has one");
 
     let explained = ctl(&world, &["explain", id], 0);
-    has(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
+    assert_lines(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
     let digests = format!(
         "reproduced from the log, bit for bit: envelope {}, inputs {}",
         envelope["sha256"].as_str().expect("a digest"),
         envelope["inputs_sha256"].as_str().expect("a digest")
     );
-    has(&explained, &[&digests]);
+    assert_lines(&explained, &[&digests]);
     let json: Value = serde_json::from_str(&ctl(&world, &["explain", id, "--json"], 0)).expect("JSON");
     assert_eq!(
         (&json["decisions"][0]["envelope"], &json["decisions"][0]["reproduced"]),
         (&envelope, &json!(true))
     );
-    has(&ctl(&world, &["explain", "v-none"], 1), &["(execution_unknown)"]);
+    assert_lines(&ctl(&world, &["explain", "v-none"], 1), &["(execution_unknown)"]);
 }
 
 #[tokio::test]
 async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
-    let world = World::default();
-    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
+    let world = DaemonWorld::default();
+    let daemon =
+        serve_census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     let claim = ["--claim=population=1", "--by=a visitor\u{1b}[2J"];
     let shown = ctl(&world, &[&ARUBA[..], &claim].concat(), 6);
     let id = open_review(&daemon).await;
-    has(
+    assert_lines(
         &shown,
         &[
             "human_review: a reviewer has to decide",
@@ -99,13 +100,13 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
             &format!("next: oraclectl review show {id}"),
         ],
     );
-    has(&ctl(&world, &["status"], 0), &["1 open"]);
-    has(
+    assert_lines(&ctl(&world, &["status"], 0), &["1 open"]);
+    assert_lines(
         &ctl(&world, &["review", "list", "--workflow=census"], 0),
         &[&id, "area ABW, year 1960", "delta_threshold", "54208, 54608, claimed 1"],
     );
     assert_eq!(ctl(&world, &["review", "list", "--workflow=another"], 0), "no reviews\n");
-    has(
+    assert_lines(
         &ctl(&world, &["review", "show", &id], 0),
         &[
             "population 54208",
@@ -119,13 +120,13 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
         let validity = format!("--valid-for={validity}");
         ctl(&world, &["review", "resolve", &id, value, "--reason=the census", &validity], status)
     };
-    has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
-    has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
-    has(
+    assert_lines(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
+    assert_lines(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
+    assert_lines(
         &resolve("population=54300", "90d", 1),
         &["no candidate or claim has 54300; they have: 1, 54208, 54608"],
     );
-    has(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
+    assert_lines(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
     let own = [
         "review",
         "resolve",
@@ -135,11 +136,11 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
         "--valid-for=90d",
         "--own-value",
     ];
-    has(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "valid until"]);
-    has(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
+    assert_lines(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "valid until"]);
+    assert_lines(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
-    has(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);
-    has(
+    assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);
+    assert_lines(
         &ctl(&world, &ARUBA, 0),
         &[
             "population: 54300 {person}",
@@ -149,17 +150,17 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
         ],
     );
     let revoke = ["review", "revoke", &id, "--reason=misread"];
-    has(&ctl(&world, &revoke, 0), &["is revoked", "by uid ", "misread"]);
-    has(&ctl(&world, &revoke, 1), &["(review_not_in_force)"]);
-    has(&ctl(&world, &["review", "list", "--all"], 0), &[", revoked at "]);
-    has(&ctl(&world, &ARUBA, 6), &["human_review: a reviewer has to decide"]);
+    assert_lines(&ctl(&world, &revoke, 0), &["is revoked", "by uid ", "misread"]);
+    assert_lines(&ctl(&world, &revoke, 1), &["(review_not_in_force)"]);
+    assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[", revoked at "]);
+    assert_lines(&ctl(&world, &ARUBA, 6), &["human_review: a reviewer has to decide"]);
 }
 
 #[tokio::test]
 async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let settings = json!({"conflict_resolution": {"escalation_delta_threshold": 399}});
-    let daemon = census(&world, settings.clone()).await;
+    let daemon = serve_census(&world, settings.clone()).await;
     let again = workflow("again", &["office-a", "office-b"], settings);
     register(&mut daemon.control().await, &again).await;
     let [first, second] = ["census", "again"].map(|workflow| {
@@ -170,21 +171,24 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
         envelope["review_id"].as_str().expect("a review is open").to_owned()
     });
     assert_ne!(first, second);
-    has(&ctl(&world, &["review", "dismiss", "--reason=healed"], 2), &["<REVIEW_ID>"]);
-    has(&ctl(&world, &["review", "dismiss", &first, "--reason="], 1), &["`reason`", "(invalid_resolution)"]);
-    has(&ctl(&world, &["review", "list"], 0), &[&first, &second]);
+    assert_lines(&ctl(&world, &["review", "dismiss", "--reason=healed"], 2), &["<REVIEW_ID>"]);
+    assert_lines(
+        &ctl(&world, &["review", "dismiss", &first, "--reason="], 1),
+        &["`reason`", "(invalid_resolution)"],
+    );
+    assert_lines(&ctl(&world, &["review", "list"], 0), &[&first, &second]);
 
     let told = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
-    has(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
-    has(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
+    assert_lines(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
+    assert_lines(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
     assert_eq!(told.matches("oraclectl: ").count(), 2, "each is reported once: {told}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
-    has(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
+    assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
     let shown = ctl(&world, &["review", "show", &first], 0);
-    has(&shown, &["dismissed  by uid ", "reason     healed"]);
+    assert_lines(&shown, &["dismissed  by uid ", "reason     healed"]);
     assert!(!shown.contains("next: "), "{shown}");
-    has(&ctl(&world, &["log", "--event=review_dismissed"], 0), &[&first, &second, ": healed"]);
+    assert_lines(&ctl(&world, &["log", "--event=review_dismissed"], 0), &[&first, &second, ": healed"]);
 
     let json = ctl(&world, &["review", "dismiss", &first, "v-none", "--reason=healed", "--json"], 1);
     let codes = json.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -197,20 +201,20 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
             .expect("JSON");
     assert_eq!(state["dismissed"]["reason"], "healed");
     drop(daemon);
-    has(&ctl(&world, &["review", "dismiss", &third, "--reason=healed"], 3), &["oraclectl: "]);
+    assert_lines(&ctl(&world, &["review", "dismiss", &third, "--reason=healed"], 3), &["oraclectl: "]);
 }
 
 #[tokio::test]
 async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
-    let world = World::default();
-    let daemon = census(&world, json!({})).await;
+    let world = DaemonWorld::default();
+    let daemon = serve_census(&world, json!({})).await;
     let control = &mut daemon.control().await;
     register_source(control, "world-bank-population").await;
     register(control, &workflow("silent", &["world-bank-population"], json!({}))).await;
     let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
     register(control, &workflow("later", &["office-a"], later)).await;
     let silent = ctl(&world, &["verify", "silent", "area=ABW", "year=1960", "--axes=population"], 6);
-    has(
+    assert_lines(
         &silent,
         &[
             "blocked: no values are available for now",
@@ -220,23 +224,30 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
         ],
     );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
-    has(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
+    assert_lines(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
     let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
-    has(&promised, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
+    assert_lines(&promised, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
     let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
-    has(&waited, &["population: 54208 {person}"]);
+    assert_lines(&waited, &["population: 54208 {person}"]);
 
-    has(&ctl(&world, &["verify", "census", "area=ABW", "--axes=height"], 1), &["(invalid_verification)"]);
-    has(&ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1), &["(workflow_unknown)"]);
-    has(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 1), &["`a` is given twice"]);
-    has(&ctl(&world, &["verify", "census", "area"], 2), &["AXIS=VALUE"]);
-    has(&ctl(&world, &["verify", "census", "--axes=population", "--claim=population=1"], 2), &["--by"]);
+    assert_lines(
+        &ctl(&world, &["verify", "census", "area=ABW", "--axes=height"], 1),
+        &["(invalid_verification)"],
+    );
+    assert_lines(&ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1), &["(workflow_unknown)"]);
+    assert_lines(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 1), &["`a` is given twice"]);
+    assert_lines(&ctl(&world, &["verify", "census", "area"], 2), &["AXIS=VALUE"]);
+    assert_lines(
+        &ctl(&world, &["verify", "census", "--axes=population", "--claim=population=1"], 2),
+        &["--by"],
+    );
 }
 
 #[tokio::test]
 async fn review_watch_shows_reviews_when_they_are_opened() {
-    let world = World::default();
-    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 1}})).await;
+    let world = DaemonWorld::default();
+    let daemon =
+        serve_census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 1}})).await;
     several_years(&daemon, &[("office-a", "54208"), ("office-b", "54608")], 1960..1980).await;
     let ask = |year: u16| {
         ctl(&world, &["verify", "census", "area=ABW", &format!("year={year}"), "--axes=population"], 6);

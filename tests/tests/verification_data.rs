@@ -2,13 +2,13 @@
 //! under each strategy.
 
 use bytes::Bytes;
-use oracled_api::base::client::Client;
+use oracled_api::base::client::DaemonClient;
 use oracled_domain::base::decimal::Decimal;
 use oracled_tests::ground::{
-    answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, register_gated,
-    workflow,
+    approve, example, ingest, open_pipeline, put_document, query_all, register_all, register_gated,
+    started_run, wait_for_run, workflow,
 };
-use oracled_tests::{World, document, get, post, problem};
+use oracled_tests::{DaemonWorld, document, get, post, problem};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,22 +30,22 @@ const THRESHOLD: i64 = 1_000_000;
 
 /// Values of both sources for one country and year.
 #[derive(Debug)]
-struct Pair {
+struct PopulationPair {
     area: String,
     year: String,
-    un: Said,
-    world_bank: Said,
+    un: PopulationValue,
+    world_bank: PopulationValue,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Said {
+struct PopulationValue {
     population: Decimal,
     definition: Option<String>,
 }
 
 /// Outcome of the verification of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
+enum PairOutcome {
     /// Both sources have the same value.
     Agreed(Decimal),
     /// The values differ, and the strategy has selected this one.
@@ -60,28 +60,32 @@ enum Outcome {
     Otherwise,
 }
 
-impl Pair {
+impl PopulationPair {
     /// Expected outcome by the values of the sources and the rules of the strategy.
-    fn expected(&self, strategy: &str, threshold: Option<i64>) -> Outcome {
+    fn expected(&self, strategy: &str, threshold: Option<i64>) -> PairOutcome {
         let (un, world_bank) = (&self.un.population, &self.world_bank.population);
         if self.un.definition != self.world_bank.definition {
-            return if strategy == "dispute_summary" { Outcome::Disputed } else { Outcome::OtherDefinition };
+            return if strategy == "dispute_summary" {
+                PairOutcome::Disputed
+            } else {
+                PairOutcome::OtherDefinition
+            };
         }
         if un == world_bank {
-            return Outcome::Agreed(un.clone());
+            return PairOutcome::Agreed(un.clone());
         }
         let (low, high) = (un.min(world_bank), un.max(world_bank));
         let delta = high.checked_sub(low).expect("it fits");
         if threshold.is_some_and(|threshold| delta > Decimal::from(threshold)) {
-            return Outcome::Escalated;
+            return PairOutcome::Escalated;
         }
         match strategy {
             // the World Bank is primary there, and was ingested last
-            "higher_tier_wins" | "most_recent" => Outcome::Settled(world_bank.clone()),
-            "use_conservative" => Outcome::Settled(low.clone()),
-            "weighted_average" => Outcome::Settled(mean(un, world_bank)),
-            "dispute_summary" => Outcome::Disputed,
-            _ => Outcome::Escalated,
+            "higher_tier_wins" | "most_recent" => PairOutcome::Settled(world_bank.clone()),
+            "use_conservative" => PairOutcome::Settled(low.clone()),
+            "weighted_average" => PairOutcome::Settled(mean(un, world_bank)),
+            "dispute_summary" => PairOutcome::Disputed,
+            _ => PairOutcome::Escalated,
         }
     }
 }
@@ -95,12 +99,12 @@ fn mean(one: &Decimal, other: &Decimal) -> Decimal {
 }
 
 /// The payloads of both sources.
-struct Payloads {
+struct PopulationPayloads {
     un: Bytes,
     world_bank: Bytes,
 }
 
-impl Payloads {
+impl PopulationPayloads {
     /// Payloads in the folder of real data.
     fn real() -> Self {
         let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);
@@ -124,7 +128,7 @@ impl Payloads {
 }
 
 /// Registers, approves and ingests both sources: the United Nations first, with this tier.
-async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
+async fn prepare(control: &mut DaemonClient, un_tier: &str, payloads: &PopulationPayloads) {
     let mut ontology = example("ontologies/population.json");
     let axes = ontology["axes"].as_array_mut().expect("it has axes");
     let population = axes.iter_mut().find(|axis| axis["axis"] == "population").expect("it is one");
@@ -139,42 +143,46 @@ async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
         let pipeline = open_pipeline(source);
         register_all(control, &ontology, &registration, &pipeline).await;
         approve(control, source).await;
-        let run = begun(&ingest(control, source, version, released_at, payload.clone()).await);
-        assert_eq!(ended(control, &run).await["state"], "completed", "{source}");
+        let run = started_run(&ingest(control, source, version, released_at, payload.clone()).await);
+        assert_eq!(wait_for_run(control, &run).await["state"], "completed", "{source}");
     }
 }
 
-async fn register(control: &mut Client, id: &str, resolution: Value) {
+async fn register(control: &mut DaemonClient, id: &str, resolution: Value) {
     let workflow = workflow(id, &[UN, WORLD_BANK], &json!({"conflict_resolution": resolution}));
-    let answer = put(control, &format!("/v1/documents/workflow/{id}"), &workflow).await;
+    let answer = put_document(control, &format!("/v1/documents/workflow/{id}"), &workflow).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
 /// All values of a source, by area and year.
-async fn all_of(routes: &mut Client, source: &str) -> BTreeMap<(String, String), Said> {
-    let told = answers(routes, source, &json!({"axes_requested": ["population"]})).await;
+async fn query_values(
+    routes: &mut DaemonClient,
+    source: &str,
+) -> BTreeMap<(String, String), PopulationValue> {
+    let told = query_all(routes, source, &json!({"axes_requested": ["population"]})).await;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let said = |(record, _): (Value, Value)| {
         let axes = &record["axes"];
         let population = text(&axes["population"]).parse().expect("it is a number");
         let definition = record["definitions"]["population"].as_str().map(str::to_owned);
-        ((text(&axes["area"]), text(&axes["year"])), Said { population, definition })
+        ((text(&axes["area"]), text(&axes["year"])), PopulationValue { population, definition })
     };
     told.into_iter().map(said).collect()
 }
 
 /// Countries and years for which both sources have a value.
-async fn pairs(routes: &mut Client) -> Vec<Pair> {
-    let mut un = all_of(routes, UN).await;
-    let shared = all_of(routes, WORLD_BANK).await.into_iter().filter_map(|((area, year), world_bank)| {
-        let un = un.remove(&(area.clone(), year.clone()))?;
-        Some(Pair { area, year, un, world_bank })
-    });
+async fn pairs(routes: &mut DaemonClient) -> Vec<PopulationPair> {
+    let mut un = query_values(routes, UN).await;
+    let shared =
+        query_values(routes, WORLD_BANK).await.into_iter().filter_map(|((area, year), world_bank)| {
+            let un = un.remove(&(area.clone(), year.clone()))?;
+            Some(PopulationPair { area, year, un, world_bank })
+        });
     shared.collect()
 }
 
 /// Outcome of a verification of `pair`, with the envelope.
-async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, Value) {
+async fn verify(routes: &mut DaemonClient, workflow: &str, pair: &PopulationPair) -> (PairOutcome, Value) {
     let request = json!({"workflow": workflow, "where": {"area": pair.area, "year": pair.year},
         "axes": ["population"]});
     let answer = post(routes, "/v1/verify", &request).await;
@@ -185,29 +193,29 @@ async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, V
     let is_other =
         envelope["reasons"].as_array().is_some_and(|reasons| reasons.contains(&json!("definition_mismatch")));
     let outcome = match envelope["kind"].as_str().expect("it has a kind") {
-        "authoritative" if envelope["steps"] == json!([]) => Outcome::Agreed(value()),
-        "authoritative" => Outcome::Settled(value()),
-        "human_review" if is_other => Outcome::OtherDefinition,
-        "human_review" => Outcome::Escalated,
-        "dispute_summary" => Outcome::Disputed,
-        _ => Outcome::Otherwise,
+        "authoritative" if envelope["steps"] == json!([]) => PairOutcome::Agreed(value()),
+        "authoritative" => PairOutcome::Settled(value()),
+        "human_review" if is_other => PairOutcome::OtherDefinition,
+        "human_review" => PairOutcome::Escalated,
+        "dispute_summary" => PairOutcome::Disputed,
+        _ => PairOutcome::Otherwise,
     };
-    if !matches!(outcome, Outcome::Agreed(_) | Outcome::Settled(_)) {
+    if !matches!(outcome, PairOutcome::Agreed(_) | PairOutcome::Settled(_)) {
         assert!(axis.get("value").is_none(), "an axis that is not settled has no value: {envelope}");
     }
     (outcome, envelope)
 }
 
 /// Prints a line of the table.
-fn print_line(name: &str, outcomes: &[Outcome]) {
-    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+fn print_line(name: &str, outcomes: &[PairOutcome]) {
+    let count = |is: fn(&PairOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     println!(
         "| {name} | {} | {} | {} | {} | {} |",
-        count(|outcome| matches!(outcome, Outcome::Agreed(_))),
-        count(|outcome| matches!(outcome, Outcome::Settled(_))),
-        count(|outcome| matches!(outcome, Outcome::Escalated)),
-        count(|outcome| matches!(outcome, Outcome::Disputed)),
-        count(|outcome| matches!(outcome, Outcome::OtherDefinition)),
+        count(|outcome| matches!(outcome, PairOutcome::Agreed(_))),
+        count(|outcome| matches!(outcome, PairOutcome::Settled(_))),
+        count(|outcome| matches!(outcome, PairOutcome::Escalated)),
+        count(|outcome| matches!(outcome, PairOutcome::Disputed)),
+        count(|outcome| matches!(outcome, PairOutcome::OtherDefinition)),
     );
 }
 
@@ -223,10 +231,10 @@ fn print_definitions(envelope: &Value) {
 }
 
 /// Verifies every pair under each strategy, and checks and prints the outcomes.
-async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcome>> {
+async fn verify_with_strategies(payloads: &PopulationPayloads) -> BTreeMap<String, Vec<PairOutcome>> {
     let mut table = BTreeMap::new();
     for same_tier in [false, true] {
-        let world = World::default();
+        let world = DaemonWorld::default();
         let daemon = world.serve().await;
         prepare(&mut daemon.control().await, if same_tier { "primary" } else { "secondary" }, payloads).await;
         let pairs = pairs(&mut daemon.routes().await).await;
@@ -250,7 +258,10 @@ async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcom
             for pair in &pairs {
                 let (outcome, envelope) = verify(routes, &id, pair).await;
                 assert_eq!(outcome, pair.expected(strategy, threshold), "{name}: {pair:?} {envelope}");
-                if outcome == Outcome::OtherDefinition && pair.year == "2015" && strategy == "require_human" {
+                if outcome == PairOutcome::OtherDefinition
+                    && pair.year == "2015"
+                    && strategy == "require_human"
+                {
                     print_definitions(&envelope);
                 }
                 outcomes.push(outcome);
@@ -265,16 +276,16 @@ async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcom
 
 #[tokio::test]
 async fn shared_values_match_each_strategy_and_definitions_are_never_settled() {
-    let table = under_each_strategy(&Payloads::excerpt()).await;
+    let table = verify_with_strategies(&PopulationPayloads::excerpt()).await;
     assert_eq!(table.len(), STRATEGIES.len() + 1);
     for (name, outcomes) in table {
         assert_eq!(outcomes.len(), 7, "{name}");
         assert_eq!(
-            outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Agreed(_))).count(),
+            outcomes.iter().filter(|outcome| matches!(outcome, PairOutcome::Agreed(_))).count(),
             1,
             "{name}"
         );
-        let other = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::OtherDefinition)).count();
+        let other = outcomes.iter().filter(|outcome| matches!(outcome, PairOutcome::OtherDefinition)).count();
         assert_eq!(other, if name == "dispute_summary" { 0 } else { 3 }, "{name}");
     }
 }
@@ -282,7 +293,7 @@ async fn shared_values_match_each_strategy_and_definitions_are_never_settled() {
 #[tokio::test]
 #[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn shared_values_in_real_data_match_each_strategy() {
-    let table = under_each_strategy(&Payloads::real()).await;
+    let table = verify_with_strategies(&PopulationPayloads::real()).await;
     for (name, outcomes) in table {
         assert_eq!(outcomes.len(), 2529, "{name}");
     }
@@ -290,14 +301,14 @@ async fn shared_values_in_real_data_match_each_strategy() {
 
 #[tokio::test]
 async fn resolution_requires_a_definition_and_its_value_has_it() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    prepare(control, "primary", &Payloads::excerpt()).await;
+    prepare(control, "primary", &PopulationPayloads::excerpt()).await;
     let settings = json!({"axes": ["area_name", "population"],
         "conflict_resolution": {"same_tier_strategy": "require_human"}});
     let people = workflow("people", &[UN, WORLD_BANK], &settings);
-    assert_eq!(put(control, "/v1/documents/workflow/people", &people).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/workflow/people", &people).await.status, 200);
     let request = json!({"workflow": "people", "where": {"area": "MDA", "year": 2015},
         "axes": ["area_name", "population"]});
     let disputed = document(&post(routes, "/v1/verify", &request).await);
@@ -345,7 +356,7 @@ async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then()
     const AS_OF: &str = "2019-07-01";
     let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);
     let folder = folder.expect("ORACLED_GROUND_DATA names the folder").join("population");
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     for source in [UN, WORLD_BANK] {
@@ -360,19 +371,19 @@ async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then()
         (WORLD_BANK, "2026", "2026-03-06", "worldbank-2026-03-06.csv"),
     ] {
         let payload = fs::read(folder.join(file)).expect(file);
-        let run = begun(&ingest(control, source, version, released_at, payload).await);
-        assert_eq!(ended(control, &run).await["state"], "completed", "{source} {version}");
+        let run = started_run(&ingest(control, source, version, released_at, payload).await);
+        assert_eq!(wait_for_run(control, &run).await["state"], "completed", "{source} {version}");
     }
     let latest = example("workflows/population-latest.json");
-    assert_eq!(put(control, "/v1/documents/workflow/population-latest", &latest).await.status, 200);
+    assert_eq!(put_document(control, "/v1/documents/workflow/population-latest", &latest).await.status, 200);
     let routes = &mut daemon.routes().await;
     let request = json!({"axes_requested": ["population"], "point_in_time": AS_OF});
     let said = |answers: Vec<(Value, Value)>| {
         let key = |axes: &Value| (axes["area"].to_string(), axes["year"].to_string());
         answers.into_iter().map(|(record, _)| (key(&record["axes"]), record)).collect::<BTreeMap<_, _>>()
     };
-    let un = said(answers(routes, UN, &request).await);
-    let world_bank = said(answers(routes, WORLD_BANK, &request).await);
+    let un = said(query_all(routes, UN, &request).await);
+    let world_bank = said(query_all(routes, WORLD_BANK, &request).await);
     let (mut authoritative, mut of_the_un) = (0, 0);
     for (key, record) in un.iter().filter(|(key, _)| world_bank.contains_key(*key)) {
         let request = json!({"workflow": "population-latest", "axes": ["population"], "point_in_time": AS_OF,

@@ -3,12 +3,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use oracled_tests::ground::put;
+use oracled_tests::ground::put_document;
 use oracled_tests::live::{
-    HONEST, LOCAL, Office, POISON, adapt, adapter_of, census, empty, refused, source, told, verified, whole,
+    HONEST, LOCAL, POISON, ScriptedSource, adapt, adapter_of, authoritative_value, check_refusal,
+    complete_answer, empty, register_census, source, verify_census,
 };
 use oracled_tests::signing::{by_header, issued_at, key, seconds_ago, signed, signed_by, token};
-use oracled_tests::{World, problem};
+use oracled_tests::{DaemonWorld, problem};
 use ring::rand::SystemRandom;
 use ring::rsa::{KeyPairComponents, PublicKeyComponents};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
@@ -39,14 +40,14 @@ const RSA_QI: &str = "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy
                       7YIBi87w93IKLEdfnbJtoOPLUW0ITrJReOgo1cq9SbsxYawBgfp_gh6A5603k2-ZQwVK0JKSHuLFkuQ3U";
 
 /// Returns the signature of its argument.
-type Sign = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
+type SignFn = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
 
 fn bytes(text: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).expect("it is base64url")
 }
 
 /// The P-256 key as a JWK, and its signing function.
-fn ec() -> (Value, Sign) {
+fn ec() -> (Value, SignFn) {
     let random = SystemRandom::new();
     let point = [vec![4], bytes(EC_X), bytes(EC_Y)].concat();
     let pair = EcdsaKeyPair::from_private_key_and_public_key(
@@ -61,7 +62,7 @@ fn ec() -> (Value, Sign) {
 }
 
 /// The RSA key as a JWK, and its signing function.
-fn rsa() -> (Value, Sign) {
+fn rsa() -> (Value, SignFn) {
     let components = KeyPairComponents {
         public_key: PublicKeyComponents { n: bytes(RSA_N), e: bytes("AQAB") },
         d: bytes(RSA_D),
@@ -82,11 +83,11 @@ fn rsa() -> (Value, Sign) {
 
 #[tokio::test]
 async fn p256_and_rsa_signatures_count_and_altered_bytes_do_not() {
-    let office = Office::start().await;
-    let world = World::with_config(LOCAL);
+    let office = ScriptedSource::start().await;
+    let world = DaemonWorld::with_config(LOCAL);
     let daemon = world.serve().await;
     source(&daemon, "office", "primary", &office.endpoint(), json!({})).await;
-    census(&daemon, &["office"], json!({})).await;
+    register_census(&daemon, &["office"], json!({})).await;
     for (alg, (public, sign)) in [("ES256", ec()), ("RS256", rsa())] {
         let policy = signed_by(json!({"method": "jws", "keys": [public]}));
         adapt(&daemon, "office", &office.endpoint(), policy).await;
@@ -95,9 +96,9 @@ async fn p256_and_rsa_signatures_count_and_altered_bytes_do_not() {
             token(&json!({"alg": alg, "kid": "key"}), &body, &sign)
         };
         let good = token(HONEST);
-        office.says(whole("", &good));
-        let envelope = verified(&daemon).await;
-        assert_eq!(told(&envelope), HONEST);
+        office.set_answer(complete_answer("", &good));
+        let envelope = verify_census(&daemon).await;
+        assert_eq!(authoritative_value(&envelope), HONEST);
         let signature = &envelope["axes"]["population"]["evidence"][0]["record"]["signature_info"];
         assert_eq!(
             (&signature["signed_by"], &signature["signature_alg"], &signature["signature_valid"]),
@@ -111,18 +112,22 @@ async fn p256_and_rsa_signatures_count_and_altered_bytes_do_not() {
             let place = if part == 1 { number(&parts[1]).expect("the body has the number") } else { middle };
             parts[part][place] ^= 1;
             let altered: Vec<_> = parts.iter().map(|part| URL_SAFE_NO_PAD.encode(part)).collect();
-            office.says(whole("", &altered.join(".")));
-            refused(&daemon, &world, "signature").await;
+            office.set_answer(complete_answer("", &altered.join(".")));
+            check_refusal(&daemon, &world, "signature").await;
         }
-        office.says(whole("", &token(HONEST)));
-        assert_eq!(told(&verified(&daemon).await), HONEST, "{alg}: an unaltered answer is accepted again");
+        office.set_answer(complete_answer("", &token(HONEST)));
+        assert_eq!(
+            authoritative_value(&verify_census(&daemon).await),
+            HONEST,
+            "{alg}: an unaltered answer is accepted again"
+        );
     }
 }
 
 #[tokio::test]
 async fn adapter_with_an_unusable_public_key_is_not_registered() {
-    let office = Office::start().await;
-    let world = World::with_config(LOCAL);
+    let office = ScriptedSource::start().await;
+    let world = DaemonWorld::with_config(LOCAL);
     let daemon = world.serve().await;
     let (_, good) = key(7, "good");
     source(&daemon, "office", "primary", &office.endpoint(), by_header(&[&good])).await;
@@ -135,49 +140,50 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
     ] {
         let policy = signed_by(json!({"method": "jws", "keys": [good, bad]}));
         let document = adapter_of("office", &office.endpoint(), policy);
-        let answer = put(&mut daemon.control().await, "/v1/documents/adapter/office", &document).await;
+        let answer =
+            put_document(&mut daemon.control().await, "/v1/documents/adapter/office", &document).await;
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
         assert!(detail.contains("`signature.keys`: ") && detail.contains(told), "{detail}");
     }
     // the source continues with its previous keys
-    census(&daemon, &["office"], json!({})).await;
+    register_census(&daemon, &["office"], json!({})).await;
     let (pair, _) = key(7, "good");
-    office.says(signed(&pair, "good", HONEST, seconds_ago(1)));
-    assert_eq!(told(&verified(&daemon).await), HONEST);
+    office.set_answer(signed(&pair, "good", HONEST, seconds_ago(1)));
+    assert_eq!(authoritative_value(&verify_census(&daemon).await), HONEST);
 }
 
 #[tokio::test]
 async fn added_key_counts_with_the_old_one_until_the_old_one_is_removed() {
-    let office = Office::start().await;
-    let world = World::with_config(&format!("{LOCAL}[health]\ncircuit_breaker_enabled = false\n"));
+    let office = ScriptedSource::start().await;
+    let world = DaemonWorld::with_config(&format!("{LOCAL}[health]\ncircuit_breaker_enabled = false\n"));
     let daemon = world.serve().await;
     let ((old, old_key), (new, new_key)) = (key(7, "2025"), key(8, "2026"));
     source(&daemon, "office", "primary", &office.endpoint(), by_header(&[&old_key])).await;
     let stale = json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 3600}});
-    census(&daemon, &["office"], stale).await;
+    register_census(&daemon, &["office"], stale).await;
     let taken = async |pair, kid, seconds| {
-        office.says(signed(pair, kid, HONEST, seconds_ago(seconds)));
-        let envelope = verified(&daemon).await;
+        office.set_answer(signed(pair, kid, HONEST, seconds_ago(seconds)));
+        let envelope = verify_census(&daemon).await;
         let evidence = &envelope["axes"]["population"]["evidence"][0];
-        assert_eq!((told(&envelope), &evidence["stale"]), (&json!(HONEST), &json!(false)));
+        assert_eq!((authoritative_value(&envelope), &evidence["stale"]), (&json!(HONEST), &json!(false)));
         assert_eq!(evidence["record"]["signature_info"]["signed_by"], kid);
     };
     taken(&old, "2025", 60).await;
     // an answer with an unregistered key is rejected, and no cached answer replaces it
-    office.says(signed(&new, "2026", POISON, seconds_ago(55)));
-    refused(&daemon, &world, "signature").await;
+    office.set_answer(signed(&new, "2026", POISON, seconds_ago(55)));
+    check_refusal(&daemon, &world, "signature").await;
     adapt(&daemon, "office", &office.endpoint(), by_header(&[&old_key, &new_key])).await;
     taken(&new, "2026", 50).await;
     taken(&old, "2025", 45).await;
 
     // longer than the caller waits, so the source is not called again
-    office.says(empty("503 Service Unavailable", "retry-after: 60\r\n"));
-    let kept = verified(&daemon).await;
-    assert_eq!((told(&kept), &kept["candidates"][0]["stale"]), (&json!(HONEST), &json!(true)));
+    office.set_answer(empty("503 Service Unavailable", "retry-after: 60\r\n"));
+    let kept = verify_census(&daemon).await;
+    assert_eq!((authoritative_value(&kept), &kept["candidates"][0]["stale"]), (&json!(HONEST), &json!(true)));
     adapt(&daemon, "office", &office.endpoint(), by_header(&[&new_key])).await;
-    let dead = verified(&daemon).await;
+    let dead = verify_census(&daemon).await;
     assert_eq!((&dead["kind"], &dead["reasons"]), (&json!("blocked"), &json!(["oracle_unreachable"])));
-    office.says(signed(&old, "2025", POISON, seconds_ago(40)));
-    refused(&daemon, &world, "signature").await;
+    office.set_answer(signed(&old, "2025", POISON, seconds_ago(40)));
+    check_refusal(&daemon, &world, "signature").await;
     taken(&new, "2026", 35).await;
 }

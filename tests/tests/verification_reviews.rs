@@ -2,29 +2,29 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::Client;
-use oracled_domain::verification::{Envelope, Inputs, decide};
-use oracled_domain::{Event, EventKind, Sha256Hex};
-use oracled_store::Record;
-use oracled_tests::ground::stopped;
-use oracled_tests::verification::{offices, register, several_years, workflow};
-use oracled_tests::{World, at, document, get, log, post, problem, whole_log};
+use oracled_api::base::client::DaemonClient;
+use oracled_domain::verification::{DecisionInputs, Envelope, decide};
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_store::JournalRecord;
+use oracled_tests::ground::open_store;
+use oracled_tests::verification::{register, register_offices, several_years, workflow};
+use oracled_tests::{DaemonWorld, at, document, get, log, post, problem, read_whole_log};
 use serde_json::{Value, json};
 
 /// Two sources of the same tier that disagree on Aruba in 1960, and two workflows over them.
-async fn two_that_disagree(daemon: &oracled_tests::Daemon<'_>) {
-    offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+async fn two_that_disagree(daemon: &oracled_tests::DaemonProcess<'_>) {
+    register_offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     for workflow_id in ["census", "other"] {
         let workflow = workflow(workflow_id, &["office-a", "office-b"], json!({}));
         register(&mut daemon.control().await, &workflow).await;
     }
 }
 
-async fn verified(routes: &mut Client, workflow: &str) -> Value {
-    verified_of(routes, workflow, 1960).await
+async fn verify_population(routes: &mut DaemonClient, workflow: &str) -> Value {
+    verify_year(routes, workflow, 1960).await
 }
 
-async fn verified_of(routes: &mut Client, workflow: &str, year: u16) -> Value {
+async fn verify_year(routes: &mut DaemonClient, workflow: &str, year: u16) -> Value {
     let request =
         json!({"workflow": workflow, "where": {"area": "ABW", "year": year}, "axes": ["population"]});
     let answer = post(routes, "/v1/verify", &request).await;
@@ -38,12 +38,12 @@ fn resolution(value: &str) -> Value {
 
 #[tokio::test]
 async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(document(&get(control, "/v1/reviews").await), json!({"items": [], "next": null}));
-    let disputed = verified(routes, "census").await;
+    let disputed = verify_population(routes, "census").await;
     let id = disputed["review_id"].as_str().expect("a review is open");
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
@@ -75,11 +75,11 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     let told = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
     assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{told}");
 
-    let settled = verified(routes, "census").await;
+    let settled = verify_population(routes, "census").await;
     let axis = &settled["axes"]["population"];
     assert_eq!((&axis["value"], &axis["basis"]), (&json!("54300"), &json!("human_lock")), "{settled}");
     assert_eq!(
-        verified(routes, "other").await["kind"],
+        verify_population(routes, "other").await["kind"],
         "human_review",
         "the resolution applies only to its workflow"
     );
@@ -89,11 +89,11 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
 
 #[tokio::test]
 async fn revoked_resolution_no_longer_applies() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let disputed = verified(routes, "census").await;
+    let disputed = verify_population(routes, "census").await;
     let id = disputed["review_id"].as_str().expect("a review is open");
     let path = format!("/v1/reviews/{id}");
     let revoke = format!("{path}/revoke");
@@ -102,7 +102,7 @@ async fn revoked_resolution_no_longer_applies() {
     problem(&post(control, "/v1/reviews/no-such/revoke", &reason).await, 404, "review_unknown");
     assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
     problem(&post(control, &revoke, &json!({"reason": " "})).await, 400, "invalid_resolution");
-    assert_eq!(verified(routes, "census").await["kind"], "authoritative");
+    assert_eq!(verify_population(routes, "census").await["kind"], "authoritative");
 
     let revoked = post(control, &revoke, &reason).await;
     assert_eq!(revoked.status, 200, "{}", document(&revoked));
@@ -116,18 +116,18 @@ async fn revoked_resolution_no_longer_applies() {
     let entry = &log(control, "event=review_revoked").await[0];
     assert_eq!((&entry["reason"], &entry["locks"][0]["value"]), (&json!("misread"), &json!("54300")));
 
-    let again = verified(routes, "census").await;
+    let again = verify_population(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
     assert_ne!(again["review_id"], id, "a new review is open");
 }
 
 #[tokio::test]
 async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let id = verified(routes, "census").await["review_id"].clone();
+    let id = verify_population(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}", id.as_str().expect("a review is open"));
     let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
     problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
@@ -165,7 +165,7 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let metrics = String::from_utf8_lossy(&metrics.body);
     assert!(metrics.contains("oracled_reviews_dismissed_total 1\n"), "{metrics}");
 
-    let again = verified(routes, "census").await;
+    let again = verify_population(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
     let further = again["review_id"].as_str().expect("a review is open");
     assert_ne!(json!(further), id, "a new review is open");
@@ -173,18 +173,18 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let path = format!("/v1/reviews/{further}");
     assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
     problem(&post(control, &format!("{path}/dismiss"), &reason).await, 409, "review_resolved");
-    assert_eq!(verified(routes, "census").await["kind"], "authoritative");
+    assert_eq!(verify_population(routes, "census").await["kind"], "authoritative");
 }
 
 #[tokio::test]
 async fn invalid_resolution_changes_nothing() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let id = verified(routes, "census").await["review_id"].clone();
+    let id = verify_population(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}/resolve", id.as_str().expect("a review is open"));
-    let before = whole_log(control).await.len();
+    let before = read_whole_log(control).await.len();
     let with = |place: &str, value: Value| {
         let mut resolution = resolution("54300");
         *resolution.pointer_mut(place).expect("it exists") = value;
@@ -211,12 +211,12 @@ async fn invalid_resolution_changes_nothing() {
     problem(&get(control, "/v1/reviews?limit=0").await, 400, "invalid_request");
     problem(&get(control, "/v1/reviews?opne=true").await, 400, "invalid_request");
     problem(&get(control, "/v1/executions/no-such").await, 404, "execution_unknown");
-    assert_eq!(whole_log(control).await.len(), before);
+    assert_eq!(read_whole_log(control).await.len(), before);
 }
 
 #[tokio::test]
 async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -225,7 +225,7 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
     let mut opened = Vec::new();
     for year in years {
         for workflow in ["census", "other"] {
-            let envelope = verified_of(routes, workflow, year).await;
+            let envelope = verify_year(routes, workflow, year).await;
             opened.push((workflow, envelope["review_id"].as_str().expect("a review is open").to_owned()));
         }
     }
@@ -257,7 +257,7 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
 
 /// An envelope with other warnings for the same `inputs`, as another version of oracled could have returned, with its
 /// digest.
-fn in_other_words(inputs: &Inputs) -> (Box<Envelope>, Sha256Hex) {
+fn altered_envelope(inputs: &DecisionInputs) -> (Box<Envelope>, Sha256Hex) {
     let mut envelope = serde_json::to_value(decide(inputs)).expect("it is one");
     let mut set = |name: &str, value| {
         let members = envelope.as_object_mut().expect("it has members");
@@ -272,11 +272,11 @@ fn in_other_words(inputs: &Inputs) -> (Box<Envelope>, Sha256Hex) {
 
 #[tokio::test]
 async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let envelope = verified(routes, "census").await;
+    let envelope = verify_population(routes, "census").await;
     let id = envelope["execution_id"].as_str().expect("it has one").to_owned();
     let path = format!("/v1/executions/{id}");
     let explained = document(&get(control, &path).await);
@@ -289,16 +289,16 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     assert_eq!(envelope["inputs_sha256"], digest.to_string());
 
     assert!(daemon.stop().success());
-    let (mut journal, store) = stopped(&world.state());
+    let (mut journal, store) = open_store(&world.state());
     let entry = store.decisions(&id).expect("the log is read").remove(0);
     let (mut forged, mut other) = (entry.clone(), entry);
     (forged.execution_id, forged.envelope_sha256) = ("v-forged".into(), Sha256Hex::of(b"another"));
     other.execution_id = "v-other".into();
     other.inputs.execution_id.clone_from(&other.execution_id);
-    (other.envelope, other.envelope_sha256) = in_other_words(&other.inputs);
+    (other.envelope, other.envelope_sha256) = altered_envelope(&other.inputs);
     for entry in [forged, other] {
         let committed = journal
-            .commit(&[Record::from(Event::new(
+            .commit(&[JournalRecord::from(AuditEvent::new(
                 entry.envelope.decided_at,
                 None,
                 EventKind::VerificationDecided(entry),

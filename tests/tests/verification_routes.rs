@@ -2,33 +2,33 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_tests::ground;
-use oracled_tests::verification::{offices, register, workflow};
-use oracled_tests::{World, at, document, eventually, get, log, post, problem};
+use oracled_tests::verification::{register, register_offices, workflow};
+use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-fn asked(workflow: &str) -> Value {
+fn verify_request(workflow: &str) -> Value {
     json!({"workflow": workflow, "where": {"area": "ABW", "year": 1960}, "axes": ["population"]})
 }
 
-async fn verify(routes: &mut Client, workflow: &str) -> Answer {
-    let answer = post(routes, "/v1/verify", &asked(workflow)).await;
+async fn verify(routes: &mut DaemonClient, workflow: &str) -> DaemonResponse {
+    let answer = post(routes, "/v1/verify", &verify_request(workflow)).await;
     assert!(answer.status.is_success(), "{}", document(&answer));
     answer
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+fn header<'a>(answer: &'a DaemonResponse, name: &str) -> Option<&'a str> {
     answer.headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 #[tokio::test]
 async fn envelope_is_returned_from_the_log_byte_for_byte() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54208")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54208")]).await;
     let census = workflow("census", &["office-a", "office-b"], json!({}));
     register(&mut daemon.control().await, &census).await;
     let routes = &mut daemon.routes().await;
@@ -54,10 +54,10 @@ async fn envelope_is_returned_from_the_log_byte_for_byte() {
 
 #[tokio::test]
 async fn envelope_without_values_is_a_success() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let budget = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}});
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     let control = &mut daemon.control().await;
     ground::register(control, "world-bank-population").await;
     for workflow in [
@@ -89,10 +89,10 @@ async fn envelope_without_values_is_a_success() {
 
 #[tokio::test]
 async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], later)).await;
     let routes = &mut daemon.routes().await;
     let promised = verify(routes, "census").await;
@@ -110,13 +110,13 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
 
 #[tokio::test]
 async fn invalid_verify_request_is_refused_with_its_field() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
     let routes = &mut daemon.routes().await;
     let with = |field: &str, value: Value| {
-        let mut request = asked("census");
+        let mut request = verify_request("census");
         request[field] = value;
         request
     };
@@ -154,7 +154,7 @@ async fn invalid_verify_request_is_refused_with_its_field() {
         let detail = problem["detail"].as_str().expect("it has a detail");
         assert!(detail.contains(told), "{told}: {detail}");
     }
-    problem(&post(routes, "/v1/verify", &asked("no-such")).await, 404, "workflow_unknown");
+    problem(&post(routes, "/v1/verify", &verify_request("no-such")).await, 404, "workflow_unknown");
     for id in ["v-00000000000000-0000000000", "no-such", "%00", "%20"] {
         problem(&get(routes, &format!("/v1/verify/{id}")).await, 404, "execution_unknown");
     }
@@ -163,7 +163,7 @@ async fn invalid_verify_request_is_refused_with_its_field() {
 }
 
 /// Address of a server that accepts connections and never answers.
-async fn silent() -> SocketAddr {
+async fn silent_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
     let address = listener.local_addr().expect("the system reports it");
     tokio::spawn(async move {
@@ -177,20 +177,20 @@ async fn silent() -> SocketAddr {
 
 #[tokio::test]
 async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() {
-    let world = World::with_config(
+    let world = DaemonWorld::with_config(
         "[limits]\nrequest_s = 3\n[model]\ndeadline_ms = 2000\n[ingestion]\nrefresh_s = 1\nallow_local = [\"127.0.0.0/8\"]\n",
     );
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let source = ground::example("live/world-bank.source.json");
     let mut adapter = ground::example("live/world-bank.adapter.json");
-    adapter["endpoint"] = json!(format!("http://{}/{{area}}/{{year}}", silent().await));
+    adapter["endpoint"] = json!(format!("http://{}/{{area}}/{{year}}", silent_server().await));
     for (path, document) in [
         ("/v1/documents/ontology/population@1", ground::example("ontologies/population.json")),
         ("/v1/documents/source/world-bank-live", source),
         ("/v1/documents/adapter/world-bank-live", adapter),
     ] {
-        let answer = ground::put(control, path, &document).await;
+        let answer = ground::put_document(control, path, &document).await;
         assert_eq!(answer.status, 200, "{path}: {}", oracled_tests::document(&answer));
     }
     ground::approve(control, "world-bank-live").await;

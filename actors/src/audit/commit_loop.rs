@@ -1,20 +1,20 @@
 //! The commit loop: read, decide, commit. If a row has changed meanwhile, the loop starts again.
 
-use crate::audit::logger::{CommitError, Log};
-use oracled_store::{Receipt, Record};
+use crate::audit::logger::{CommitError, LoggerHandle};
+use oracled_store::{CommitReceipt, JournalRecord};
 
 /// The most attempts for one decision.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The result of a decision.
-pub enum Decided<T> {
+pub enum CommitDecision<T> {
     /// There is nothing to commit.
     Already(T),
     /// The record must be committed.
-    Change(T, Record),
+    Change(T, JournalRecord),
 }
 
-impl Log {
+impl LoggerHandle {
     /// Decides and commits. If a row on which the record depends has changed, `decide` is called again: it reads the rows
     /// itself. Returns the result of the decision, and the receipt if there was a commit.
     ///
@@ -22,13 +22,13 @@ impl Log {
     /// The error of `decide`; `Unavailable`; `Stale` if a row has changed during each of 8 attempts.
     pub(crate) async fn decide_and_commit<T, E: From<CommitError>>(
         &self,
-        mut decide: impl FnMut() -> Result<Decided<T>, E>,
-    ) -> Result<(T, Option<Receipt>), E> {
+        mut decide: impl FnMut() -> Result<CommitDecision<T>, E>,
+    ) -> Result<(T, Option<CommitReceipt>), E> {
         let mut attempt = 1;
         loop {
             let (result, record) = match decide()? {
-                Decided::Already(result) => return Ok((result, None)),
-                Decided::Change(result, record) => (result, record),
+                CommitDecision::Already(result) => return Ok((result, None)),
+                CommitDecision::Change(result, record) => (result, record),
             };
             match self.commit(record).await {
                 Ok(receipt) => return Ok((result, Some(receipt))),
@@ -42,31 +42,35 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{World, id, logged, with_world};
-    use oracled_domain::{Event, EventKind};
-    use oracled_store::{Expect, RowKey};
+    use crate::testing::{TestSystem, id, logged_events, with_system};
+    use oracled_domain::{AuditEvent, EventKind};
+    use oracled_store::{RowExpectation, RowKey};
 
     #[test]
     fn stale_decision_is_made_again_at_most_8_times() {
-        with_world(|World { system, .. }| async move {
+        with_system(|TestSystem { system, .. }| async move {
             for (fresh_at, made, is_committed) in [(1, 1, true), (8, 8, true), (9, 8, false)] {
-                let before = logged(&system.store).len();
+                let before = logged_events(&system.store).len();
                 let mut attempts = 0;
                 let committed = system.log.decide_and_commit(|| {
                     attempts += 1;
                     let revision = (attempts < fresh_at).then_some(u64::MAX);
-                    let record = Record {
-                        expect: vec![Expect { row: RowKey::Session(id("cs_1")), revision }],
-                        ..Record::from(Event::new(system.clock.now(), None, EventKind::ServiceStopped))
+                    let record = JournalRecord {
+                        expect: vec![RowExpectation { row: RowKey::Session(id("cs_1")), revision }],
+                        ..JournalRecord::from(AuditEvent::new(
+                            system.clock.now(),
+                            None,
+                            EventKind::ServiceStopped,
+                        ))
                     };
-                    Ok::<_, CommitError>(Decided::Change(attempts, record))
+                    Ok::<_, CommitError>(CommitDecision::Change(attempts, record))
                 });
                 let committed = committed.await;
                 let stale = Err(CommitError::Stale(RowKey::Session(id("cs_1"))));
                 let result = committed.map(|(attempt, receipt)| (attempt, receipt.is_some()));
                 assert_eq!(result, if is_committed { Ok((made, true)) } else { stale });
                 assert_eq!(attempts, made);
-                assert_eq!(logged(&system.store).len() - before, usize::from(is_committed));
+                assert_eq!(logged_events(&system.store).len() - before, usize::from(is_committed));
             }
         });
     }

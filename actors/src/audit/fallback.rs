@@ -1,32 +1,32 @@
 //! The fallback for audit entries that the journal rejects: each goes to the service log as one marked line (seed:
 //! `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
-use oracled_domain::{Caller, Event};
-use oracled_store::Record;
+use oracled_domain::{AuditEvent, RequestCaller};
+use oracled_store::JournalRecord;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
 /// Writes one line to the service log.
-type WriteLine = dyn Fn(&str) + Send + Sync;
+type FallbackLineSink = dyn Fn(&str) + Send + Sync;
 
 /// The writer of the fallback lines.
 #[derive(Clone)]
-pub struct Fallback(Arc<WriteLine>);
+pub struct FallbackLog(Arc<FallbackLineSink>);
 
 /// One line: the marker, the cause and the entry.
 #[derive(Serialize)]
-struct Line<'e> {
+struct FallbackLine<'e> {
     log_fallback: bool,
     /// Not named `cause`, because some entries have a field `cause`.
     fallback_cause: &'e str,
     #[serde(flatten)]
-    entry: &'e Event,
+    entry: &'e AuditEvent,
     #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<&'e Caller>,
+    caller: Option<&'e RequestCaller>,
 }
 
-impl Fallback {
+impl FallbackLog {
     /// Standard error, which journald reads under systemd.
     #[must_use]
     pub fn stderr() -> Self {
@@ -42,13 +42,17 @@ impl Fallback {
     }
 
     /// Writes the events of `record` that have happened although the commit failed. Returns their number.
-    pub(crate) fn write(&self, record: &Record, cause: &str) -> u64 {
+    pub(crate) fn write(&self, record: &JournalRecord, cause: &str) -> u64 {
         let mut entries = 0;
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
         {
             let caller = record.callers.of(index);
-            let line =
-                serde_json::to_string(&Line { log_fallback: true, fallback_cause: cause, entry, caller });
+            let line = serde_json::to_string(&FallbackLine {
+                log_fallback: true,
+                fallback_cause: cause,
+                entry,
+                caller,
+            });
             (self.0)(&line.expect("an event is plain data with string keys"));
             entries += 1;
         }
@@ -56,7 +60,7 @@ impl Fallback {
     }
 }
 
-impl fmt::Debug for Fallback {
+impl fmt::Debug for FallbackLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fallback")
     }

@@ -3,20 +3,22 @@
 //! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
 //! next group. The more records wait, the fewer syncs each one costs.
 
+mod commit_retry;
 mod handle;
-mod patience;
 
-pub(crate) use crate::audit::logger::handle::queue::Waiting;
-pub use handle::Log;
+pub(crate) use crate::audit::logger::handle::queue::EntryQueueReceiver;
+pub use handle::LoggerHandle;
 
 use crate::platform::clock::{Clock, monotonic};
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
 use jiff::Timestamp;
-use oracled_domain::{Event, EventKind};
-use oracled_store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{
+    CommitReceipt, Journal, JournalRecord, RecordRejectedError, RowKey, StoreCounts, StoreError,
+};
 use serde::Serialize;
 use std::mem;
 use std::sync::Arc;
@@ -45,7 +47,7 @@ pub enum CommitError {
 pub struct JournalReport {
     /// Numbers of stored entries and rows.
     #[serde(skip)]
-    pub counts: Counts,
+    pub counts: StoreCounts,
     /// Why the journal rejects all records now, and since when.
     pub failure: Option<(String, Timestamp)>,
     /// Why the journal rejects new work now (too little free space), and since when. It accepts other records.
@@ -61,7 +63,7 @@ pub struct JournalReport {
 pub struct Logger {
     /// `None` after the logger was closed.
     journal: Option<Journal>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingRecord>,
     failed_at: Option<Timestamp>,
     low_space: Option<(String, Timestamp)>,
     report: watch::Sender<JournalReport>,
@@ -69,19 +71,19 @@ pub struct Logger {
     abandon: watch::Sender<Option<String>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
 }
 
 #[derive(Debug)]
-struct Pending {
-    record: Arc<Record>,
-    reply: oneshot::Sender<Result<Receipt, CommitError>>,
+struct PendingRecord {
+    record: Arc<JournalRecord>,
+    reply: oneshot::Sender<Result<CommitReceipt, CommitError>>,
 }
 
 /// Makes a record durable.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Receipt, CommitError>")]
-struct Commit(Arc<Record>);
+#[rtype(result = "Result<CommitReceipt, CommitError>")]
+struct CommitRecord(Arc<JournalRecord>);
 
 /// Reopens `oracle_log.jsonl` after a rotation.
 #[derive(Debug, Message)]
@@ -91,12 +93,12 @@ struct ReopenMirror;
 /// Notes that the store is damaged, so that the next start checks all of it.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
-struct Doubt;
+struct MarkStoreDamaged;
 
 /// Writes everything to the disk and closes the journal.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Close;
+struct CloseJournal;
 
 impl Logger {
     pub(crate) fn new(
@@ -104,7 +106,7 @@ impl Logger {
         report: watch::Sender<JournalReport>,
         abandon: watch::Sender<Option<String>>,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
         let journal = Some(journal);
         let (pending, fallback_entries) = (Vec::new(), Arc::default());
@@ -125,9 +127,9 @@ impl Logger {
     }
 
     /// Commits as many records of a group as the journal accepts at once. Returns the rest.
-    fn commit(&mut self, mut group: Vec<Pending>) -> Vec<Pending> {
+    fn commit(&mut self, mut group: Vec<PendingRecord>) -> Vec<PendingRecord> {
         let Some(journal) = &mut self.journal else {
-            for Pending { reply, .. } in group {
+            for PendingRecord { reply, .. } in group {
                 drop(reply.send(Err(CommitError::Unavailable("the daemon is stopping".into()))));
             }
             return Vec::new();
@@ -142,7 +144,7 @@ impl Logger {
                     .group_records
                     .observe(f64::from(u32::try_from(outcomes.len()).unwrap_or(u32::MAX)));
                 self.metrics.committed_records.inc_by(outcomes.len() as u64);
-                for (Pending { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
+                for (PendingRecord { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
                     // the caller may no longer wait; the record is committed anyway
                     drop(reply.send(outcome.map_err(CommitError::from)));
                 }
@@ -155,8 +157,8 @@ impl Logger {
                 }
             }
             Err(error) => {
-                self.failed(&error);
-                for Pending { reply, .. } in group {
+                self.note_failure(&error);
+                for PendingRecord { reply, .. } in group {
                     drop(reply.send(Err(CommitError::Unavailable(error.to_string()))));
                 }
             }
@@ -164,7 +166,7 @@ impl Logger {
         Vec::new()
     }
 
-    fn failed(&mut self, error: &StoreError) {
+    fn note_failure(&mut self, error: &StoreError) {
         let takes_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
         if self.failed_at.is_none() && !takes_others {
             tracing::error!(%error, "the journal failed: no entries can be committed");
@@ -178,10 +180,10 @@ impl Logger {
         }
         self.check_space();
         if let Some(journal) = &mut self.journal {
-            journal.settle();
+            journal.sync_pending_work();
             // reopening the database may have failed
             if let Some(cause) = journal.failure().map(String::from) {
-                self.failed(&StoreError::Unavailable { cause });
+                self.note_failure(&StoreError::Unavailable { cause });
             }
         }
         self.publish();
@@ -209,11 +211,14 @@ impl Logger {
         let Some(journal) = &mut self.journal else { return };
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
         let timestamp = self.clock.now();
-        let recovered =
-            Event::new(timestamp, None, EventKind::StorageRecovered { cause, failed_at, fallback_entries });
-        match journal.commit(&[Record::from(recovered)]) {
+        let recovered = AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::StorageRecovered { cause, failed_at, fallback_entries },
+        );
+        match journal.commit(&[JournalRecord::from(recovered)]) {
             Ok(_) => drop(self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed)),
-            Err(error) => self.failed(&error),
+            Err(error) => self.note_failure(&error),
         }
     }
 
@@ -223,9 +228,12 @@ impl Logger {
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
         let timestamp = self.clock.now();
-        let recovered =
-            Event::new(timestamp, None, EventKind::StorageRecovered { cause, failed_at, fallback_entries });
-        let tried = journal.recover().and_then(|()| journal.commit(&[Record::from(recovered)]));
+        let recovered = AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::StorageRecovered { cause, failed_at, fallback_entries },
+        );
+        let tried = journal.recover().and_then(|()| journal.commit(&[JournalRecord::from(recovered)]));
         match tried {
             Ok(_) => {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
@@ -257,12 +265,12 @@ impl Logger {
     }
 }
 
-impl From<Refused> for CommitError {
-    fn from(refused: Refused) -> Self {
+impl From<RecordRejectedError> for CommitError {
+    fn from(refused: RecordRejectedError) -> Self {
         match refused {
-            Refused::Stale(row) => Self::Stale(row),
-            Refused::LowSpace(cause) => Self::Unavailable(cause),
-            Refused::Unlogged => Self::Unavailable(refused.to_string()),
+            RecordRejectedError::Stale(row) => Self::Stale(row),
+            RecordRejectedError::LowSpace(cause) => Self::Unavailable(cause),
+            RecordRejectedError::Unlogged => Self::Unavailable(refused.to_string()),
         }
     }
 }
@@ -270,7 +278,7 @@ impl From<Refused> for CommitError {
 impl JournalReport {
     /// Why new work is rejected, and since when.
     #[must_use]
-    pub const fn takes_no_work(&self) -> Option<&(String, Timestamp)> {
+    pub const fn new_work_rejection(&self) -> Option<&(String, Timestamp)> {
         match &self.failure {
             Some(failure) => Some(failure),
             None => self.low_space.as_ref(),
@@ -293,19 +301,19 @@ impl actix::Supervised for Logger {
         // each dropped reply makes the call of its record fail
         self.pending.clear();
         if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.distrust()
+            && let Err(error) = journal.check_after_panic()
         {
-            self.failed(&error);
+            self.note_failure(&error);
         }
     }
 }
 
-impl Handler<Commit> for Logger {
-    type Result = ResponseFuture<Result<Receipt, CommitError>>;
+impl Handler<CommitRecord> for Logger {
+    type Result = ResponseFuture<Result<CommitReceipt, CommitError>>;
 
-    fn handle(&mut self, Commit(record): Commit, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, CommitRecord(record): CommitRecord, ctx: &mut Context<Self>) -> Self::Result {
         let (reply, outcome) = oneshot::channel();
-        self.pending.push(Pending { record, reply });
+        self.pending.push(PendingRecord { record, reply });
         if self.pending.len() == 1 {
             // actix polls this after the whole mailbox, so all waiting records join the group
             ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.flush()));
@@ -327,26 +335,26 @@ impl Handler<ReopenMirror> for Logger {
     }
 }
 
-impl Handler<Doubt> for Logger {
+impl Handler<MarkStoreDamaged> for Logger {
     type Result = Result<(), String>;
 
-    fn handle(&mut self, _: Doubt, _: &mut Context<Self>) -> Self::Result {
-        let noted = self.journal.as_mut().map_or(Ok(()), Journal::doubt);
+    fn handle(&mut self, _: MarkStoreDamaged, _: &mut Context<Self>) -> Self::Result {
+        let noted = self.journal.as_mut().map_or(Ok(()), Journal::mark_damaged);
         noted.map_err(|error| error.to_string())
     }
 }
 
-impl Handler<Close> for Logger {
-    type Result = MessageResult<Close>;
+impl Handler<CloseJournal> for Logger {
+    type Result = MessageResult<CloseJournal>;
 
-    fn handle(&mut self, _: Close, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, _: CloseJournal, _: &mut Context<Self>) -> Self::Result {
         self.flush();
         self.journal = None;
         MessageResult(())
     }
 }
 
-crate::platform::door::asked_through_a_door!(Logger);
+crate::platform::actor_handle::handle_actor_calls!(Logger);
 
 impl Logger {
     pub(crate) fn fallback_entries(&self) -> Arc<AtomicU64> {

@@ -9,39 +9,39 @@ mod coverage;
 mod deciding;
 mod ending;
 mod error;
-mod flight;
-mod flights;
 mod progress;
 mod pulling;
 mod reading;
 mod rebuild;
+mod run_task;
 pub mod slices;
+mod source_claims;
 mod upkeep;
 
-pub use archiving::{ARCHIVING, Archiving, NotArchived};
+pub use archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
 pub use error::IngestionError;
 use oracled_domain::ground::check::PruneOutcome;
 use oracled_domain::ground::check::RebuildOutcome;
-use oracled_domain::ground::check::VerifiedSource;
+use oracled_domain::ground::check::SourceCheckReport;
 use oracled_domain::ground::run::RunProgress;
 pub use pulling::PullOutcome;
 
-use crate::audit::logger::Log;
-use crate::ground::pull::Puller;
-use crate::ground::registry::Desk;
+use crate::audit::logger::LoggerHandle;
+use crate::ground::pull::PayloadPuller;
+use crate::ground::registry::CommitContext;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use flights::Flights;
 use jiff::Timestamp;
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::check::CheckProgress;
+use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::run::Run;
+use oracled_domain::ground::run::IngestionRun;
 use oracled_store::Store;
-use oracled_store::ground::archive::Archived;
-use pulling::{Pulls, Wanted};
+use oracled_store::ground::archive::PayloadRef;
+use pulling::{PullTracker, RequestedPull};
+use source_claims::SourceClaims;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Interval between checks of the schedules, whose resolution is 1 minute.
-const SCHEDULES_LOOKED_AT: Duration = Duration::from_secs(5);
+const SCHEDULE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The configuration of ingestion.
 #[derive(Debug)]
@@ -57,17 +57,17 @@ pub struct IngestionConfig {
     /// The most runs in progress; others wait.
     pub runs_at_once: usize,
     /// The memory limits for reading a payload.
-    pub limits: slices::Limits,
+    pub limits: slices::SliceLimits,
     /// The client that pulls payloads.
-    pub puller: Arc<Puller>,
+    pub puller: Arc<PayloadPuller>,
     /// The longest time that a query with a stale answer waits for a refresh.
     pub refresh_wait: Duration,
 }
 
 /// Begins a run over an archived payload.
 #[derive(Debug, Clone, Message)]
-#[rtype(result = "Result<Begun, IngestionError>")]
-pub struct Begin {
+#[rtype(result = "Result<StartRunOutcome, IngestionError>")]
+pub struct StartRun {
     /// The pipeline that reads the payload.
     pub pipeline_id: PipelineId,
     /// The source's name for this version.
@@ -77,7 +77,7 @@ pub struct Begin {
     /// Whether the run may replace what was read as this version before, with another payload or release date.
     pub replace: bool,
     /// The archived payload.
-    pub payload: Archived,
+    pub payload: PayloadRef,
     /// The URL of a pulled payload.
     pub source_url: Option<String>,
     /// The time of the request for a pulled payload.
@@ -87,122 +87,122 @@ pub struct Begin {
     /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
     /// The requesting process, if there is one.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
-/// The outcome of [`Begin`].
+/// The outcome of [`StartRun`].
 #[derive(Debug, Clone)]
-pub enum Begun {
+pub enum StartRunOutcome {
     /// The run is in progress.
-    Started(Box<Run>),
+    Started(Box<IngestionRun>),
     /// The same run was completed before, or is held. Nothing changes.
-    Unchanged(Box<Run>),
+    Unchanged(Box<IngestionRun>),
 }
 
 /// Cancels a run: none of its records become visible, and it is not resumed.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
-pub struct Cancel {
+pub struct CancelRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Approves a held run: its payload is read again, and its records become visible.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Run, IngestionError>")]
-pub struct Approve {
+#[rtype(result = "Result<IngestionRun, IngestionError>")]
+pub struct ApproveRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Discards a held run. Its records never become visible.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Run, IngestionError>")]
-pub struct Discard {
+#[rtype(result = "Result<IngestionRun, IngestionError>")]
+pub struct DiscardRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Undoes a completed run. Returns the new run that does so.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Run, IngestionError>")]
-pub struct Undo {
+#[rtype(result = "Result<IngestionRun, IngestionError>")]
+pub struct UndoRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Pulls a pipeline's payload and begins its run.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PullOutcome, IngestionError>")]
-pub struct Pull {
+pub struct PullPipeline {
     /// The pipeline that pulls.
     pub pipeline_id: PipelineId,
     /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
     /// The requesting process, if there is one.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// Pulls the current payload of a source, and waits until its run is visible or has failed. Concurrent requests share one
 /// pull. After a pull without anything new, there is no further pull for 60 s.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
-pub struct Refresh(pub SourceId);
+pub struct RefreshSource(pub SourceId);
 
 /// Removes the content of records that are no longer valid from a source, and the payloads that are then not needed.
 /// Provenance is kept.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PruneOutcome, IngestionError>")]
-pub struct Prune {
+pub struct PruneSource {
     /// The source.
     pub oracle_id: SourceId,
     /// Content is removed if it ceased to be valid before this time; `None` for the retention of its pipelines.
     pub before: Option<Timestamp>,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Rebuilds the damaged or missing files of a source from its archived payloads. Its data stays the same.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<RebuildOutcome, IngestionError>")]
-pub struct Rebuild {
+pub struct RebuildSource {
     /// The source.
     pub oracle_id: SourceId,
     /// The operator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Returns whether a check continues. The check calls this at least every 256 KiB, on its own thread; the function may
 /// sleep.
-pub type Proceed = Arc<dyn Fn(CheckProgress) -> bool + Send + Sync>;
+pub type CheckProgressCallback = Arc<dyn Fn(SourceCheckProgress) -> bool + Send + Sync>;
 
 /// Compares the stored data of a source with its digests.
 #[derive(Message)]
-#[rtype(result = "Result<VerifiedSource, IngestionError>")]
-pub struct Verify {
+#[rtype(result = "Result<SourceCheckReport, IngestionError>")]
+pub struct VerifySourceFiles {
     /// The source.
     pub oracle_id: SourceId,
     /// Only this run.
     pub run_id: Option<Sha256Hex>,
     /// Returns whether the check continues.
-    pub proceed: Proceed,
+    pub proceed: CheckProgressCallback,
 }
 
-impl fmt::Debug for Verify {
+impl fmt::Debug for VerifySourceFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { oracle_id, run_id, .. } = self;
         f.debug_struct("Verify").field("oracle_id", oracle_id).field("run_id", run_id).finish_non_exhaustive()
@@ -212,7 +212,7 @@ impl fmt::Debug for Verify {
 /// Returns the progress of all runs.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<RunProgress>")]
-pub struct Running;
+pub struct ListRunProgress;
 
 /// Sets whether the daemon is draining. If so, no scheduled pull begins.
 #[derive(Debug, Message)]
@@ -222,60 +222,63 @@ pub struct SetDraining(pub bool);
 /// Stops all runs and rebuilds, and answers when they have stopped. The next start resumes the runs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Rest;
+pub struct StopRuns;
 
 /// The actor that runs the ingestion of payloads.
 #[derive(Debug)]
-pub struct Ingestion {
-    shop: Arc<Shop>,
+pub struct IngestionActor {
+    context: Arc<IngestContext>,
 }
 
 /// The context that all runs share.
 #[derive(Debug)]
-struct Shop {
+struct IngestContext {
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
-    limits: slices::Limits,
-    flights: Arc<Flights>,
-    places: Semaphore,
-    puller: Arc<Puller>,
-    pulls: Pulls,
+    metrics: ActorMetrics,
+    limits: slices::SliceLimits,
+    claims: Arc<SourceClaims>,
+    run_slots: Semaphore,
+    puller: Arc<PayloadPuller>,
+    pulls: PullTracker,
     /// Whether the daemon is draining. If so, no scheduled pull begins.
     draining: AtomicBool,
 }
 
-impl Ingestion {
+impl IngestionActor {
     pub(crate) fn new(
         config: IngestionConfig,
         store: Store,
-        log: Log,
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
         let IngestionConfig { runs_at_once, limits, puller, .. } = config;
-        let places = Semaphore::new(runs_at_once);
-        let (flights, pulls, draining) = Default::default();
-        let shop = Shop { store, log, clock, metrics, limits, flights, places, puller, pulls, draining };
-        Self { shop: Arc::new(shop) }
+        let run_slots = Semaphore::new(runs_at_once);
+        let (claims, pulls, draining) = Default::default();
+        let context =
+            IngestContext { store, log, clock, metrics, limits, claims, run_slots, puller, pulls, draining };
+        Self { context: Arc::new(context) }
     }
 }
 
-impl Ingestion {
+impl IngestionActor {
     /// Checks the schedules now, and then at a fixed interval.
     fn watch_schedules(&self, ctx: &mut Context<Self>) {
-        pulling::begin_due(&self.shop);
-        ctx.run_interval(SCHEDULES_LOOKED_AT, |ingestion, _| pulling::begin_due(&ingestion.shop));
+        pulling::begin_due(&self.context);
+        ctx.run_interval(SCHEDULE_CHECK_INTERVAL, |ingestion, _| pulling::begin_due(&ingestion.context));
     }
 }
 
-impl Shop {
+impl IngestContext {
     /// Creates the counters of all registered sources.
-    fn expect_all(&self) {
+    fn init_source_counters(&self) {
         match self.store.sources() {
             Ok(sources) => {
-                sources.iter().for_each(|source| self.metrics.ingesting.expects(source.entry.oracle_id()));
+                sources.iter().for_each(|source| {
+                    self.metrics.ingestion.init_counters_of_source(source.entry.oracle_id());
+                });
             }
             Err(error) => {
                 tracing::error!(%error, "could not read the sources; their counters start with their first run");
@@ -284,135 +287,160 @@ impl Shop {
     }
 
     /// The context for changes of the registry.
-    fn desk(&self) -> Desk {
-        Desk { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
+    fn commit_context(&self) -> CommitContext {
+        CommitContext { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
     }
 }
 
-impl Actor for Ingestion {
+impl Actor for IngestionActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
-        self.shop.expect_all();
-        tokio::spawn(flight::resume_all(Arc::clone(&self.shop)));
+        self.context.init_source_counters();
+        tokio::spawn(run_task::resume_all(Arc::clone(&self.context)));
         self.watch_schedules(ctx);
     }
 }
 
-impl Supervised for Ingestion {
+impl Supervised for IngestionActor {
     /// Runs are separate tasks and continue.
     fn restarting(&mut self, ctx: &mut Context<Self>) {
         self.watch_schedules(ctx);
     }
 }
 
-impl Handler<Pull> for Ingestion {
+impl Handler<PullPipeline> for IngestionActor {
     type Result = ResponseFuture<Result<PullOutcome, IngestionError>>;
 
-    fn handle(&mut self, message: Pull, _: &mut Context<Self>) -> Self::Result {
-        let Pull { pipeline_id, requested_by, peer } = message;
-        Box::pin(pulling::pull(Arc::clone(&self.shop), Wanted { pipeline_id, requested_by, peer }))
+    fn handle(&mut self, message: PullPipeline, _: &mut Context<Self>) -> Self::Result {
+        let PullPipeline { pipeline_id, requested_by, peer } = message;
+        Box::pin(pulling::pull(Arc::clone(&self.context), RequestedPull { pipeline_id, requested_by, peer }))
     }
 }
 
-impl Handler<Prune> for Ingestion {
+impl Handler<PruneSource> for IngestionActor {
     type Result = ResponseFuture<Result<PruneOutcome, IngestionError>>;
 
-    fn handle(&mut self, Prune { oracle_id, before, peer }: Prune, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(upkeep::prune(Arc::clone(&self.shop), oracle_id, before, peer))
+    fn handle(
+        &mut self,
+        PruneSource { oracle_id, before, peer }: PruneSource,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        Box::pin(upkeep::prune(Arc::clone(&self.context), oracle_id, before, peer))
     }
 }
 
-impl Handler<Rebuild> for Ingestion {
+impl Handler<RebuildSource> for IngestionActor {
     type Result = ResponseFuture<Result<RebuildOutcome, IngestionError>>;
 
-    fn handle(&mut self, Rebuild { oracle_id, peer }: Rebuild, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(rebuild::rebuild(Arc::clone(&self.shop), oracle_id, peer))
+    fn handle(
+        &mut self,
+        RebuildSource { oracle_id, peer }: RebuildSource,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        Box::pin(rebuild::rebuild(Arc::clone(&self.context), oracle_id, peer))
     }
 }
 
-impl Handler<Verify> for Ingestion {
-    type Result = ResponseFuture<Result<VerifiedSource, IngestionError>>;
+impl Handler<VerifySourceFiles> for IngestionActor {
+    type Result = ResponseFuture<Result<SourceCheckReport, IngestionError>>;
 
-    fn handle(&mut self, check: Verify, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(upkeep::verify(Arc::clone(&self.shop), check))
+    fn handle(&mut self, check: VerifySourceFiles, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::verify(Arc::clone(&self.context), check))
     }
 }
 
-impl Handler<Refresh> for Ingestion {
+impl Handler<RefreshSource> for IngestionActor {
     type Result = ResponseFuture<Result<(), IngestionError>>;
 
-    fn handle(&mut self, Refresh(oracle_id): Refresh, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(pulling::refresh(Arc::clone(&self.shop), oracle_id))
+    fn handle(&mut self, RefreshSource(oracle_id): RefreshSource, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(pulling::refresh(Arc::clone(&self.context), oracle_id))
     }
 }
 
-impl Handler<Begin> for Ingestion {
-    type Result = ResponseFuture<Result<Begun, IngestionError>>;
+impl Handler<StartRun> for IngestionActor {
+    type Result = ResponseFuture<Result<StartRunOutcome, IngestionError>>;
 
-    fn handle(&mut self, message: Begin, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(flight::begin(Arc::clone(&self.shop), message))
+    fn handle(&mut self, message: StartRun, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(run_task::begin(Arc::clone(&self.context), message))
     }
 }
 
-impl Handler<Cancel> for Ingestion {
+impl Handler<CancelRun> for IngestionActor {
     type Result = ResponseFuture<Result<(), IngestionError>>;
 
-    fn handle(&mut self, Cancel { run_id, peer }: Cancel, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(flight::cancel(Arc::clone(&self.shop), run_id, peer))
+    fn handle(&mut self, CancelRun { run_id, peer }: CancelRun, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(run_task::cancel(Arc::clone(&self.context), run_id, peer))
     }
 }
 
-impl Handler<Approve> for Ingestion {
-    type Result = ResponseFuture<Result<Run, IngestionError>>;
+impl Handler<ApproveRun> for IngestionActor {
+    type Result = ResponseFuture<Result<IngestionRun, IngestionError>>;
 
-    fn handle(&mut self, Approve { run_id, reason, peer }: Approve, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(deciding::approve(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    fn handle(
+        &mut self,
+        ApproveRun { run_id, reason, peer }: ApproveRun,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        Box::pin(deciding::approve(
+            Arc::clone(&self.context),
+            deciding::RunDecisionRequest { run_id, reason, peer },
+        ))
     }
 }
 
-impl Handler<Discard> for Ingestion {
-    type Result = ResponseFuture<Result<Run, IngestionError>>;
+impl Handler<DiscardRun> for IngestionActor {
+    type Result = ResponseFuture<Result<IngestionRun, IngestionError>>;
 
-    fn handle(&mut self, Discard { run_id, reason, peer }: Discard, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(deciding::discard(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    fn handle(
+        &mut self,
+        DiscardRun { run_id, reason, peer }: DiscardRun,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        Box::pin(deciding::discard(
+            Arc::clone(&self.context),
+            deciding::RunDecisionRequest { run_id, reason, peer },
+        ))
     }
 }
 
-impl Handler<Undo> for Ingestion {
-    type Result = ResponseFuture<Result<Run, IngestionError>>;
+impl Handler<UndoRun> for IngestionActor {
+    type Result = ResponseFuture<Result<IngestionRun, IngestionError>>;
 
-    fn handle(&mut self, Undo { run_id, reason, peer }: Undo, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(deciding::undo(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    fn handle(&mut self, UndoRun { run_id, reason, peer }: UndoRun, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::undo(
+            Arc::clone(&self.context),
+            deciding::RunDecisionRequest { run_id, reason, peer },
+        ))
     }
 }
 
-impl Handler<SetDraining> for Ingestion {
+impl Handler<SetDraining> for IngestionActor {
     type Result = ();
 
     fn handle(&mut self, SetDraining(draining): SetDraining, _: &mut Context<Self>) {
-        self.shop.draining.store(draining, Ordering::Relaxed);
+        self.context.draining.store(draining, Ordering::Relaxed);
     }
 }
 
-impl Handler<Rest> for Ingestion {
+impl Handler<StopRuns> for IngestionActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Rest: Rest, _: &mut Context<Self>) -> Self::Result {
-        let shop = Arc::clone(&self.shop);
-        Box::pin(async move { shop.flights.stop().await })
+    fn handle(&mut self, StopRuns: StopRuns, _: &mut Context<Self>) -> Self::Result {
+        let context = Arc::clone(&self.context);
+        Box::pin(async move { context.claims.stop().await })
     }
 }
 
-impl Handler<Running> for Ingestion {
+impl Handler<ListRunProgress> for IngestionActor {
     type Result = Vec<RunProgress>;
 
-    fn handle(&mut self, _: Running, _: &mut Context<Self>) -> Self::Result {
-        self.shop.flights.progress()
+    fn handle(&mut self, _: ListRunProgress, _: &mut Context<Self>) -> Self::Result {
+        self.context.claims.progress()
     }
 }
 
-crate::platform::door::asked_through_a_door!(Ingestion);
+crate::platform::actor_handle::handle_actor_calls!(IngestionActor);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -7,19 +7,22 @@ mod body;
 mod error;
 
 pub use crate::upstream::web::{
-    BadCredential, BadOrigin, Bound, ClientCredentials, Credential, Origin, URL_MAX_BYTES, Validators,
+    BoundCredential, ClientCredentials, HttpValidators, URL_MAX_BYTES, UpstreamCredential,
+    UpstreamCredentialError, UrlOrigin, UrlOriginError,
 };
 pub use error::PullError;
 
 use crate::platform::clock::{Clock, monotonic};
-use crate::upstream::call::{RETRIES_MAX, pauses, wait};
-use crate::upstream::web::{Errand, Head, Holder, Web, WebError, shown, without_keys};
-use body::Progress;
+use crate::upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
+use crate::upstream::web::{
+    CredentialHolder, OutboundRequest, WebClient, WebError, WebResponseHead, format_url, without_keys,
+};
+use body::PullProgress;
 use bytes::Bytes;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::pipeline::{Authentication, IngestionPipeline};
+use oracled_domain::ground::pipeline::{IngestionPipeline, SourceAuthentication};
 use reqwest::{StatusCode, Url};
 use std::collections::BTreeMap;
 use std::io;
@@ -55,16 +58,16 @@ pub struct PullRequest {
     /// The URL of the payload.
     pub endpoint: String,
     /// How the pipeline authenticates; `None` if it does not.
-    pub authentication: Option<Authentication>,
+    pub authentication: Option<SourceAuthentication>,
     /// The validators of an earlier answer. If they still match, no payload is sent.
-    pub known: Validators,
+    pub known: HttpValidators,
 }
 
 /// The outcome of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum PayloadFetchOutcome {
     /// A payload, which was passed on completely.
-    Payload(Pulled),
+    Payload(FetchedPayload),
     /// The payload has not changed since the earlier pull.
     Unchanged {
         /// The time of the request.
@@ -74,12 +77,12 @@ pub enum Answer {
 
 /// A payload that was received completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pulled {
+pub struct FetchedPayload {
     /// The final URL. If its origin differs from the endpoint's, it has no query, since that often contains a signature
     /// that grants access.
     pub url: String,
     /// The validators of the payload.
-    pub validators: Validators,
+    pub validators: HttpValidators,
     /// Its length, in bytes.
     pub size_bytes: u64,
     /// The time of the request; the payload is at least this new.
@@ -88,15 +91,15 @@ pub struct Pulled {
 
 /// The client that pulls payloads.
 #[derive(Debug)]
-pub struct Puller {
+pub struct PayloadPuller {
     settings: PullSettings,
-    web: Web,
-    credentials: BTreeMap<PipelineId, Bound>,
+    web: WebClient,
+    credentials: BTreeMap<PipelineId, BoundCredential>,
 }
 
 impl PullRequest {
     /// The request of `pipeline`. `None` if it does not pull.
-    pub(super) fn of(pipeline: &IngestionPipeline, known: Validators) -> Option<Self> {
+    pub(super) fn of(pipeline: &IngestionPipeline, known: HttpValidators) -> Option<Self> {
         let retrieval = &pipeline.retrieval;
         let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull())?;
         let (pipeline_id, authentication) = (pipeline.pipeline_id.clone(), retrieval.authentication);
@@ -104,11 +107,15 @@ impl PullRequest {
     }
 }
 
-impl Puller {
+impl PayloadPuller {
     /// A client with `settings` and the credential of each pipeline. It opens no connection yet.
     #[must_use]
-    pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Bound>, clock: Clock) -> Self {
-        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock)
+    pub fn new(
+        settings: PullSettings,
+        credentials: BTreeMap<PipelineId, BoundCredential>,
+        clock: Clock,
+    ) -> Self {
+        let web = WebClient::new(&settings.allow_local, settings.connect, settings.idle, clock)
             .with_cleartext(settings.allow_cleartext);
         Self { settings, web, credentials }
     }
@@ -118,7 +125,7 @@ impl Puller {
     /// # Errors
     /// The fault in the request, and the allowed values.
     pub fn check(&self, request: &PullRequest) -> Result<(), PullError> {
-        Ok(self.web.begin(&self.errand(request)).map(drop)?)
+        Ok(self.web.check_request(&self.outbound_request(request)).map(drop)?)
     }
 
     /// Pulls the payload of `request`, and passes each piece to `keep` as it arrives. If an error follows, part of the
@@ -130,66 +137,68 @@ impl Puller {
         &self,
         request: &PullRequest,
         keep: impl AsyncFnMut(Bytes) -> io::Result<()>,
-    ) -> Result<Answer, PullError> {
-        let mut progress = Progress::default();
-        let all = Box::pin(self.within_bounds(request, &mut progress, keep));
+    ) -> Result<PayloadFetchOutcome, PullError> {
+        let mut progress = PullProgress::default();
+        let all = Box::pin(self.pull_within_limits(request, &mut progress, keep));
         match timeout(self.settings.whole, all).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 let whole_s = self.settings.whole.as_secs_f64();
-                Err(progress.cut(format!("the pull took more than {whole_s} s (`ingestion.pull_s`)")))
+                Err(progress
+                    .truncation_error(format!("the pull took more than {whole_s} s (`ingestion.pull_s`)")))
             }
         }
     }
 
-    async fn within_bounds(
+    async fn pull_within_limits(
         &self,
         request: &PullRequest,
-        progress: &mut Progress,
+        progress: &mut PullProgress,
         keep: impl AsyncFnMut(Bytes) -> io::Result<()>,
-    ) -> Result<Answer, PullError> {
-        let (endpoint, credential) = self.web.begin(&self.errand(request))?;
-        let head = self.answer(request, &endpoint, credential).await?;
+    ) -> Result<PayloadFetchOutcome, PullError> {
+        let (endpoint, credential) = self.web.check_request(&self.outbound_request(request))?;
+        let head = self.request_with_retries(request, &endpoint, credential).await?;
         if head.response.status() == StatusCode::NOT_MODIFIED {
-            return Ok(Answer::Unchanged { retrieved_at: head.retrieved_at });
+            return Ok(PayloadFetchOutcome::Unchanged { retrieved_at: head.retrieved_at });
         }
-        head.check_whole()?;
-        let Head { url, response, retrieved_at } = head;
-        let validators = Validators::of(&response);
+        head.check_complete()?;
+        let WebResponseHead { url, response, retrieved_at } = head;
+        let validators = HttpValidators::of(&response);
         let size_bytes = body::read(&self.settings, response, progress, keep).await?;
-        let url = if url.origin() == endpoint.origin() { without_keys(url.as_str()) } else { shown(&url) };
-        Ok(Answer::Payload(Pulled { url, validators, size_bytes, retrieved_at }))
+        let url =
+            if url.origin() == endpoint.origin() { without_keys(url.as_str()) } else { format_url(&url) };
+        Ok(PayloadFetchOutcome::Payload(FetchedPayload { url, validators, size_bytes, retrieved_at }))
     }
 
     /// The HTTP request for `request`.
-    fn errand<'a>(&'a self, request: &'a PullRequest) -> Errand<'a> {
-        Errand {
-            holder: Holder::Pipeline(request.pipeline_id.clone()),
+    fn outbound_request<'a>(&'a self, request: &'a PullRequest) -> OutboundRequest<'a> {
+        OutboundRequest {
+            holder: CredentialHolder::Pipeline(request.pipeline_id.clone()),
             endpoint: &request.endpoint,
             authentication: request.authentication,
-            held: self.credentials.get(&request.pipeline_id),
+            credential: self.credentials.get(&request.pipeline_id),
             known: &request.known,
-            may_leave: true,
+            may_change_origin: true,
         }
     }
 
     /// The head of the answer, after retries if necessary.
-    async fn answer(
+    async fn request_with_retries(
         &self,
         request: &PullRequest,
         endpoint: &Url,
-        credential: Option<&Credential>,
-    ) -> Result<Head, WebError> {
-        let (began, errand) = (monotonic(), self.errand(request));
-        let mut pauses = pauses(RETRIES_MAX);
+        credential: Option<&UpstreamCredential>,
+    ) -> Result<WebResponseHead, WebError> {
+        let (began, outbound) = (monotonic(), self.outbound_request(request));
+        let mut pauses = retry_pauses(RETRIES_MAX);
         loop {
-            let error = match self.web.follow(&errand, endpoint.clone(), credential).await {
+            let error = match self.web.follow(&outbound, endpoint.clone(), credential).await {
                 Err(error @ WebError::Failed { .. }) => error,
                 outcome => return outcome,
             };
             let left = self.settings.whole.saturating_sub(began.elapsed()).min(RETRY_WAIT_MAX);
             let WebError::Failed { failure, .. } = &error else { return Err(error) };
-            let Some(wait) = wait(failure, pauses.next(), left) else { return Err(error) };
+            let Some(wait) = retry_wait(failure, pauses.next(), left) else { return Err(error) };
             warn!(pipeline_id = %request.pipeline_id, %error, "pull failed; retrying");
             sleep(wait).await;
         }

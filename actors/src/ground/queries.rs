@@ -8,33 +8,33 @@ mod cursor;
 mod entry;
 mod feed;
 mod freshness;
-mod heard;
 mod record;
 mod scan;
+mod source_answer;
 
-pub use entry::OpenEntry;
-pub use feed::{BadPlace, Changed, ChangesPage, Place};
-pub use freshness::Stale;
-pub(crate) use heard::{Asked, Heard};
-pub use record::RecordError;
-pub use scan::{Processors, StillWaiting};
+pub use entry::OpenReadEntry;
+pub use feed::{ChangesPage, FeedChange, FeedPosition, FeedPositionError};
+pub use freshness::StaleDataError;
+pub use record::RecordReadError;
+pub use scan::{CallerWaitCheck, ProcessorPool};
+pub(crate) use source_answer::{IngestedSourceAnswer, IngestedSourceQuestion};
 
-use crate::audit::logger::{CommitError, Log};
-use crate::ground::ingestion::Ingestion;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::ground::ingestion::IngestionActor;
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::door::Door;
-use crate::platform::metrics::{Metrics, QueryOutcome};
-use answer::{Answering, Looked, LookedUp};
-use cursor::Cursor;
+use crate::platform::metrics::{ActorMetrics, QueryOutcome};
+use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
+use cursor::QueryCursor;
 use jiff::Timestamp;
-use oracled_domain::base::moment::{TimeAhead, past_time};
-use oracled_domain::ground::freshness::Freshness;
+use oracled_domain::base::moment::{FutureTimeError, find_past_time};
+use oracled_domain::ground::freshness::AnswerFreshness;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
-use oracled_domain::ground::source::{AdapterId, Standing};
+use oracled_domain::ground::query::{InvalidQueryError, OracleQuery, QueryAnswer};
+use oracled_domain::ground::source::{SourceAdapterKind, SourceAvailability};
 use oracled_store::ground::query::{ScanError, WORK_MAX};
 use oracled_store::{Store, StoreError};
-use scan::{Scan, ScanPermit};
+use scan::{ScanPermit, SourceScan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -42,7 +42,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// The longest wait for memory for a page.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The assumed ratio of an answer's JSON to the data of its records, at most.
 const JSON_TIMES: usize = 2;
 
@@ -63,16 +63,16 @@ pub enum QueryError {
     Silent(String),
     /// The query is invalid.
     #[error(transparent)]
-    Bad(#[from] BadQuery),
+    Bad(#[from] InvalidQueryError),
     /// The query names a time in the future.
     #[error(transparent)]
-    Ahead(#[from] TimeAhead),
+    Ahead(#[from] FutureTimeError),
     /// The id of the query is invalid.
     #[error("`query_id` is invalid (1 to {QUERY_ID_MAX_BYTES} visible ASCII characters allowed)")]
     QueryId,
     /// The data is too old for the source's policy.
     #[error(transparent)]
-    Stale(#[from] Stale),
+    Stale(#[from] StaleDataError),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -99,27 +99,27 @@ pub enum QueryError {
 /// An answer with its part of the memory for pages, to be released when the answer has been sent. A small answer has
 /// none.
 #[derive(Debug)]
-pub struct Page {
+pub struct QueryAnswerPage {
     /// The answer.
     pub answer: QueryAnswer,
     /// One permit for each byte, for about the longest possible JSON of the answer.
-    pub room: Option<OwnedSemaphorePermit>,
+    pub memory_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The service that answers queries.
 #[derive(Debug, Clone)]
-pub struct Queries {
+pub struct QueryService {
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
-    ingestion: Door<Ingestion>,
+    metrics: ActorMetrics,
+    ingestion: ActorHandle<IngestionActor>,
     /// The longest wait of a stale answer for a refresh.
     refresh_wait: Duration,
     /// The free memory for pages, in bytes. `pages_bytes` is the total.
     pages: Arc<Semaphore>,
     pages_bytes: usize,
-    processors: Processors,
+    processors: ProcessorPool,
 }
 
 impl From<ScanError> for QueryError {
@@ -152,15 +152,15 @@ const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
     }
 }
 
-impl Queries {
+impl QueryService {
     pub(crate) fn new(
         store: Store,
-        log: Log,
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
-        ingestion: Door<Ingestion>,
+        metrics: ActorMetrics,
+        ingestion: ActorHandle<IngestionActor>,
         refresh_wait: Duration,
-        (pages_bytes, processors): (usize, Processors),
+        (pages_bytes, processors): (usize, ProcessorPool),
     ) -> Self {
         let pages = Arc::new(Semaphore::new(pages_bytes));
         Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
@@ -170,31 +170,35 @@ impl Queries {
     ///
     /// # Errors
     /// The cause; see [`QueryError`].
-    pub async fn page(&self, asked: OracleQuery, still_waiting: StillWaiting) -> Result<Page, QueryError> {
-        let mut entry = self.open_query_entry(&asked);
-        let answered = self.answer(asked, entry.began(), &still_waiting).await;
-        self.metrics.querying.asked(entry.elapsed(), outcome(answered.as_ref().err()));
+    pub async fn page(
+        &self,
+        query: OracleQuery,
+        still_waiting: CallerWaitCheck,
+    ) -> Result<QueryAnswerPage, QueryError> {
+        let mut entry = self.open_query_entry(&query);
+        let answered = self.answer(query, entry.began(), &still_waiting).await;
+        self.metrics.queries.count_query(entry.elapsed(), outcome(answered.as_ref().err()));
         if let Ok(page) = &answered {
-            entry.answered(&page.answer);
+            entry.note_answer(&page.answer);
         }
-        entry.ended(answered.as_ref().err());
+        entry.set_error_outcome(answered.as_ref().err());
         self.close_entry(entry).await?;
         answered
     }
 
     async fn answer(
         &self,
-        asked: OracleQuery,
+        query: OracleQuery,
         began: Instant,
-        still_waiting: &StillWaiting,
-    ) -> Result<Page, QueryError> {
-        if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
+        still_waiting: &CallerWaitCheck,
+    ) -> Result<QueryAnswerPage, QueryError> {
+        if !query.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
             return Err(QueryError::QueryId);
         }
         let mut waited = false;
         loop {
-            let (freshness, page) = self.read(asked.clone(), began, still_waiting).await?;
-            if let Some(page) = self.passed(&asked.oracle_id, &freshness, page, &mut waited).await? {
+            let (freshness, page) = self.read(query.clone(), began, still_waiting).await?;
+            if let Some(page) = self.enforce_policy(&query.oracle_id, &freshness, page, &mut waited).await? {
                 return Ok(page);
             }
         }
@@ -204,36 +208,36 @@ impl Queries {
     /// query with patterns to compile, runs on another thread once memory and a processor are free.
     async fn read(
         &self,
-        asked: OracleQuery,
+        query: OracleQuery,
         began: Instant,
-        still_waiting: &StillWaiting,
-    ) -> Result<(Freshness, Option<Page>), QueryError> {
+        still_waiting: &CallerWaitCheck,
+    ) -> Result<(AnswerFreshness, Option<QueryAnswerPage>), QueryError> {
         let now = self.clock.now();
-        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
-        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
-        if view.state.entry.registration.adapter_id == AdapterId::Http {
-            return Err(QueryError::Live(asked.oracle_id));
+        let unknown = || QueryError::SourceUnknown(query.oracle_id.clone());
+        let view = self.store.view(&query.oracle_id)?.ok_or_else(unknown)?;
+        if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
+            return Err(QueryError::Live(query.oracle_id));
         }
-        let warning = match view.state.entry.standing(now) {
-            Standing::Answers => None,
-            Standing::AnswersWithWarning(warning) => Some(warning),
-            Standing::Silent(why) => return Err(QueryError::Silent(why)),
+        let warning = match view.state.entry.availability(now) {
+            SourceAvailability::Answers => None,
+            SourceAvailability::AnswersWithWarning(warning) => Some(warning),
+            SourceAvailability::Silent(why) => return Err(QueryError::Silent(why)),
         };
-        let page_bytes = asked.request.page_bytes();
-        let has_patterns = asked.request.has_patterns();
-        let answering = move || Answering::new(asked, view, warning, now, began);
-        let (Looked { freshness, answer }, room) = if has_patterns {
+        let page_bytes = query.request.page_bytes();
+        let has_patterns = query.request.has_patterns();
+        let answering = move || RunningQuery::new(query, view, warning, now, began);
+        let (PolicyCheckedAnswer { freshness, answer }, room) = if has_patterns {
             self.scan(page_bytes, still_waiting, move |scan| answering()?.page(scan)).await?
         } else {
             let answering = answering()?;
             match answering.look_up()? {
-                LookedUp::Answered(looked) => (*looked, None),
-                LookedUp::TooMuch => {
+                QueryLookupOutcome::Answered(looked) => (*looked, None),
+                QueryLookupOutcome::TooMuch => {
                     self.scan(page_bytes, still_waiting, move |scan| answering.page(scan)).await?
                 }
             }
         };
-        Ok((freshness, answer.map(|answer| Page { answer, room })))
+        Ok((freshness, answer.map(|answer| QueryAnswerPage { answer, memory_permit: room })))
     }
 
     /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its result with the memory
@@ -241,11 +245,11 @@ impl Queries {
     async fn scan(
         &self,
         page_bytes: usize,
-        still_waiting: &StillWaiting,
-        read: impl FnOnce(&Scan) -> Result<Looked, QueryError> + Send + 'static,
-    ) -> Result<(Looked, Option<OwnedSemaphorePermit>), QueryError> {
+        still_waiting: &CallerWaitCheck,
+        read: impl FnOnce(&SourceScan) -> Result<PolicyCheckedAnswer, QueryError> + Send + 'static,
+    ) -> Result<(PolicyCheckedAnswer, Option<OwnedSemaphorePermit>), QueryError> {
         let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
-        let scan = Scan::new(permit, Arc::clone(still_waiting));
+        let scan = SourceScan::new(permit, Arc::clone(still_waiting));
         // the thread owns the permit: its page stays in memory even if the caller has disconnected
         let read = spawn_blocking(move || Ok((read(&scan)?, Some(room)))).await;
         read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
@@ -256,9 +260,9 @@ impl Queries {
         let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
         let room = async {
             let room = Arc::clone(&self.pages).acquire_many_owned(permits).await;
-            (room.expect("nobody closes the semaphore"), self.processors.for_scan().await)
+            (room.expect("nobody closes the semaphore"), self.processors.acquire_for_scan().await)
         };
-        timeout(PATIENCE, room).await.map_err(|_| QueryError::Busy)
+        timeout(PAGE_MEMORY_WAIT_MAX, room).await.map_err(|_| QueryError::Busy)
     }
 
     /// Whether queries wait for memory that pages hold until they are read.
@@ -270,7 +274,7 @@ impl Queries {
 
     /// Waits for a processor for a scan.
     async fn processor(&self) -> Result<ScanPermit, QueryError> {
-        timeout(PATIENCE, self.processors.for_scan()).await.map_err(|_| QueryError::Busy)
+        timeout(PAGE_MEMORY_WAIT_MAX, self.processors.acquire_for_scan()).await.map_err(|_| QueryError::Busy)
     }
 }
 
@@ -278,13 +282,13 @@ fn is_query_id(id: &str) -> bool {
     (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-impl Answering {
+impl RunningQuery {
     /// The freshness of the answer, whose oldest release is from `oldest`. It covers the requested axes, and the filtered
     /// axes except identities, since an identity does not age. A question about the past is evaluated at that time.
-    fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
-        let request = &self.asked.request;
+    fn freshness(&self, oldest: Option<Timestamp>) -> AnswerFreshness {
+        let request = &self.oracle_query.request;
         // only requested times count, neither the last run's time nor the time in a cursor
-        let past = past_time(request.point_in_time, request.known_at, self.now);
+        let past = find_past_time(request.point_in_time, request.known_at, self.now);
         let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
         let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
         for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
@@ -292,16 +296,16 @@ impl Answering {
                 axes.push(path);
             }
         }
-        freshness::of(&self.view, &axes, oldest, past, self.now, self.scope())
+        freshness::evaluate_freshness(&self.view, &axes, oldest, past, self.now, self.scope())
     }
 }
 
 /// The cursor for the next page after the key `more`.
-fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
-    let Answering { asked, point_in_time, known_at, .. } = answering;
+fn cursor_of(answering: &RunningQuery, more: Option<Vec<u8>>) -> Option<String> {
+    let RunningQuery { oracle_query, point_in_time, known_at, .. } = answering;
     more.map(|key| {
-        let query = Cursor::digest(asked);
-        Cursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
+        let query = QueryCursor::digest(oracle_query);
+        QueryCursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
     })
 }
 

@@ -10,29 +10,29 @@ mod documents;
 mod sources;
 mod workflows;
 
-pub use apply::{DocumentChange, registrable};
-pub(crate) use confirm::Confirmation;
-pub use sources::{Invalidation, Review};
+pub use apply::{DocumentChange, as_registrable};
+pub(crate) use confirm::SourceConfirmation;
+pub use sources::{SourceInvalidation, SourceReviewDecision};
 pub use workflows::check_workflow;
 
-use crate::audit::logger::{CommitError, Log};
-use crate::ground::pull::Puller;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::ground::pull::PayloadPuller;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use oracled_domain::audit::event::ground::DocumentEntry;
-use oracled_domain::documents::{Document, Registered};
-use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
+use oracled_domain::documents::{RegisteredDocument, RegistryDocument};
+use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
-use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
-use oracled_domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
-use oracled_domain::verification::adapter::BadAdapter;
-use oracled_domain::verification::workflow::BadWorkflow;
-use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
+use oracled_domain::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
+use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
+use oracled_domain::verification::adapter::AdapterError;
+use oracled_domain::verification::workflow::WorkflowError;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
 
 /// Why nothing was registered or changed.
@@ -62,24 +62,24 @@ pub enum RegistryError {
     },
     /// The ontology is invalid.
     #[error(transparent)]
-    Ontology(#[from] BadOntology),
+    Ontology(#[from] OntologyError),
     /// The source, or its change, is invalid.
     #[error(transparent)]
-    Source(#[from] BadSource),
+    Source(#[from] SourceRegistrationError),
     /// The pipeline is invalid.
     #[error(transparent)]
-    Pipeline(#[from] BadDefinition),
+    Pipeline(#[from] PipelineDefinitionError),
     /// The pipeline's retrieval settings are invalid.
     #[error("pipeline.retrieval: {0}")]
     Retrieval(String),
     /// The policy is invalid.
     #[error(transparent)]
-    Policy(#[from] BadPolicy),
+    Policy(#[from] FreshnessPolicyError),
     /// The current policy of the source would become invalid.
     #[error(
         "the source's freshness policy would no longer be valid: {0}; first set a policy that is valid before and after"
     )]
-    PolicyKept(BadPolicy),
+    PolicyKept(FreshnessPolicyError),
     /// The source is live, so no data of it is ingested.
     #[error("source {0} is live (`adapter_id` is http); register an adapter for it instead of a pipeline")]
     Live(SourceId),
@@ -90,7 +90,7 @@ pub enum RegistryError {
     NotLive(SourceId),
     /// The adapter is invalid.
     #[error(transparent)]
-    Adapter(#[from] BadAdapter),
+    Adapter(#[from] AdapterError),
     /// The adapter's address is not allowed.
     #[error("{0}")]
     Endpoint(String),
@@ -98,17 +98,17 @@ pub enum RegistryError {
     #[error(
         "the source's adapter would no longer work: {0}; first set an adapter that works before and after"
     )]
-    AdapterKept(BadAdapter),
+    AdapterKept(AdapterError),
     /// The workflow is invalid, or no longer works.
     #[error(transparent)]
-    Workflow(#[from] BadWorkflow),
+    Workflow(#[from] WorkflowError),
     /// A registered workflow would stop working.
     #[error("workflow {workflow_id} would no longer work: {fault}; change that workflow first")]
     WorkflowKept {
         /// The workflow.
         workflow_id: WorkflowId,
         /// The fault that it would have.
-        fault: BadWorkflow,
+        fault: WorkflowError,
     },
     /// The source's policy does not have the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
@@ -131,76 +131,85 @@ pub enum RegistryError {
 
 /// The registry of documents. A clone shares its state.
 #[derive(Debug, Clone)]
-pub struct Registry {
-    desk: Desk,
+pub struct DocumentRegistry {
+    context: CommitContext,
     /// Checks that a pipeline can be pulled.
-    puller: Arc<Puller>,
+    puller: Arc<PayloadPuller>,
     /// Checks that an adapter can be called.
     live: Arc<dyn LiveOracle>,
-    metrics: Metrics,
+    metrics: ActorMetrics,
 }
 
 /// The context of every change.
 #[derive(Debug, Clone)]
-pub(crate) struct Desk {
+pub(crate) struct CommitContext {
     pub(crate) store: Store,
-    pub(crate) log: Log,
+    pub(crate) log: LoggerHandle,
     pub(crate) clock: Clock,
 }
 
 /// A document that the registry can register.
-pub trait Registrable: Sync {
+pub trait RegistrableDocument: Sync {
     /// Decides on the registration over the rows as they are now; `None` if the same document is registered already.
     ///
     /// # Errors
     /// Why the document cannot be registered.
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError>;
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError>;
 
     /// Prepares the metrics of the document.
-    fn announce(&self, _: &Metrics) {}
+    fn init_metrics(&self, _: &ActorMetrics) {}
 }
 
-impl Registry {
+impl DocumentRegistry {
     pub(crate) const fn new(
-        desk: Desk,
-        puller: Arc<Puller>,
+        context: CommitContext,
+        puller: Arc<PayloadPuller>,
         live: Arc<dyn LiveOracle>,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
-        Self { desk, puller, live, metrics }
+        Self { context, puller, live, metrics }
     }
 }
 
-impl Desk {
+impl CommitContext {
     /// The record that puts a document in place of the one with its id; `None` if the same document is registered already. It
     /// also makes `writes`, and is committed only if the rows of `expect` are unchanged.
-    fn replacement<D: Document + Clone>(
+    fn replacement<D: RegistryDocument + Clone>(
         &self,
         document: &D,
-        mut expect: Vec<Expect>,
-        mut writes: Vec<Write>,
-        peer: Peer,
-    ) -> Result<Option<Record>, RegistryError> {
+        mut expect: Vec<RowExpectation>,
+        mut writes: Vec<TableWrite>,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
         let document_id = document.document_id();
         let known = self.store.registered::<D>(&document_id)?;
-        let registered = Registered::new(document.clone(), self.clock.now(), peer.uid.to_string());
+        let registered = RegisteredDocument::new(document.clone(), self.clock.now(), peer.uid.to_string());
         if known.as_ref().is_some_and(|(known, _)| known.sha256 == registered.sha256) {
             return Ok(None);
         }
-        expect.extend(as_read(
+        expect.extend(expect_unchanged_row(
             RowKey::Document(D::KIND, document_id),
             known.as_ref().map(|(_, revision)| *revision),
         ));
-        writes.push(Write::registered(&registered));
+        writes.push(TableWrite::registered(&registered));
         let events =
             vec![self.registered_event(known.as_ref().map(|(known, _)| &known.document), document, peer)];
-        Ok(Some(Record { expect, events, writes, ..Record::default() }))
+        Ok(Some(JournalRecord { expect, events, writes, ..JournalRecord::default() }))
     }
 
     /// The event of the registration of a document in place of `before`.
-    fn registered_event<D: Document>(&self, before: Option<&D>, after: &D, peer: Peer) -> Event {
+    fn registered_event<D: RegistryDocument>(
+        &self,
+        before: Option<&D>,
+        after: &D,
+        peer: PeerCredentials,
+    ) -> AuditEvent {
         let entry = DocumentEntry::new(before, after, peer);
-        Event::new(self.clock.now(), None, EventKind::DocumentRegistered(entry))
+        AuditEvent::new(self.clock.now(), None, EventKind::DocumentRegistered(entry))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
@@ -213,54 +222,54 @@ impl Desk {
     }
 
     /// The current definition of a pipeline with its digest, prepared for its source.
-    pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<Ready, RegistryError> {
+    pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<PreparedPipeline, RegistryError> {
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
         let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
         let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
         let (state, _) = self.source(&registered.oracle_id)?;
-        self.ready(definition, &state.entry)
+        self.prepare_pipeline(definition, &state.entry)
     }
 
     /// Prepares a definition for its source.
-    pub(crate) fn ready(
+    pub(crate) fn prepare_pipeline(
         &self,
-        definition: Definition,
+        definition: PipelineDefinition,
         source: &SourceRegistryEntry,
-    ) -> Result<Ready, RegistryError> {
-        let Registration { ontology, axes_provided, .. } = &source.registration;
-        self.ready_with(definition, self.ontology(ontology)?, axes_provided)
+    ) -> Result<PreparedPipeline, RegistryError> {
+        let SourceRegistration { ontology, axes_provided, .. } = &source.registration;
+        self.prepare_with_ontology(definition, self.ontology(ontology)?, axes_provided)
     }
 
     /// Prepares an accepted definition for the version of the ontology that it was accepted with. The source may have
     /// another version by now, or provide fewer axes.
-    pub(crate) fn ready_again(
+    pub(crate) fn prepare_accepted_pipeline(
         &self,
-        definition: Definition,
+        definition: PipelineDefinition,
         ontology: &OntologyRef,
-    ) -> Result<Ready, RegistryError> {
+    ) -> Result<PreparedPipeline, RegistryError> {
         let ontology = self.ontology(ontology)?;
         let axes: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
-        self.ready_with(definition, ontology, &axes)
+        self.prepare_with_ontology(definition, ontology, &axes)
     }
 
-    fn ready_with(
+    fn prepare_with_ontology(
         &self,
-        definition: Definition,
+        definition: PipelineDefinition,
         ontology: Ontology,
         axes_provided: &[String],
-    ) -> Result<Ready, RegistryError> {
-        let normalizer = Normalizer::new(&definition, Arc::new(ontology), axes_provided)?;
+    ) -> Result<PreparedPipeline, RegistryError> {
+        let normalizer = RecordNormalizer::new(&definition, Arc::new(ontology), axes_provided)?;
         let sha256 = definition.digest();
-        Ok(Ready { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
+        Ok(PreparedPipeline { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
     }
 }
 
 /// A pipeline that was prepared for its source.
 #[derive(Debug, Clone)]
-pub(crate) struct Ready {
-    pub(crate) definition: Arc<Definition>,
+pub(crate) struct PreparedPipeline {
+    pub(crate) definition: Arc<PipelineDefinition>,
     pub(crate) sha256: Sha256Hex,
-    pub(crate) normalizer: Arc<Normalizer>,
+    pub(crate) normalizer: Arc<RecordNormalizer>,
 }
 
 /// The freshness policy of a source: its own, or the default.
@@ -268,15 +277,15 @@ pub(crate) struct Ready {
 pub fn policy_of(state: &SourceState, ontology: &Ontology) -> FreshnessPolicy {
     let registration = &state.entry.registration;
     let (id, frequency) = (registration.oracle_id.clone(), registration.update_frequency);
-    let default = || FreshnessPolicy::default_of(id, frequency, &bounds(state, ontology));
+    let default = || FreshnessPolicy::default_for(id, frequency, &list_axis_bounds(state, ontology));
     state.policy.clone().unwrap_or_else(default)
 }
 
 /// The axes that a source provides, with the fields that a policy is checked against.
-fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>> {
+fn list_axis_bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisFreshnessLimits<'o>> {
     let provided = |axis: &str| state.entry.registration.axes_provided.iter().any(|name| name == axis);
     let axes = ontology.axes.iter().filter(|axis| provided(&axis.axis));
-    axes.map(|axis| AxisBound {
+    axes.map(|axis| AxisFreshnessLimits {
         axis: &axis.axis,
         state_sensitive: axis.state_sensitive,
         max_ttl_seconds: axis.max_ttl_seconds,
@@ -285,8 +294,8 @@ fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>>
 }
 
 /// The condition that a row is unchanged since it was read.
-pub(crate) fn as_read(row: RowKey, revision: Option<u64>) -> Vec<Expect> {
-    vec![Expect { row, revision }]
+pub(crate) fn expect_unchanged_row(row: RowKey, revision: Option<u64>) -> Vec<RowExpectation> {
+    vec![RowExpectation { row, revision }]
 }
 
 #[cfg(test)]

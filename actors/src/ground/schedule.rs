@@ -12,15 +12,15 @@ const FIELDS: [&str; 5] = ["minute", "hour", "day of the month", "month", "day o
 
 /// The range of one search. The cron library searches four years ahead, and three days less at the turn of some
 /// centuries.
-const LOOK: SignedDuration = SignedDuration::from_hours(1458 * 24);
+const SEARCH_RANGE: SignedDuration = SignedDuration::from_hours(1458 * 24);
 /// The most searches. They cover 44 years, since a 29th of February that is a Sunday can be 40 years away.
-const LOOKS: u32 = 12;
+const SEARCHES_MAX: u32 = 12;
 /// The time that must remain after the start of a search. Otherwise the library would pass the end of all timestamps.
-const ROOM: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
+const SEARCH_MARGIN: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 
 /// Why a text is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadSchedule {
+pub enum PullScheduleError {
     /// The text is too long.
     #[error("a schedule of {size_bytes} bytes; allowed: {SCHEDULE_MAX_BYTES}")]
     TooLong {
@@ -68,39 +68,39 @@ pub enum BadSchedule {
 /// At a clock change, a skipped time of day does not fire on that day, and a repeated one fires twice. UTC has no clock
 /// changes.
 #[derive(Clone)]
-pub struct Schedule {
+pub struct PullSchedule {
     text: String,
     crontab: Crontab,
 }
 
-impl Schedule {
+impl PullSchedule {
     /// Parses a schedule.
     ///
     /// # Errors
     /// The text is not a schedule, or the schedule would never fire.
-    pub fn parse(text: &str) -> Result<Self, BadSchedule> {
+    pub fn parse(text: &str) -> Result<Self, PullScheduleError> {
         if text.len() > SCHEDULE_MAX_BYTES {
-            return Err(BadSchedule::TooLong { size_bytes: text.len() });
+            return Err(PullScheduleError::TooLong { size_bytes: text.len() });
         }
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let zone = words.get(FIELDS.len());
         if words.len() != FIELDS.len() + usize::from(zone.is_some()) {
-            return Err(BadSchedule::Fields { found: words.len() });
+            return Err(PullScheduleError::Fields { found: words.len() });
         }
         for (field, given) in FIELDS.into_iter().zip(&words) {
             if !given.split([',', '-', '/']).all(is_plain) {
-                return Err(BadSchedule::Form { field, given: (*given).to_owned() });
+                return Err(PullScheduleError::Form { field, given: (*given).to_owned() });
             }
         }
         if let Some(zone) = zone.filter(|zone| TimeZone::get(zone).is_err()) {
-            return Err(BadSchedule::Zone { given: (*zone).to_owned() });
+            return Err(PullScheduleError::Zone { given: (*zone).to_owned() });
         }
         let text = words.join(" ");
         let mut options = ParseOptions::default();
         options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-        let crontab = parse_crontab_with(&text, options).map_err(|error| not_understood(&error))?;
+        let crontab = parse_crontab_with(&text, options).map_err(|error| parse_schedule_error(&error))?;
         let schedule = Self { text, crontab };
-        schedule.next_after(Timestamp::UNIX_EPOCH).ok_or(BadSchedule::Never)?;
+        schedule.next_after(Timestamp::UNIX_EPOCH).ok_or(PullScheduleError::Never)?;
         Ok(schedule)
     }
 
@@ -108,12 +108,12 @@ impl Schedule {
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let mut from = after;
-        for _ in 0..LOOKS {
-            from.checked_add(ROOM).ok()?;
+        for _ in 0..SEARCHES_MAX {
+            from.checked_add(SEARCH_MARGIN).ok()?;
             if let Ok(next) = self.crontab.find_next(from) {
                 return Some(next.timestamp());
             }
-            from = from.checked_add(LOOK).ok()?;
+            from = from.checked_add(SEARCH_RANGE).ok()?;
         }
         None
     }
@@ -129,13 +129,13 @@ fn is_plain(part: &str) -> bool {
 
 /// Converts an error of the library. Its text points at the fault with `^` in a picture of two lines, followed by the
 /// cause.
-fn not_understood(error: &cronexpr::Error) -> BadSchedule {
+fn parse_schedule_error(error: &cronexpr::Error) -> PullScheduleError {
     let text = error.to_string();
     let why = text.rsplit_once("^ ").map_or(text.as_str(), |(_, why)| why);
-    BadSchedule::Value { why: why.replace(char::is_control, " ") }
+    PullScheduleError::Value { why: why.replace(char::is_control, " ") }
 }
 
-impl fmt::Debug for Schedule {
+impl fmt::Debug for PullSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Schedule").field(&self.text).finish()
     }

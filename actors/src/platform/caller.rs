@@ -1,83 +1,85 @@
 //! The caller of the request that is being handled. It follows the request through actors and tasks into its audit entries.
 //!
-//! The front of a socket names it with [`called_by`]. A [`Door`](crate::Door) carries it with each message to the
+//! The front of a socket names it with [`run_as_caller`]. A [`Door`](crate::Door) carries it with each message to the
 //! actor. A task that is spawned for a request keeps it through [`carried`]. A task that is spawned without it acts for
 //! the daemon itself, and its entries have no caller.
 
 use actix::{Message, MessageResult, ResponseFuture};
-use oracled_domain::Caller;
-use oracled_store::{Callers, Record};
+use oracled_domain::RequestCaller;
+use oracled_store::{JournalRecord, RecordCallers};
 use std::future::Future;
 use std::sync::Arc;
 
 tokio::task_local! {
-    static CALLER: Option<Arc<Caller>>;
+    static CALLER: Option<Arc<RequestCaller>>;
 }
 
 /// Runs `work` on behalf of `caller`.
-pub fn called_by<F: Future>(caller: Caller, work: F) -> impl Future<Output = F::Output> {
+pub fn run_as_caller<F: Future>(caller: RequestCaller, work: F) -> impl Future<Output = F::Output> {
     CALLER.scope(Some(Arc::new(caller)), work)
 }
 
 /// Runs `work`, a task of its own, on behalf of the current caller.
-pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    CALLER.scope(current(), work)
+pub fn run_as_current_caller<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    CALLER.scope(current_caller(), work)
 }
 
 /// The current caller; `None` if the daemon acts on its own.
-pub(crate) fn current() -> Option<Arc<Caller>> {
+pub(crate) fn current_caller() -> Option<Arc<RequestCaller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
 }
 
 /// The user id of the current caller; `None` if the daemon acts on its own.
-pub(crate) fn uid() -> Option<u32> {
-    current().map(|caller| caller.peer.uid)
+pub(crate) fn current_caller_uid() -> Option<u32> {
+    current_caller().map(|caller| caller.peer.uid)
 }
 
 /// `record` with the current caller, unless it names callers of its own.
-pub(crate) fn of_caller(record: Record) -> Record {
-    match (&record.callers, current()) {
-        (Callers::Nobody, Some(caller)) => Record { callers: Callers::One(caller), ..record },
+pub(crate) fn add_current_caller(record: JournalRecord) -> JournalRecord {
+    match (&record.callers, current_caller()) {
+        (RecordCallers::Nobody, Some(caller)) => {
+            JournalRecord { callers: RecordCallers::One(caller), ..record }
+        }
         _ => record,
     }
 }
 
 /// Calls `handle` on behalf of `caller`.
-pub(crate) fn handled<T>(caller: Option<Arc<Caller>>, handle: impl FnOnce() -> T) -> T {
+pub(crate) fn handle_as_caller<T>(caller: Option<Arc<RequestCaller>>, handle: impl FnOnce() -> T) -> T {
     CALLER.sync_scope(caller, handle)
 }
 
 /// The result of a handler. If it is a future, it runs on behalf of the caller of the message.
-pub trait Carry {
+pub trait CallerScope {
     /// The same on behalf of `caller`.
     #[must_use]
-    fn carry(self, caller: Option<Arc<Caller>>) -> Self;
+    fn run_on_behalf_of(self, caller: Option<Arc<RequestCaller>>) -> Self;
 }
 
-impl<T: 'static> Carry for ResponseFuture<T> {
-    fn carry(self, caller: Option<Arc<Caller>>) -> Self {
+impl<T: 'static> CallerScope for ResponseFuture<T> {
+    fn run_on_behalf_of(self, caller: Option<Arc<RequestCaller>>) -> Self {
         if caller.is_some() { Box::pin(CALLER.scope(caller, self)) } else { self }
     }
 }
 
-impl<M: Message> Carry for MessageResult<M> {
-    fn carry(self, _: Option<Arc<Caller>>) -> Self {
+impl<M: Message> CallerScope for MessageResult<M> {
+    fn run_on_behalf_of(self, _: Option<Arc<RequestCaller>>) -> Self {
         self
     }
 }
 
-impl<T, E> Carry for Result<T, E> {
-    fn carry(self, _: Option<Arc<Caller>>) -> Self {
+impl<T, E> CallerScope for Result<T, E> {
+    fn run_on_behalf_of(self, _: Option<Arc<RequestCaller>>) -> Self {
         self
     }
 }
 
-impl<T> Carry for Vec<T> {
-    fn carry(self, _: Option<Arc<Caller>>) -> Self {
+impl<T> CallerScope for Vec<T> {
+    fn run_on_behalf_of(self, _: Option<Arc<RequestCaller>>) -> Self {
         self
     }
 }
 
-impl Carry for () {
-    fn carry(self, _: Option<Arc<Caller>>) {}
+impl CallerScope for () {
+    fn run_on_behalf_of(self, _: Option<Arc<RequestCaller>>) {}
 }

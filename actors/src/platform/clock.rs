@@ -11,9 +11,9 @@ const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The source of the time for the actors' decisions.
 #[derive(Clone)]
-pub struct Clock(Arc<Face>);
+pub struct Clock(Arc<ClockSource>);
 
-struct Face {
+struct ClockSource {
     read: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// The latest time that was read, in microseconds; `steps_back` counts how often the clock was set back.
     latest_us: AtomicI64,
@@ -24,7 +24,7 @@ impl Clock {
     /// The system's clock, to the microsecond.
     #[must_use]
     pub fn system() -> Self {
-        Self::reading(|| {
+        Self::with_source(|| {
             let now = Timestamp::now();
             now.round(Unit::Microsecond).unwrap_or(now)
         })
@@ -33,24 +33,24 @@ impl Clock {
     /// A clock that always shows `at`, for tests.
     #[must_use]
     pub fn fixed(at: Timestamp) -> Self {
-        Self::reading(move || at)
+        Self::with_source(move || at)
     }
 
     /// A clock that shows the value of `at`, for tests.
     #[cfg(test)]
     pub(crate) fn movable(at: Arc<std::sync::Mutex<Timestamp>>) -> Self {
-        Self::reading(move || *at.lock().expect("the lock is not poisoned"))
+        Self::with_source(move || *at.lock().expect("the lock is not poisoned"))
     }
 
-    fn reading(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+    fn with_source(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let (latest_us, steps_back) = (AtomicI64::new(i64::MIN), AtomicU64::new(0));
-        Self(Arc::new(Face { read: Box::new(read), latest_us, steps_back }))
+        Self(Arc::new(ClockSource { read: Box::new(read), latest_us, steps_back }))
     }
 
     /// The time of day. If the system's clock is set back, so is this time; each step is logged once.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let Face { read, latest_us: latest, steps_back } = &*self.0;
+        let ClockSource { read, latest_us: latest, steps_back } = &*self.0;
         let now = read();
         let now_us = now.as_microsecond();
         let latest_us = latest.fetch_max(now_us, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Clock {
     }
 
     /// Records that the clock showed `at` before the start, so that a step back while the daemon was stopped is counted.
-    pub fn note_earlier(&self, at: Timestamp) {
+    pub fn note_earlier_time(&self, at: Timestamp) {
         self.0.latest_us.fetch_max(at.as_microsecond(), Ordering::Relaxed);
     }
 
@@ -118,7 +118,7 @@ mod tests {
         show(-10);
         assert_eq!(clock.steps_back(), 2);
         let restarted = Clock::fixed(start);
-        restarted.note_earlier(start + SignedDuration::from_hours(1));
+        restarted.note_earlier_time(start + SignedDuration::from_hours(1));
         assert_eq!((restarted.now(), restarted.steps_back()), (start, 1));
     }
 }

@@ -1,12 +1,12 @@
 //! Supervision that survives panics.
 //!
-//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. A [`Guardian`] drives the
+//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. A [`ActorGuardian`] drives the
 //! actor's context itself: after a panic it pauses, then restarts the actor on the same context. The address and the
 //! queue stay valid. Only the message that panicked, and the actor's own futures in flight, fail. After too many panics
 //! within a window the guardian gives up, since a restart does not remove the cause.
 
+use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::monotonic;
-use crate::platform::vitals::Vitals;
 use actix::dev::{ContextFut, channel};
 use actix::{Actor, Addr, Context, Supervised};
 use actix_rt::ArbiterHandle;
@@ -34,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// When a guardian gives up, and how long it pauses before a restart.
 #[derive(Debug, Clone, Copy)]
-pub struct Supervision {
+pub struct SupervisionLimits {
     /// The guardian gives up if there are more panics than this within the window.
     pub max_panics: usize,
     /// The time for which a panic counts.
@@ -47,8 +47,8 @@ pub struct Supervision {
 /// the guardian gives up.
 pub(crate) fn start<A>(
     arbiter: &ArbiterHandle,
-    supervision: Supervision,
-    vitals: Arc<Vitals>,
+    supervision: SupervisionLimits,
+    vitals: Arc<ActorStats>,
     give_up: impl FnOnce(String) + Send + 'static,
     make: impl FnOnce() -> A + Send + 'static,
 ) -> Addr<A>
@@ -61,27 +61,27 @@ where
         let actor = Context::with_receiver(receiver).into_future(make());
         let panics = VecDeque::new();
         let give_up = Some(Box::new(give_up) as Box<dyn FnOnce(String)>);
-        actix_rt::spawn(Guardian { actor, supervision, vitals, panics, pause: None, give_up });
+        actix_rt::spawn(ActorGuardian { actor, supervision, stats: vitals, panics, pause: None, give_up });
     });
     Addr::new(sender)
 }
 
-struct Guardian<A: Actor<Context = Context<A>>> {
+struct ActorGuardian<A: Actor<Context = Context<A>>> {
     actor: ContextFut<A, Context<A>>,
-    supervision: Supervision,
-    vitals: Arc<Vitals>,
+    supervision: SupervisionLimits,
+    stats: Arc<ActorStats>,
     panics: VecDeque<Instant>,
     pause: Option<Pin<Box<Sleep>>>,
     give_up: Option<Box<dyn FnOnce(String)>>,
 }
 
-impl<A: Actor<Context = Context<A>> + Supervised> Guardian<A> {
+impl<A: Actor<Context = Context<A>> + Supervised> ActorGuardian<A> {
     /// Records a panic. Returns whether the actor is to be restarted.
-    fn note(&mut self, panic: &(dyn std::any::Any + Send)) -> bool {
+    fn note_panic(&mut self, panic: &(dyn std::any::Any + Send)) -> bool {
         let message = panic_message(panic);
-        let name = self.vitals.name();
+        let name = self.stats.name();
         tracing::error!(actor = name, %message, "an actor panicked");
-        self.vitals.panicked(message.clone());
+        self.stats.count_panic(message.clone());
         let now = monotonic();
         self.panics.push_back(now);
         let window = self.supervision.window;
@@ -104,7 +104,7 @@ impl<A: Actor<Context = Context<A>> + Supervised> Guardian<A> {
     }
 }
 
-impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for Guardian<A> {
+impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for ActorGuardian<A> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
@@ -118,7 +118,7 @@ impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for Guardian<A>
                     // no address of the actor is left
                     Ok(false) => return Poll::Ready(()),
                     Err(panic) => {
-                        let reason = format!("the {} could not be restarted", this.vitals.name());
+                        let reason = format!("the {} could not be restarted", this.stats.name());
                         this.abandon(format!("{reason}: {}", panic_message(&*panic)));
                         return Poll::Ready(());
                     }
@@ -126,7 +126,7 @@ impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for Guardian<A>
             }
             match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.actor).poll(cx))) {
                 Ok(polled) => return polled,
-                Err(panic) if this.note(&*panic) => {}
+                Err(panic) if this.note_panic(&*panic) => {}
                 Err(_) => return Poll::Ready(()),
             }
         }

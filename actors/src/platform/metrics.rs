@@ -1,26 +1,26 @@
 //! The Prometheus metrics of the actors.
 
-mod checking;
-mod ingesting;
-mod making;
-mod querying;
-mod sending;
-mod verifying;
+mod generation;
+mod ingestion;
+mod mail;
+mod queries;
+mod rules;
+mod verification;
 
-pub(crate) use checking::Checking;
-pub(crate) use making::MadeOutcome;
-pub(crate) use querying::QueryOutcome;
-pub(crate) use sending::MailOutcome;
+pub(crate) use generation::GenerationOutcome;
+pub(crate) use mail::MailOutcome;
+pub(crate) use queries::QueryOutcome;
+pub(crate) use rules::RuleMetrics;
 
-use ingesting::Ingesting;
-use making::Making;
-use querying::Querying;
-use sending::Sending;
-use verifying::Verifying;
+use generation::GenerationMetrics;
+use ingestion::IngestionMetrics;
+use mail::MailMetrics;
+use queries::QueryMetrics;
+use verification::VerificationMetrics;
 
-use oracled_domain::verdict::crosscheck::Reason;
+use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::tmm::OMEGA;
-use oracled_domain::{GatePath, Tier};
+use oracled_domain::{GatePath, ProductTier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,9 +32,9 @@ use strum::VariantArray;
 
 /// A domain term as a label's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Word(&'static str);
+pub struct MetricLabelValue(&'static str);
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for MetricLabelValue {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(self.0)
     }
@@ -42,14 +42,17 @@ impl EncodeLabelValue for Word {
 
 /// A family with a counter at 0 for each of `labels`. If a series began at 1, its `increase()` would be 0, and an alert
 /// would miss the first event.
-fn counters<L: Clone + Debug + Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter> {
+fn init_counters<L: Clone + Debug + Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter> {
     let family = Family::default();
-    expect(&family, labels);
+    init_missing_counters(&family, labels);
     family
 }
 
 /// Creates a counter at 0 for each of `labels` that `family` does not have yet.
-fn expect<L: Clone + Debug + Eq + Hash>(family: &Family<L, Counter>, labels: impl IntoIterator<Item = L>) {
+fn init_missing_counters<L: Clone + Debug + Eq + Hash>(
+    family: &Family<L, Counter>,
+    labels: impl IntoIterator<Item = L>,
+) {
     for labels in labels {
         drop(family.get_or_create(&labels));
     }
@@ -62,63 +65,67 @@ fn pairs<A: Clone, B: Clone>(first: &[A], second: &[B]) -> impl Iterator<Item = 
 
 /// The labels of a judgment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct JudgedAs {
-    tier: Word,
-    path: Word,
-    reason: Word,
+pub struct JudgmentLabels {
+    tier: MetricLabelValue,
+    path: MetricLabelValue,
+    reason: MetricLabelValue,
 }
 
-impl JudgedAs {
-    pub(crate) const fn new(tier: Tier, path: GatePath, reason: Reason) -> Self {
-        Self { tier: Word(tier.into_str()), path: Word(path.into_str()), reason: Word(reason.into_str()) }
+impl JudgmentLabels {
+    pub(crate) const fn new(tier: ProductTier, path: GatePath, reason: CrosscheckReason) -> Self {
+        Self {
+            tier: MetricLabelValue(tier.into_str()),
+            path: MetricLabelValue(path.into_str()),
+            reason: MetricLabelValue(reason.into_str()),
+        }
     }
 }
 
 /// Where a cached verdict was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct FoundIn {
-    result: Word,
+pub struct CacheReadLabels {
+    result: MetricLabelValue,
 }
 
 /// The verdict was in memory.
-pub(crate) const HIT_MEMORY: FoundIn = FoundIn { result: Word("hit_memory") };
+pub(crate) const HIT_MEMORY: CacheReadLabels = CacheReadLabels { result: MetricLabelValue("hit_memory") };
 /// The verdict was in the store.
-pub(crate) const HIT_STORE: FoundIn = FoundIn { result: Word("hit_store") };
+pub(crate) const HIT_STORE: CacheReadLabels = CacheReadLabels { result: MetricLabelValue("hit_store") };
 /// There is no cached verdict.
-pub(crate) const MISS: FoundIn = FoundIn { result: Word("miss") };
+pub(crate) const MISS: CacheReadLabels = CacheReadLabels { result: MetricLabelValue("miss") };
 
 /// All metrics of the actors. Clones share the counters.
 #[derive(Debug, Clone)]
-pub struct Metrics {
-    pub(crate) judged: Family<JudgedAs, Counter>,
+pub struct ActorMetrics {
+    pub(crate) judged: Family<JudgmentLabels, Counter>,
     pub(crate) coherence: Histogram,
-    pub(crate) checking: Checking,
-    pub(crate) ingesting: Ingesting,
-    pub(crate) querying: Querying,
-    pub(crate) making: Making,
-    pub(crate) sending: Sending,
-    pub(crate) verifying: Verifying,
-    pub(crate) cache_reads: Family<FoundIn, Counter>,
+    pub(crate) rules: RuleMetrics,
+    pub(crate) ingestion: IngestionMetrics,
+    pub(crate) queries: QueryMetrics,
+    pub(crate) generation: GenerationMetrics,
+    pub(crate) mail: MailMetrics,
+    pub(crate) verification: VerificationMetrics,
+    pub(crate) cache_reads: Family<CacheReadLabels, Counter>,
     pub(crate) committed_records: Counter,
     pub(crate) commit_seconds: Histogram,
     pub(crate) group_records: Histogram,
     pub(crate) fallback_entries: Counter,
 }
 
-impl Default for Metrics {
+impl Default for ActorMetrics {
     fn default() -> Self {
         Self {
-            judged: counters(pairs(&Tier::ALL, GatePath::VARIANTS).flat_map(|(tier, path)| {
-                Reason::VARIANTS.iter().map(move |reason| JudgedAs::new(tier, path, *reason))
+            judged: init_counters(pairs(&ProductTier::ALL, GatePath::VARIANTS).flat_map(|(tier, path)| {
+                CrosscheckReason::VARIANTS.iter().map(move |reason| JudgmentLabels::new(tier, path, *reason))
             })),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
-            checking: Checking::default(),
-            ingesting: Ingesting::default(),
-            querying: Querying::default(),
-            making: Making::default(),
-            sending: Sending::default(),
-            verifying: Verifying::default(),
-            cache_reads: counters([HIT_MEMORY, HIT_STORE, MISS]),
+            rules: RuleMetrics::default(),
+            ingestion: IngestionMetrics::default(),
+            queries: QueryMetrics::default(),
+            generation: GenerationMetrics::default(),
+            mail: MailMetrics::default(),
+            verification: VerificationMetrics::default(),
+            cache_reads: init_counters([HIT_MEMORY, HIT_STORE, MISS]),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
             group_records: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
@@ -127,7 +134,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ActorMetrics {
     /// Adds all metrics to `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -140,12 +147,12 @@ impl Metrics {
             "coherence of the verdicts judged, a negative one as 0",
             self.coherence.clone(),
         );
-        self.checking.register(registry);
-        self.ingesting.register(registry);
-        self.querying.register(registry);
-        self.making.register(registry);
-        self.sending.register(registry);
-        self.verifying.register(registry);
+        self.rules.register(registry);
+        self.ingestion.register(registry);
+        self.queries.register(registry);
+        self.generation.register(registry);
+        self.mail.register(registry);
+        self.verification.register(registry);
         registry.register(
             "cache_reads",
             "reads of cached verdicts, by where they were found",

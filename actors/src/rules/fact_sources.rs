@@ -4,14 +4,16 @@
 //! All entries are queried at once. If one entry gives no facts, the whole request fails. With fewer facts than intended,
 //! a text could fail for the missing facts, or pass although they contradict it.
 
-use crate::ground::queries::{Page, Queries, QueryError};
-use crate::platform::caller::carried;
-use crate::verification::{Verification, VerifyError};
+use crate::ground::queries::{QueryAnswerPage, QueryError, QueryService};
+use crate::platform::caller::run_as_current_caller;
+use crate::verification::{VerificationService, VerifyError};
 use jiff::Timestamp;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
-use oracled_domain::rules::Check;
-use oracled_domain::rules::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
+use oracled_domain::rules::CandidateCheck;
+use oracled_domain::rules::sourced::{
+    FACTS_FROM_MAX, FactSource, FactsFrom, NoFactsError, check_fact_limits,
+};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
@@ -20,7 +22,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 /// Why facts were not collected.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsError {
+pub enum FactCollectionError {
     /// The number of entries is out of range.
     #[error("`facts_from` has {0} entries; 1 to {FACTS_FROM_MAX} are allowed")]
     Entries(usize),
@@ -30,11 +32,11 @@ pub enum FactsError {
         /// The index of the entry, from 0.
         place: usize,
         /// The cause.
-        cause: FactsCause,
+        cause: FactEntryError,
     },
     /// The entries together give too many facts.
     #[error("`facts_from`: {0}")]
-    Together(NoFacts),
+    Together(NoFactsError),
     /// An internal error.
     #[error("could not collect the facts: {0}")]
     Inside(String),
@@ -42,13 +44,13 @@ pub enum FactsError {
 
 /// Why one entry gives no facts.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsCause {
+pub enum FactEntryError {
     /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The answer gives no facts.
     #[error(transparent)]
-    None(#[from] NoFacts),
+    None(#[from] NoFactsError),
     /// The verification failed.
     #[error(transparent)]
     Verify(#[from] VerifyError),
@@ -65,14 +67,14 @@ pub enum FactsCause {
 
 /// The service that collects facts from sources.
 #[derive(Debug, Clone)]
-pub struct FactSources {
-    queries: Queries,
-    verification: Verification,
+pub struct FactCollector {
+    queries: QueryService,
+    verification: VerificationService,
     store: Store,
 }
 
-impl FactSources {
-    pub(crate) const fn new(queries: Queries, verification: Verification, store: Store) -> Self {
+impl FactCollector {
+    pub(crate) const fn new(queries: QueryService, verification: VerificationService, store: Store) -> Self {
         Self { queries, verification, store }
     }
 
@@ -80,37 +82,44 @@ impl FactSources {
     ///
     /// # Errors
     /// `Entry` for the first entry that gives no facts; `Together` if the entries together give too many.
-    pub async fn gathered(&self, check: Check, facts_from: Vec<FactsFrom>) -> Result<Check, FactsError> {
+    pub async fn collect_facts(
+        &self,
+        check: CandidateCheck,
+        facts_from: Vec<FactsFrom>,
+    ) -> Result<CandidateCheck, FactCollectionError> {
         let entries = facts_from.len();
         if !(1..=FACTS_FROM_MAX).contains(&entries) {
-            return Err(FactsError::Entries(entries));
+            return Err(FactCollectionError::Entries(entries));
         }
-        let mut asked = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (place, from) in facts_from.into_iter().enumerate() {
             let gatherer = self.clone();
-            asked.spawn(carried(async move { (place, gatherer.of(from).await) }));
+            tasks.spawn(run_as_current_caller(
+                async move { (place, gatherer.collect_entry_facts(from).await) },
+            ));
         }
         let mut given = Vec::with_capacity(entries);
         // all entries are read to their end: a verification is logged even if another entry fails
         let mut failed = Ok(());
-        while let Some(ended) = asked.join_next().await {
+        while let Some(ended) = tasks.join_next().await {
             match ended {
                 Ok(ended) => given.push(ended),
-                Err(error) => failed = Err(FactsError::Inside(error.to_string())),
+                Err(error) => failed = Err(FactCollectionError::Inside(error.to_string())),
             }
         }
         failed?;
         given.sort_by_key(|(place, _)| *place);
-        let told =
-            |(place, given): (usize, Result<_, _>)| given.map_err(|cause| FactsError::Entry { place, cause });
-        let sources: Vec<FactSource> = given.into_iter().map(told).collect::<Result<_, _>>()?;
-        within_bounds(&sources).map_err(FactsError::Together)?;
+        let to_result = |(place, given): (usize, Result<_, _>)| {
+            given.map_err(|cause| FactCollectionError::Entry { place, cause })
+        };
+        let sources: Vec<FactSource> = given.into_iter().map(to_result).collect::<Result<_, _>>()?;
+        check_fact_limits(&sources).map_err(FactCollectionError::Together)?;
         Ok(check.with_facts_from(sources))
     }
 
-    async fn of(&self, from: FactsFrom) -> Result<FactSource, FactsCause> {
+    async fn collect_entry_facts(&self, from: FactsFrom) -> Result<FactSource, FactEntryError> {
         match from {
-            FactsFrom::Query(query) => self.of_query(*query).await,
+            FactsFrom::Query(query) => self.query_facts(*query).await,
             FactsFrom::Verify(request) => {
                 let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
                 let (known, _) =
@@ -120,38 +129,38 @@ impl FactSources {
                 let at_any_time = Timestamp::MAX;
                 request.read(&known.document, &ontology, at_any_time).map_err(VerifyError::from)?;
                 // a workflow that can give no facts is not run, so no source is called and nothing is logged
-                FactSource::is_possible_of(&known.document, &ontology, &request.axes)?;
-                let envelope = self.verified(*request).await?;
-                Ok(FactSource::of_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
+                FactSource::check_workflow(&known.document, &ontology, &request.axes)?;
+                let envelope = self.verify_envelope(*request).await?;
+                Ok(FactSource::from_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
             }
         }
     }
 
-    fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, FactsCause> {
+    fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, FactEntryError> {
         let found = self.store.ontology(reference)?;
-        found.ok_or_else(|| FactsCause::NoOntology(reference.clone()))
+        found.ok_or_else(|| FactEntryError::NoOntology(reference.clone()))
     }
 
-    async fn of_query(&self, asked: OracleQuery) -> Result<FactSource, FactsCause> {
-        let view = self.store.view(&asked.oracle_id)?;
-        let view = view.ok_or_else(|| QueryError::SourceUnknown(asked.oracle_id.clone()))?;
-        let axes = asked.request.axes_requested.clone();
-        FactSource::is_possible(&view.ontology, &axes, asked.request.cursor.as_deref())?;
-        let request = QueryRequest { include_provenance: true, ..asked.request };
-        let Page { answer, room } = // the text is checked even if its caller is gone
-            self.queries.page(OracleQuery { request, ..asked }, Arc::new(|| true)).await?;
-        let rendered = move || FactSource::of_answer(&answer, &axes, &view.ontology);
+    async fn query_facts(&self, query: OracleQuery) -> Result<FactSource, FactEntryError> {
+        let view = self.store.view(&query.oracle_id)?;
+        let view = view.ok_or_else(|| QueryError::SourceUnknown(query.oracle_id.clone()))?;
+        let axes = query.request.axes_requested.clone();
+        FactSource::check_query(&view.ontology, &axes, query.request.cursor.as_deref())?;
+        let request = QueryRequest { include_provenance: true, ..query.request };
+        let QueryAnswerPage { answer, memory_permit: room } = // the text is checked even if its caller is gone
+            self.queries.page(OracleQuery { request, ..query }, Arc::new(|| true)).await?;
+        let rendered = move || FactSource::from_answer(&answer, &axes, &view.ontology);
         if room.is_none() {
             return Ok(rendered()?);
         }
         // formatting a long answer takes time, and must not block other tasks of this thread
         let rendered = spawn_blocking(move || (rendered(), room)).await;
-        let (rendered, _room) = rendered.map_err(|error| FactsCause::Inside(error.to_string()))?;
+        let (rendered, _room) = rendered.map_err(|error| FactEntryError::Inside(error.to_string()))?;
         Ok(rendered?)
     }
 
     /// Runs the verification and returns its envelope.
-    async fn verified(&self, request: VerifyRequest) -> Result<Arc<Envelope>, FactsCause> {
+    async fn verify_envelope(&self, request: VerifyRequest) -> Result<Arc<Envelope>, FactEntryError> {
         Ok(self.verification.verify(&request).await?)
     }
 }

@@ -1,30 +1,30 @@
 use super::*;
-use crate::testing::{World, logged, with_world};
+use crate::testing::{TestSystem, logged_events, with_system};
 
-fn case(text: &str, facts: &[String]) -> Case {
-    let check = Arc::new(Check { facts: facts.to_vec(), ..Check::default() });
-    Case { id: None, candidate_output: text.to_owned(), check }
+fn case(text: &str, facts: &[String]) -> EvaluationCase {
+    let check = Arc::new(CandidateCheck { facts: facts.to_vec(), ..CandidateCheck::default() });
+    EvaluationCase { id: None, candidate_output: text.to_owned(), check }
 }
 
-fn bench(system: &crate::System) -> Arc<Bench> {
-    let config = RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 };
-    Rules::new(
+fn rule_runner(system: &crate::ActorSystem) -> Arc<RuleRunner> {
+    let config = RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 };
+    RuleService::new(
         config,
-        Processors::default(),
+        ProcessorPool::default(),
         system.log.clone(),
         system.clock.clone(),
         system.metrics.clone(),
     )
-    .bench
+    .runner
 }
 
-fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
+fn verdicts(evaluations: &[RulesEvaluation]) -> Vec<&'static str> {
     evaluations.iter().map(|evaluation| evaluation.verdict.into_str()).collect()
 }
 
 #[test]
 fn evaluations_of_any_size_are_in_order_and_in_one_commit() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let small = ["Ice melts.".to_owned()];
         let large: Vec<String> = (0..10_000).map(|n| format!("Fact number {n} holds.")).collect();
         let cases = vec![
@@ -35,17 +35,17 @@ fn evaluations_of_any_size_are_in_order_and_in_one_commit() {
         ];
         let evaluations = system.rules.evaluate(cases).await.expect("it evaluates");
         assert_eq!(verdicts(&evaluations), ["PASS", "PASS", "FAIL", "FAIL"]);
-        assert_eq!(logged(&system.store), ["rules_evaluated"; 4]);
+        assert_eq!(logged_events(&system.store), ["rules_evaluated"; 4]);
     });
 }
 
 #[test]
 fn evaluation_fails_if_it_cannot_be_logged() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         world.break_store();
         let facts = ["Ice melts.".to_owned()];
         let told = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
-        assert!(matches!(told, Err(RulesError::Commit(CommitError::Unavailable(_)))), "{told:?}");
+        assert!(matches!(told, Err(EvaluationError::Commit(CommitError::Unavailable(_)))), "{told:?}");
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("rules_evaluated")), "{lines:?}");
@@ -54,25 +54,28 @@ fn evaluation_fails_if_it_cannot_be_logged() {
 
 #[test]
 fn fact_set_is_compiled_once() {
-    let compiled = Compiled::new(1 << 20, crate::platform::metrics::Checking::default());
+    let compiled = FactSetCache::new(1 << 20, crate::platform::metrics::RuleMetrics::default());
     let facts = ["Ice melts.".to_owned()];
-    let first = compiled.of(&facts);
-    assert!(Arc::ptr_eq(&first, &compiled.of(&facts)));
-    assert!(!Arc::ptr_eq(&first, &compiled.of(&["Ice melts".to_owned()])), "a stop makes another fact");
+    let first = compiled.get_or_compile(&facts);
+    assert!(Arc::ptr_eq(&first, &compiled.get_or_compile(&facts)));
+    assert!(
+        !Arc::ptr_eq(&first, &compiled.get_or_compile(&["Ice melts".to_owned()])),
+        "a stop makes another fact"
+    );
 }
 
 #[test]
 fn fact_set_that_has_grown_is_weighed_again() {
-    with_world(|World { system, .. }| async move {
-        let bench = bench(&system);
+    with_system(|TestSystem { system, .. }| async move {
+        let bench = rule_runner(&system);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
         let check = |rules: &str| {
             let rules = Some(vec![rules.parse().expect("a rule")]);
-            Arc::new(Check { facts: facts.clone(), rules, ..Check::default() })
+            Arc::new(CandidateCheck { facts: facts.clone(), rules, ..CandidateCheck::default() })
         };
         let weight = async |rules: &str| {
-            let work = |check: &Check, facts: &FactSet, settings: &Settings| {
-                evaluate(&Candidate::text("Fact number 7 holds"), check, facts, settings)
+            let work = |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
+                evaluate(&CandidateText::text("Fact number 7 holds"), check, facts, settings)
             };
             let evaluated = Arc::clone(&bench).run(19, check(rules), work).await.expect("it evaluates");
             assert_eq!(verdicts(&[evaluated]), ["PASS"]);

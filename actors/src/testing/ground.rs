@@ -1,30 +1,30 @@
 //! A source from the gallery, and runs of it, for tests.
 
-use crate::ground::ingestion::{Begin, Begun, Running};
-use crate::system::System;
-use oracled_domain::Peer;
+use crate::ground::ingestion::{ListRunProgress, StartRun, StartRunOutcome};
+use crate::system::ActorSystem;
+use oracled_domain::PeerCredentials;
 use oracled_domain::base::decimal::Decimal;
-use oracled_domain::ground::gates::Gates;
+use oracled_domain::ground::gates::ReleaseGates;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::ground::source::Registration;
-use oracled_store::ground::archive::Archived;
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::source::SourceRegistration;
+use oracled_store::ground::archive::PayloadRef;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-pub(crate) const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
+pub(crate) const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 7, pid: None };
 pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).expect("the gallery's documents are valid")
 }
 
-pub(crate) async fn population(system: &System) -> PipelineId {
+pub(crate) async fn population(system: &ActorSystem) -> PipelineId {
     let ontology: Ontology =
         document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
     let registered = system.registry.register(&ontology, PEER).await;
     registered.expect("it is registered");
-    let registration: Registration =
+    let registration: SourceRegistration =
         document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
     let registered = system.registry.register(&registration, PEER).await;
     registered.expect("it is registered");
@@ -32,41 +32,44 @@ pub(crate) async fn population(system: &System) -> PipelineId {
 }
 
 /// The gallery's pipeline with open gates: a payload of three records changes a large share of the data.
-pub(crate) fn open_pipeline() -> Box<Definition> {
+pub(crate) fn open_pipeline() -> Box<PipelineDefinition> {
     let mut definition = gallery_pipeline();
     definition.pipeline.gates = open_gates();
     definition
 }
 
 /// The gallery's pipeline, with its gates.
-pub(crate) fn gallery_pipeline() -> Box<Definition> {
+pub(crate) fn gallery_pipeline() -> Box<PipelineDefinition> {
     document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"))
 }
 
 /// Gates that pass every run.
-pub(crate) fn open_gates() -> Gates {
+pub(crate) fn open_gates() -> ReleaseGates {
     let all = || Decimal::from(1);
-    Gates {
+    ReleaseGates {
         max_rejected_ratio: all(),
         max_withdrawn_ratio: all(),
         accept_same_payload: true,
-        ..Gates::default()
+        ..ReleaseGates::default()
     }
 }
 
-pub(crate) async fn register_pipeline(system: &System, definition: Box<Definition>) -> PipelineId {
+pub(crate) async fn register_pipeline(
+    system: &ActorSystem,
+    definition: Box<PipelineDefinition>,
+) -> PipelineId {
     system.registry.register(&*definition, PEER).await.expect("it is registered");
     definition.pipeline.pipeline_id
 }
 
-pub(crate) fn archived(system: &System, payload: &[u8]) -> Archived {
+pub(crate) fn archived(system: &ActorSystem, payload: &[u8]) -> PayloadRef {
     let mut writer = system.store.files().archive_writer().expect("it is made");
     writer.push(payload).expect("it is taken");
     writer.finish().expect("it is kept")
 }
 
-pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) -> Begin {
-    Begin {
+pub(crate) fn start_run_message(pipeline_id: &PipelineId, payload: PayloadRef, version: &str) -> StartRun {
+    StartRun {
         pipeline_id: pipeline_id.clone(),
         version: version.into(),
         released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
@@ -80,10 +83,10 @@ pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) 
     }
 }
 
-pub(crate) async fn ended(system: &System, begun: Begun) -> Run {
+pub(crate) async fn wait_for_run(system: &ActorSystem, begun: StartRunOutcome) -> IngestionRun {
     let run_id = match begun {
-        Begun::Started(run) => run.run_id,
-        Begun::Unchanged(run) => return *run,
+        StartRunOutcome::Started(run) => run.run_id,
+        StartRunOutcome::Unchanged(run) => return *run,
     };
     loop {
         let (run, _) = system.store.run(&run_id).expect("it is read").expect("it exists");
@@ -94,20 +97,30 @@ pub(crate) async fn ended(system: &System, begun: Begun) -> Run {
     }
 }
 
-pub(crate) async fn ingested(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
-    brought(system, asked(pipeline_id, archived(system, payload.as_bytes()), version)).await
+pub(crate) async fn ingest_version(
+    system: &ActorSystem,
+    pipeline_id: &PipelineId,
+    payload: &str,
+    version: &str,
+) -> IngestionRun {
+    run_ingestion(system, start_run_message(pipeline_id, archived(system, payload.as_bytes()), version)).await
 }
 
 /// Ingests `payload` as `version`, in place of the payload that was read as this version before.
-pub(crate) async fn replaced(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
-    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
-    brought(system, Begin { replace: true, ..begin }).await
+pub(crate) async fn ingest_replacement(
+    system: &ActorSystem,
+    pipeline_id: &PipelineId,
+    payload: &str,
+    version: &str,
+) -> IngestionRun {
+    let begin = start_run_message(pipeline_id, archived(system, payload.as_bytes()), version);
+    run_ingestion(system, StartRun { replace: true, ..begin }).await
 }
 
-async fn brought(system: &System, begin: Begin) -> Run {
+async fn run_ingestion(system: &ActorSystem, begin: StartRun) -> IngestionRun {
     let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
-    let run = ended(system, begun).await;
-    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+    let run = wait_for_run(system, begun).await;
+    while !system.ingestion.ask(ListRunProgress).await.expect("it answers").is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     run

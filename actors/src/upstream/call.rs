@@ -1,13 +1,13 @@
-//! One call of a model: attempts with retries until the deadline, each logged as an [`Interaction`].
+//! One call of a model: attempts with retries until the deadline, each logged as an [`OracleInteractionLog`].
 
-use super::failure::{Failure, Kind, RETRY_AFTER_MAX};
-use super::{Attempt, Miss, Model, Refusal};
+use super::failure::{RETRY_AFTER_MAX, RequestFailure, RequestFailureKind};
+use super::{ModelAttempt, ModelClient, ModelRefusal, ModelTextError};
 use crate::platform::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
-use oracled_domain::verdict::generation::Settings;
-use oracled_domain::verdict::interaction::{Interaction, Status};
-use oracled_domain::{Event, EventKind, GatePath, Prompt, SessionId};
+use oracled_domain::verdict::generation::GenerationSettings;
+use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
+use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, SessionId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ pub(crate) const RETRIES_MAX: u32 = 3;
 
 /// Timeouts and retries of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallPolicy {
+pub struct ModelCallPolicy {
     /// The log marks an attempt that takes longer.
     pub soft_timeout: Duration,
     /// An attempt that takes longer is aborted.
@@ -33,7 +33,7 @@ pub struct CallPolicy {
     pub max_retries: u32,
 }
 
-impl Default for CallPolicy {
+impl Default for ModelCallPolicy {
     fn default() -> Self {
         Self {
             soft_timeout: Duration::from_secs(2),
@@ -46,7 +46,7 @@ impl Default for CallPolicy {
 
 /// The pauses before each of `max_retries` retries. Random jitter is added to each, so that callers do not retry at the
 /// same moment.
-pub(crate) fn pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<> {
+pub(crate) fn retry_pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)
         .with_factor(PAUSE_FACTOR)
@@ -58,16 +58,16 @@ pub(crate) fn pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<>
 
 /// The session and the path that a call belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Purpose {
+pub struct ModelCallPurpose {
     /// The session whose verdict is generated.
     pub session_id: SessionId,
     /// The path on which the call is made.
     pub path: GatePath,
 }
 
-/// A model's answer. Its metadata is in the call's last [`Interaction`].
+/// A model's answer. Its metadata is in the call's last [`OracleInteractionLog`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// The model's text, without a code fence around it.
     pub text: String,
 }
@@ -101,13 +101,13 @@ pub enum ModelError {
     #[error("the model gave no verdict: {reason}")]
     Refused {
         /// Why the answer cannot be used.
-        reason: Refusal,
+        reason: ModelRefusal,
     },
 }
 
 /// The effect of a call on the model's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub enum ModelHealthEffect {
     /// The model answered; the content of the answer does not matter.
     Answered,
     /// The model failed.
@@ -118,48 +118,48 @@ pub enum Health {
 
 /// The result of a finished call.
 #[derive(Debug)]
-pub struct Called {
+pub struct ModelCallResult {
     /// The answer, or why there is none.
-    pub outcome: Result<Answer, ModelError>,
+    pub outcome: Result<ModelAnswer, ModelError>,
     /// One log event for each attempt.
-    pub interactions: Vec<Event>,
+    pub interactions: Vec<AuditEvent>,
     /// Whether any attempt may have reached the model.
     pub reached: bool,
     /// The effect of the last attempt on the model's health.
-    pub health: Health,
+    pub health: ModelHealthEffect,
     /// Duration of the last attempt, in milliseconds.
     pub latency_ms: u64,
 }
 
 /// A client that calls one model with retries.
 #[derive(Debug, Clone)]
-pub struct Caller {
-    model: Arc<dyn Model>,
-    policy: CallPolicy,
+pub struct ModelCaller {
+    model: Arc<dyn ModelClient>,
+    policy: ModelCallPolicy,
     clock: Clock,
 }
 
 /// The data that all attempts of one call share.
 #[derive(Debug, Clone, Copy)]
-struct Call<'a> {
+struct ModelCallContext<'a> {
     path: GatePath,
-    prompt: &'a Prompt,
-    settings: &'a Settings,
+    prompt: &'a ModelPrompt,
+    settings: &'a GenerationSettings,
     execution_id: &'a str,
 }
 
-impl Caller {
+impl ModelCaller {
     /// Creates a client that calls `model` within the limits of `policy`.
     #[must_use]
-    pub const fn new(model: Arc<dyn Model>, policy: CallPolicy, clock: Clock) -> Self {
+    pub const fn new(model: Arc<dyn ModelClient>, policy: ModelCallPolicy, clock: Clock) -> Self {
         Self { model, policy, clock }
     }
 
     /// Returns the same client with its deadline shortened by `spent`.
     #[must_use]
-    pub(crate) fn after(&self, spent: Duration) -> Self {
+    pub(crate) fn with_time_spent(&self, spent: Duration) -> Self {
         let deadline = self.policy.deadline.saturating_sub(spent);
-        Self { policy: CallPolicy { deadline, ..self.policy }, ..self.clone() }
+        Self { policy: ModelCallPolicy { deadline, ..self.policy }, ..self.clone() }
     }
 
     /// Calls the model, with retries where they may help. After each pause, `may_retry` is called and can stop further
@@ -172,31 +172,31 @@ impl Caller {
     /// Dropping the future loses the log events: run it in a separate task.
     pub async fn call(
         &self,
-        purpose: &Purpose,
-        prompt: &Prompt,
-        settings: &Settings,
+        purpose: &ModelCallPurpose,
+        prompt: &ModelPrompt,
+        settings: &GenerationSettings,
         mut on_quota_wait: impl AsyncFnMut(Duration),
         mut may_retry: impl AsyncFnMut() -> bool,
-    ) -> Called {
+    ) -> ModelCallResult {
         let began = monotonic();
-        let Purpose { session_id, path } = purpose;
+        let ModelCallPurpose { session_id, path } = purpose;
         let execution_id = format!("{}:{session_id}:{}", path.into_str(), self.clock.now().as_microsecond());
-        let call = Call { path: *path, prompt, settings, execution_id: &execution_id };
-        let mut pauses = pauses(self.policy.max_retries);
+        let call = ModelCallContext { path: *path, prompt, settings, execution_id: &execution_id };
+        let mut pauses = retry_pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
         let (outcome, latency_ms) = loop {
             let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
-            let (outcome, interaction, ended_at) = self.attempt(call, number, self.left(began)).await;
+            let (outcome, interaction, ended_at) = self.attempt(call, number, self.time_left(began)).await;
             let latency_ms = interaction.latency_ms;
             let interaction = EventKind::OracleInteraction(interaction);
-            interactions.push(Event::new(ended_at, session_id.clone(), interaction));
-            reached |= outcome.as_ref().err().is_none_or(Miss::reached);
-            let Err(Miss::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
+            interactions.push(AuditEvent::new(ended_at, session_id.clone(), interaction));
+            reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
+            let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
             warn!(oracle_id = self.model.oracle_id(), %session_id, attempt = number, %failure, "model call failed");
             if let Some(wait) = failure.quota_wait() {
                 on_quota_wait(wait).await;
             }
-            let Some(wait) = wait(failure, pauses.next(), self.left(began)) else {
+            let Some(wait) = retry_wait(failure, pauses.next(), self.time_left(began)) else {
                 break (outcome, latency_ms);
             };
             sleep(wait).await;
@@ -204,40 +204,45 @@ impl Caller {
                 break (outcome, latency_ms);
             }
         };
-        Called::new(outcome, interactions, reached, latency_ms)
+        ModelCallResult::new(outcome, interactions, reached, latency_ms)
     }
 
     /// The time left before the deadline.
-    fn left(&self, began: Instant) -> Duration {
+    fn time_left(&self, began: Instant) -> Duration {
         self.policy.deadline.saturating_sub(monotonic().duration_since(began))
     }
 
     async fn attempt(
         &self,
-        call: Call<'_>,
+        call: ModelCallContext<'_>,
         number: u32,
         left: Duration,
-    ) -> (Result<Answer, Miss>, Interaction, Timestamp) {
-        let Call { path, prompt, settings, execution_id } = call;
+    ) -> (Result<ModelAnswer, ModelTextError>, OracleInteractionLog, Timestamp) {
+        let ModelCallContext { path, prompt, settings, execution_id } = call;
         let (began, request_timestamp) = (monotonic(), self.clock.now());
         let attempt = self.model.attempt(prompt, settings, self.policy.hard_timeout.min(left)).await;
         let (latency, timestamp) = (monotonic().duration_since(began), self.clock.now());
 
-        let asked = self.model.oracle_version(settings);
-        let (outcome, heard) = match attempt {
-            Attempt::Heard(heard, outcome) => (outcome.map(|text| Answer { text }), Some(heard)),
-            Attempt::Unheard(failure) => (Err(Miss::Failed(failure)), None),
+        let requested_version = self.model.oracle_version(settings);
+        let (outcome, metadata) = match attempt {
+            ModelAttempt::AnswerReceived(heard, outcome) => {
+                (outcome.map(|text| ModelAnswer { text }), Some(heard))
+            }
+            ModelAttempt::NoAnswerReceived(failure) => (Err(ModelTextError::Failed(failure)), None),
         };
-        let interaction = Interaction {
+        let interaction = OracleInteractionLog {
             execution_id: execution_id.to_owned(),
             oracle_id: self.model.oracle_id().to_owned(),
-            oracle_version: heard.as_ref().and_then(|heard| heard.oracle_version.clone()).unwrap_or(asked),
+            oracle_version: metadata
+                .as_ref()
+                .and_then(|heard| heard.oracle_version.clone())
+                .unwrap_or(requested_version),
             request_timestamp,
-            response_timestamp: heard.as_ref().map(|_| timestamp),
+            response_timestamp: metadata.as_ref().map(|_| timestamp),
             latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
             status: status(&outcome),
-            error_code: outcome.as_ref().err().map(Miss::error_code),
-            response_hash: heard.as_ref().map(|heard| heard.response_hash.clone()),
+            error_code: outcome.as_ref().err().map(ModelTextError::error_code),
+            response_hash: metadata.as_ref().map(|heard| heard.response_hash.clone()),
             cache_hit: false,
             stale_data_used: false,
             path,
@@ -245,8 +250,8 @@ impl Caller {
             soft_timeout_exceeded: latency > self.policy.soft_timeout,
             prompt_sha256: prompt.sha256().clone(),
             generation: settings.clone(),
-            finish_reason: heard.as_ref().and_then(|heard| heard.finish_reason.clone()),
-            usage: heard.as_ref().and_then(|heard| heard.usage),
+            finish_reason: metadata.as_ref().and_then(|heard| heard.finish_reason.clone()),
+            usage: metadata.as_ref().and_then(|heard| heard.usage),
         };
         (outcome, interaction, timestamp)
     }
@@ -254,36 +259,49 @@ impl Caller {
 
 /// The wait before the next attempt: at least `pause`, and at least the requested `Retry-After`. `None` if a retry cannot
 /// help, if `pause` is `None` because the retries are used up, or if the wait would pass the deadline.
-pub(crate) fn wait(failure: &Failure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
+pub(crate) fn retry_wait(
+    failure: &RequestFailure,
+    pause: Option<Duration>,
+    left: Duration,
+) -> Option<Duration> {
     let wait = pause?.max(failure.retry_after.unwrap_or_default());
     (failure.is_retryable() && wait < left).then_some(wait)
 }
 
-fn status(outcome: &Result<Answer, Miss>) -> Status {
+fn status(outcome: &Result<ModelAnswer, ModelTextError>) -> InteractionStatus {
     match outcome {
-        Ok(_) => Status::Success,
-        Err(Miss::Failed(Failure { kind: Kind::Timeout, .. })) => Status::Timeout,
-        Err(_) => Status::Error,
+        Ok(_) => InteractionStatus::Success,
+        Err(ModelTextError::Failed(RequestFailure { kind: RequestFailureKind::Timeout, .. })) => {
+            InteractionStatus::Timeout
+        }
+        Err(_) => InteractionStatus::Error,
     }
 }
 
-impl Called {
-    fn new(outcome: Result<Answer, Miss>, interactions: Vec<Event>, reached: bool, latency_ms: u64) -> Self {
+impl ModelCallResult {
+    fn new(
+        outcome: Result<ModelAnswer, ModelTextError>,
+        interactions: Vec<AuditEvent>,
+        reached: bool,
+        latency_ms: u64,
+    ) -> Self {
         let health = match &outcome {
-            Ok(_) | Err(Miss::Refused(_)) => Health::Answered,
-            Err(Miss::Failed(failure)) if failure.blames_upstream() => Health::Failed,
-            Err(Miss::Failed(_)) => Health::Neutral,
+            Ok(_) | Err(ModelTextError::Refused(_)) => ModelHealthEffect::Answered,
+            Err(ModelTextError::Failed(failure)) if failure.is_fault_of_upstream() => {
+                ModelHealthEffect::Failed
+            }
+            Err(ModelTextError::Failed(_)) => ModelHealthEffect::Neutral,
         };
         Self { outcome: outcome.map_err(ModelError::from), interactions, reached, health, latency_ms }
     }
 }
 
-impl From<Miss> for ModelError {
-    fn from(miss: Miss) -> Self {
+impl From<ModelTextError> for ModelError {
+    fn from(miss: ModelTextError) -> Self {
         match miss {
-            Miss::Refused(reason) => Self::Refused { reason },
-            Miss::Failed(failure) => match (failure.kind, failure.permanent_status()) {
-                (Kind::Timeout, _) => Self::Timeout { cause: failure.detail },
+            ModelTextError::Refused(reason) => Self::Refused { reason },
+            ModelTextError::Failed(failure) => match (failure.kind, failure.permanent_status()) {
+                (RequestFailureKind::Timeout, _) => Self::Timeout { cause: failure.detail },
                 (_, Some(status)) => Self::RefusedRequest { status, cause: failure.to_string() },
                 _ => Self::Unavailable {
                     cause: failure.to_string(),
@@ -298,14 +316,17 @@ impl From<Miss> for ModelError {
 mod tests {
     use super::*;
 
-    fn failure(kind: Kind, retry_after_s: Option<u64>) -> Failure {
-        Failure { retry_after: retry_after_s.map(Duration::from_secs), ..Failure::new(kind, String::new()) }
+    fn failure(kind: RequestFailureKind, retry_after_s: Option<u64>) -> RequestFailure {
+        RequestFailure {
+            retry_after: retry_after_s.map(Duration::from_secs),
+            ..RequestFailure::new(kind, String::new())
+        }
     }
 
     #[test]
     fn pauses_double_are_jittered_and_end() {
         for _ in 0..100 {
-            let pauses: Vec<_> = pauses(3).collect();
+            let pauses: Vec<_> = retry_pauses(3).collect();
             assert_eq!(pauses.len(), 3);
             for (pause, least_ms) in pauses.iter().zip([100, 200, 400]) {
                 // a few nanoseconds of tolerance, because the factor is a float
@@ -314,15 +335,15 @@ mod tests {
                 assert!((least..=most).contains(pause), "{pause:?}");
             }
         }
-        let drawn: Vec<_> = (0..10).filter_map(|_| pauses(3).next()).collect();
+        let drawn: Vec<_> = (0..10).filter_map(|_| retry_pauses(3).next()).collect();
         assert!(drawn.iter().any(|pause| Some(pause) != drawn.first()), "{drawn:?}");
-        assert_eq!(pauses(0).count(), 0);
+        assert_eq!(retry_pauses(0).count(), 0);
     }
 
     #[test]
     fn wait_respects_retry_after_and_ends_before_the_deadline() {
         let ms = Duration::from_millis;
-        let busy = |retry_after_s| failure(Kind::Status(429), retry_after_s);
+        let busy = |retry_after_s| failure(RequestFailureKind::Status(429), retry_after_s);
         for (failure, pause_ms, left_ms, wait_ms) in [
             (busy(None), Some(100), 1000, Some(100)),
             (busy(Some(2)), Some(100), 5000, Some(2000)),
@@ -331,10 +352,10 @@ mod tests {
             (busy(Some(u64::MAX)), Some(100), 5000, None),
             (busy(None), Some(100), 100, None),
             (busy(Some(1)), None, 5000, None),
-            (failure(Kind::Status(400), Some(1)), Some(100), 5000, None),
+            (failure(RequestFailureKind::Status(400), Some(1)), Some(100), 5000, None),
         ] {
             assert_eq!(
-                wait(&failure, pause_ms.map(ms), ms(left_ms)),
+                retry_wait(&failure, pause_ms.map(ms), ms(left_ms)),
                 wait_ms.map(ms),
                 "{failure:?} {pause_ms:?} {left_ms}"
             );

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::interaction::PERMANENT_STATUSES;
 use serde_json::Value;
 use std::fmt;
@@ -15,7 +15,7 @@ static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestFailureKind {
     /// No connection could be opened: the request was not sent.
     Connect,
     /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health does not change.
@@ -32,7 +32,7 @@ pub enum Kind {
     Unreadable,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RequestFailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect => f.write_str("no connection"),
@@ -49,33 +49,36 @@ impl fmt::Display for Kind {
 /// A request that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
-pub struct Failure {
+pub struct RequestFailure {
     /// The kind of the fault.
-    pub kind: Kind,
+    pub kind: RequestFailureKind,
     /// The wait that the upstream requested.
     pub retry_after: Option<Duration>,
     /// Details for people: one short line without secrets.
     pub detail: String,
 }
 
-impl Failure {
-    pub(crate) const fn new(kind: Kind, detail: String) -> Self {
+impl RequestFailure {
+    pub(crate) const fn new(kind: RequestFailureKind, detail: String) -> Self {
         Self { kind, retry_after: None, detail }
     }
 
     /// Whether the request may have reached the upstream.
     #[must_use]
     pub const fn reached(&self) -> bool {
-        !matches!(self.kind, Kind::Connect | Kind::Shortage)
+        !matches!(self.kind, RequestFailureKind::Connect | RequestFailureKind::Shortage)
     }
 
     /// Whether a retry of the same request may succeed.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self.kind {
-            Kind::Connect | Kind::Shortage | Kind::Timeout | Kind::Broken => true,
-            Kind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
-            Kind::TooLarge | Kind::Unreadable => false,
+            RequestFailureKind::Connect
+            | RequestFailureKind::Shortage
+            | RequestFailureKind::Timeout
+            | RequestFailureKind::Broken => true,
+            RequestFailureKind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            RequestFailureKind::TooLarge | RequestFailureKind::Unreadable => false,
         }
     }
 
@@ -84,7 +87,7 @@ impl Failure {
     #[must_use]
     pub fn permanent_status(&self) -> Option<u16> {
         match self.kind {
-            Kind::Status(status) => PERMANENT_STATUSES.contains(&status).then_some(status),
+            RequestFailureKind::Status(status) => PERMANENT_STATUSES.contains(&status).then_some(status),
             _ => None,
         }
     }
@@ -92,16 +95,18 @@ impl Failure {
     /// The wait for all calls after a quota is used up: status 429 with `Retry-After`, one hour at most.
     #[must_use]
     pub fn quota_wait(&self) -> Option<Duration> {
-        self.retry_after.filter(|_| self.kind == Kind::Status(429)).map(|wait| wait.min(RETRY_AFTER_MAX))
+        self.retry_after
+            .filter(|_| self.kind == RequestFailureKind::Status(429))
+            .map(|wait| wait.min(RETRY_AFTER_MAX))
     }
 
     /// Whether the failure counts against the upstream's health. It does not count if the request was wrong, too large, or
     /// exceeded a quota. Other client errors count: with an invalid key, for example, no call succeeds.
     #[must_use]
-    pub const fn blames_upstream(&self) -> bool {
+    pub const fn is_fault_of_upstream(&self) -> bool {
         match self.kind {
-            Kind::Status(status) => !matches!(status, 400 | 413 | 422 | 429),
-            Kind::Shortage => false,
+            RequestFailureKind::Status(status) => !matches!(status, 400 | 413 | 422 | 429),
+            RequestFailureKind::Shortage => false,
             _ => true,
         }
     }
@@ -109,10 +114,12 @@ impl Failure {
     /// The effect of a failed probe on the upstream's health. A status from 300 to 499 is neutral: the upstream is running,
     /// and many servers have nothing at the probed path.
     #[must_use]
-    pub fn probed(&self) -> Outcome {
+    pub fn probe_outcome(&self) -> CircuitCallOutcome {
         match self.kind {
-            Kind::Status(300..=499) | Kind::TooLarge | Kind::Shortage => Outcome::Neutral,
-            _ => Outcome::Failure(self.to_string()),
+            RequestFailureKind::Status(300..=499)
+            | RequestFailureKind::TooLarge
+            | RequestFailureKind::Shortage => CircuitCallOutcome::Neutral,
+            _ => CircuitCallOutcome::Failure(self.to_string()),
         }
     }
 
@@ -120,13 +127,13 @@ impl Failure {
     #[must_use]
     pub fn error_code(&self) -> String {
         match self.kind {
-            Kind::Connect => "connect".to_owned(),
-            Kind::Shortage => "shortage".to_owned(),
-            Kind::Timeout => "timeout".to_owned(),
-            Kind::Status(status) => format!("http_{status}"),
-            Kind::Broken => "broken".to_owned(),
-            Kind::TooLarge => "too_large".to_owned(),
-            Kind::Unreadable => "unreadable".to_owned(),
+            RequestFailureKind::Connect => "connect".to_owned(),
+            RequestFailureKind::Shortage => "shortage".to_owned(),
+            RequestFailureKind::Timeout => "timeout".to_owned(),
+            RequestFailureKind::Status(status) => format!("http_{status}"),
+            RequestFailureKind::Broken => "broken".to_owned(),
+            RequestFailureKind::TooLarge => "too_large".to_owned(),
+            RequestFailureKind::Unreadable => "unreadable".to_owned(),
         }
     }
 }
@@ -165,51 +172,73 @@ mod tests {
 
     #[test]
     fn failure_is_retryable_only_if_a_retry_may_succeed() {
-        let retryable = |kind| Failure::new(kind, String::new()).is_retryable();
-        let statuses: Vec<u16> = (100..600).filter(|status| retryable(Kind::Status(*status))).collect();
+        let retryable = |kind| RequestFailure::new(kind, String::new()).is_retryable();
+        let statuses: Vec<u16> =
+            (100..600).filter(|status| retryable(RequestFailureKind::Status(*status))).collect();
         assert_eq!(statuses, [408, 429, 500, 502, 503, 504]);
-        for kind in [Kind::Connect, Kind::Timeout, Kind::Broken] {
+        for kind in [RequestFailureKind::Connect, RequestFailureKind::Timeout, RequestFailureKind::Broken] {
             assert!(retryable(kind), "{kind}");
         }
-        for kind in [Kind::TooLarge, Kind::Unreadable] {
+        for kind in [RequestFailureKind::TooLarge, RequestFailureKind::Unreadable] {
             assert!(!retryable(kind), "{kind}");
         }
     }
 
     #[test]
     fn only_request_faults_are_neutral_for_health() {
-        let blames = |kind| Failure::new(kind, String::new()).blames_upstream();
-        let forgiven: Vec<u16> = (100..600).filter(|status| !blames(Kind::Status(*status))).collect();
+        let blames = |kind| RequestFailure::new(kind, String::new()).is_fault_of_upstream();
+        let forgiven: Vec<u16> =
+            (100..600).filter(|status| !blames(RequestFailureKind::Status(*status))).collect();
         assert_eq!(forgiven, [400, 413, 422, 429]);
-        for kind in [Kind::Connect, Kind::Timeout, Kind::Broken, Kind::TooLarge, Kind::Unreadable] {
+        for kind in [
+            RequestFailureKind::Connect,
+            RequestFailureKind::Timeout,
+            RequestFailureKind::Broken,
+            RequestFailureKind::TooLarge,
+            RequestFailureKind::Unreadable,
+        ] {
             assert!(blames(kind), "{kind}");
         }
     }
 
     #[test]
     fn probe_fails_on_missing_answers_and_server_errors() {
-        let probed = |kind| Failure::new(kind, "x".into()).probed();
-        for kind in
-            [Kind::Status(404), Kind::Status(401), Kind::Status(429), Kind::Status(302), Kind::TooLarge]
-        {
-            assert_eq!(probed(kind), Outcome::Neutral, "{kind}");
+        let probed = |kind| RequestFailure::new(kind, "x".into()).probe_outcome();
+        for kind in [
+            RequestFailureKind::Status(404),
+            RequestFailureKind::Status(401),
+            RequestFailureKind::Status(429),
+            RequestFailureKind::Status(302),
+            RequestFailureKind::TooLarge,
+        ] {
+            assert_eq!(probed(kind), CircuitCallOutcome::Neutral, "{kind}");
         }
-        for kind in [Kind::Connect, Kind::Timeout, Kind::Broken, Kind::Status(500), Kind::Status(503)] {
-            assert_eq!(probed(kind), Outcome::Failure(format!("{kind}: x")));
+        for kind in [
+            RequestFailureKind::Connect,
+            RequestFailureKind::Timeout,
+            RequestFailureKind::Broken,
+            RequestFailureKind::Status(500),
+            RequestFailureKind::Status(503),
+        ] {
+            assert_eq!(probed(kind), CircuitCallOutcome::Failure(format!("{kind}: x")));
         }
     }
 
     #[test]
     fn shortage_of_the_daemon_does_not_blame_the_upstream() {
-        let shortage = Failure::new(Kind::Shortage, "Too many open files".into());
-        assert!(!shortage.blames_upstream() && !shortage.reached() && shortage.is_retryable());
-        assert_eq!(shortage.probed(), Outcome::Neutral);
+        let shortage = RequestFailure::new(RequestFailureKind::Shortage, "Too many open files".into());
+        assert!(!shortage.is_fault_of_upstream() && !shortage.reached() && shortage.is_retryable());
+        assert_eq!(shortage.probe_outcome(), CircuitCallOutcome::Neutral);
     }
 
     #[test]
     fn request_without_a_connection_has_not_reached_the_upstream() {
-        for (kind, reached) in [(Kind::Connect, false), (Kind::Timeout, true), (Kind::Broken, true)] {
-            assert_eq!(Failure::new(kind, String::new()).reached(), reached, "{kind}");
+        for (kind, reached) in [
+            (RequestFailureKind::Connect, false),
+            (RequestFailureKind::Timeout, true),
+            (RequestFailureKind::Broken, true),
+        ] {
+            assert_eq!(RequestFailure::new(kind, String::new()).reached(), reached, "{kind}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! Gemini's API: `POST …/models/{model}:generateContent`.
 
-use super::wire::{self, Said};
-use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
+use super::wire::{self, ModelResponse};
+use super::{
+    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, RequestFailure, UpstreamEndpoint,
+    UpstreamEndpointError,
+};
 use crate::platform::clock::Clock;
-use oracled_domain::Prompt;
-use oracled_domain::verdict::generation::{Settings, Usage};
+use oracled_domain::ModelPrompt;
+use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use reqwest::header::HeaderName;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -16,55 +19,61 @@ const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// A model that is called through Gemini's API.
 #[derive(Debug, Clone)]
-pub struct Gemini {
-    endpoint: Endpoint,
+pub struct GeminiClient {
+    endpoint: UpstreamEndpoint,
     version: String,
 }
 
-impl Gemini {
+impl GeminiClient {
     /// Creates a client of the API at `base`, in `version`, for example `v1beta`.
     ///
     /// # Errors
     /// If `base` is not a base URL, or `key` does not fit into a header.
-    pub fn new(base: &str, version: String, key: SecretString, clock: Clock) -> Result<Self, BadEndpoint> {
-        let key = Key::in_header(KEY_HEADER, key)?;
-        Ok(Self { endpoint: Endpoint::new(base, Some(key), clock)?, version })
+    pub fn new(
+        base: &str,
+        version: String,
+        key: SecretString,
+        clock: Clock,
+    ) -> Result<Self, UpstreamEndpointError> {
+        let key = HeaderKey::in_header(KEY_HEADER, key)?;
+        Ok(Self { endpoint: UpstreamEndpoint::new(base, Some(key), clock)?, version })
     }
 }
 
-impl Model for Gemini {
+impl ModelClient for GeminiClient {
     fn oracle_id(&self) -> &'static str {
         "gemini"
     }
 
-    fn oracle_version(&self, settings: &Settings) -> String {
+    fn oracle_version(&self, settings: &GenerationSettings) -> String {
         format!("{}/{}", self.version, settings.model)
     }
 
     fn attempt<'a>(
         &'a self,
-        prompt: &'a Prompt,
-        settings: &'a Settings,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
         timeout: Duration,
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, ModelAttempt> {
         let method = format!("{}:generateContent", settings.model);
-        let request = self.endpoint.post(&[&self.version, "models", &method], &question(prompt, settings));
+        let request =
+            self.endpoint.post(&[&self.version, "models", &method], &build_request_body(prompt, settings));
         Box::pin(async move {
-            let mut attempt = wire::attempt::<Content>(&self.endpoint, request, timeout).await;
-            if let Attempt::Heard(heard, _) = &mut attempt {
-                let model = heard.oracle_version.take();
-                heard.oracle_version = model.map(|model| format!("{}/{model}", self.version));
+            let mut attempt = wire::attempt::<GeminiResponse>(&self.endpoint, request, timeout).await;
+            if let ModelAttempt::AnswerReceived(metadata, _) = &mut attempt {
+                let model = metadata.oracle_version.take();
+                metadata.oracle_version = model.map(|model| format!("{}/{model}", self.version));
             }
             attempt
         })
     }
 
-    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>> {
         Box::pin(wire::probe(&self.endpoint, self.endpoint.get(&[&self.version, "models", model]), timeout))
     }
 }
 
-fn question(prompt: &Prompt, settings: &Settings) -> Value {
+fn build_request_body(prompt: &ModelPrompt, settings: &GenerationSettings) -> Value {
     json!({
         "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
         "generationConfig": {
@@ -82,8 +91,8 @@ fn question(prompt: &Prompt, settings: &Settings) -> Value {
 /// An answer. All of its parts are optional, because answers without each of them occur.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Content {
-    candidates: Option<Vec<Candidate>>,
+struct GeminiResponse {
+    candidates: Option<Vec<GeminiCandidate>>,
     prompt_feedback: Option<PromptFeedback>,
     usage_metadata: Option<UsageMetadata>,
     model_version: Option<String>,
@@ -91,18 +100,18 @@ struct Content {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate {
-    content: Option<Parts>,
+struct GeminiCandidate {
+    content: Option<GeminiContent>,
     finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Parts {
-    parts: Option<Vec<Part>>,
+struct GeminiContent {
+    parts: Option<Vec<GeminiPart>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Part {
+struct GeminiPart {
     text: Option<String>,
     thought: Option<bool>,
 }
@@ -121,34 +130,34 @@ struct UsageMetadata {
     total_token_count: Option<u64>,
 }
 
-impl From<Content> for Said {
-    fn from(content: Content) -> Self {
+impl From<GeminiResponse> for ModelResponse {
+    fn from(content: GeminiResponse) -> Self {
         let blocked = content.prompt_feedback.and_then(|feedback| feedback.block_reason);
         let candidate = content.candidates.unwrap_or_default().into_iter().next();
         let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
-        let usage = content.usage_metadata.map(|usage| Usage {
+        let usage = content.usage_metadata.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_token_count,
             output_tokens: usage.candidates_token_count,
             total_tokens: usage.total_token_count,
         });
         let text = match (blocked, candidate) {
-            (Some(reason), _) => Err(Refusal::PromptBlocked(reason)),
-            (None, None) => Err(Refusal::Empty),
+            (Some(reason), _) => Err(ModelRefusal::PromptBlocked(reason)),
+            (None, None) => Err(ModelRefusal::Empty),
             (None, Some(candidate)) => candidate.text(),
         };
         Self { text, finish_reason, usage, oracle_version: content.model_version }
     }
 }
 
-impl Candidate {
-    fn text(self) -> Result<String, Refusal> {
+impl GeminiCandidate {
+    fn text(self) -> Result<String, ModelRefusal> {
         match self.finish_reason.as_deref() {
             Some("STOP") => {}
-            reason => return Err(Refusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+            reason => return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
         }
         let parts = self.content.and_then(|content| content.parts).unwrap_or_default();
-        let said = parts.into_iter().filter(|part| part.thought != Some(true));
-        Ok(said.filter_map(|part| part.text).collect())
+        let texts = parts.into_iter().filter(|part| part.thought != Some(true));
+        Ok(texts.filter_map(|part| part.text).collect())
     }
 }
 
@@ -156,11 +165,11 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    fn said(answer: Value) -> Said {
-        serde_json::from_value::<Content>(answer).expect("an answer").into()
+    fn said(answer: Value) -> ModelResponse {
+        serde_json::from_value::<GeminiResponse>(answer).expect("an answer").into()
     }
 
-    fn candidate(candidate: Value) -> Result<String, Refusal> {
+    fn candidate(candidate: Value) -> Result<String, ModelRefusal> {
         said(json!({"candidates": [candidate]})).text
     }
 
@@ -177,7 +186,7 @@ mod tests {
     #[test]
     fn text_is_empty_where_parts_of_the_answer_are_missing() {
         for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
-            assert_eq!(said(answer).text, Err(Refusal::Empty));
+            assert_eq!(said(answer).text, Err(ModelRefusal::Empty));
         }
         for content in
             [json!(null), json!({}), json!({"parts": null}), json!({"parts": []}), json!({"parts": [{}]})]
@@ -192,14 +201,17 @@ mod tests {
         let content = json!({"parts": [{"text": "{}"}]});
         for reason in ["MAX_TOKENS", "SAFETY", "RECITATION", "SOMETHING_NEW", "stop"] {
             let answer = candidate(json!({"content": content, "finishReason": reason}));
-            assert_eq!(answer, Err(Refusal::Stopped(reason.to_owned())));
+            assert_eq!(answer, Err(ModelRefusal::Stopped(reason.to_owned())));
         }
-        assert_eq!(candidate(json!({"content": content})), Err(Refusal::Stopped("no reason given".into())));
+        assert_eq!(
+            candidate(json!({"content": content})),
+            Err(ModelRefusal::Stopped("no reason given".into()))
+        );
         let blocked = json!({
             "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
             "candidates": [{"content": content, "finishReason": "STOP"}],
         });
-        assert_eq!(said(blocked).text, Err(Refusal::PromptBlocked("PROHIBITED_CONTENT".into())));
+        assert_eq!(said(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
     }
 
     #[test]
@@ -209,7 +221,7 @@ mod tests {
             "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},
             "modelVersion": "gemini-2.5-flash-001",
         }));
-        let usage = Usage { prompt_tokens: Some(3), output_tokens: None, total_tokens: Some(5) };
+        let usage = ModelTokenUsage { prompt_tokens: Some(3), output_tokens: None, total_tokens: Some(5) };
         assert_eq!(said.usage, Some(usage));
         assert_eq!(said.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
         assert_eq!(said.finish_reason.as_deref(), Some("STOP"));

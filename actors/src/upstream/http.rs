@@ -1,7 +1,7 @@
 //! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no redirects, uses
 //! no proxies and does not retry.
 
-use super::failure::{Failure, Kind, retry_after, retry_info};
+use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_info};
 use crate::platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
@@ -20,11 +20,11 @@ pub const BODY_MAX_BYTES: usize = 4 << 20;
 /// Timeout for opening a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Texts from an upstream are cut to this many characters.
-const WORDS_MAX_CHARS: usize = 200;
+const UPSTREAM_TEXT_MAX_CHARS: usize = 200;
 
 /// Why an endpoint cannot be created.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEndpoint {
+pub enum UpstreamEndpointError {
     /// The base is not a URL.
     #[error("the base is not a URL: {0}")]
     NotUrl(String),
@@ -43,18 +43,18 @@ pub enum BadEndpoint {
 
 /// A secret in a header, by which the daemon authenticates.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub struct HeaderKey {
     name: HeaderName,
     value: HeaderValue,
     secret: SecretString,
 }
 
-impl Key {
+impl HeaderKey {
     /// Creates a key that is sent in the header `name`, without a scheme.
     ///
     /// # Errors
     /// If `secret` does not fit into a header.
-    pub fn in_header(name: HeaderName, secret: SecretString) -> Result<Self, BadEndpoint> {
+    pub fn in_header(name: HeaderName, secret: SecretString) -> Result<Self, UpstreamEndpointError> {
         Self::new(name, "", secret)
     }
 
@@ -62,40 +62,41 @@ impl Key {
     ///
     /// # Errors
     /// If `secret` does not fit into a header.
-    pub fn bearer(secret: SecretString) -> Result<Self, BadEndpoint> {
+    pub fn bearer(secret: SecretString) -> Result<Self, UpstreamEndpointError> {
         Self::new(AUTHORIZATION, "Bearer ", secret)
     }
 
-    fn new(name: HeaderName, scheme: &str, secret: SecretString) -> Result<Self, BadEndpoint> {
+    fn new(name: HeaderName, scheme: &str, secret: SecretString) -> Result<Self, UpstreamEndpointError> {
         let key = secret.expose_secret();
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(BadEndpoint::BadKey);
+            return Err(UpstreamEndpointError::BadKey);
         }
-        let mut value = HeaderValue::from_str(&format!("{scheme}{key}")).map_err(|_| BadEndpoint::BadKey)?;
+        let mut value =
+            HeaderValue::from_str(&format!("{scheme}{key}")).map_err(|_| UpstreamEndpointError::BadKey)?;
         value.set_sensitive(true);
         Ok(Self { name, value, secret })
     }
 
     /// Adds the key to `request`.
-    pub(crate) fn put_into(&self, request: RequestBuilder) -> RequestBuilder {
+    pub(crate) fn add_to_request(&self, request: RequestBuilder) -> RequestBuilder {
         request.header(self.name.clone(), self.value.clone())
     }
 }
 
 /// An answer of any status whose head arrived.
 #[derive(Debug)]
-pub struct Head {
+pub struct HttpHeadReply {
     /// HTTP status.
     pub status: StatusCode,
     /// The wait that `Retry-After` requests.
     pub retry_after: Option<Duration>,
     /// The body, or why it could not be read.
-    pub body: Result<Bytes, Failure>,
+    pub body: Result<Bytes, RequestFailure>,
 }
 
 /// A complete answer of any status.
 #[derive(Debug)]
-pub struct Reply {
+pub struct HttpReply {
     /// HTTP status.
     pub status: StatusCode,
     /// The wait that `Retry-After` requests.
@@ -106,51 +107,51 @@ pub struct Reply {
 
 /// One upstream: its base URL, and the key for it.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
+pub struct UpstreamEndpoint {
     client: Client,
     base: Url,
-    key: Option<Key>,
+    key: Option<HeaderKey>,
     clock: Clock,
     body_max_bytes: usize,
 }
 
-impl Endpoint {
+impl UpstreamEndpoint {
     /// Creates an endpoint at `base`, an http or https URL. Its path is prefixed to the path of each request.
     ///
     /// # Errors
     /// If `base` is not such a URL, or the HTTP client cannot be created.
-    pub fn new(base: &str, key: Option<Key>, clock: Clock) -> Result<Self, BadEndpoint> {
-        let base = Url::parse(base).map_err(|error| BadEndpoint::NotUrl(error.to_string()))?;
+    pub fn new(base: &str, key: Option<HeaderKey>, clock: Clock) -> Result<Self, UpstreamEndpointError> {
+        let base = Url::parse(base).map_err(|error| UpstreamEndpointError::NotUrl(error.to_string()))?;
         let bare = base.username().is_empty()
             && base.password().is_none()
             && base.query().is_none()
             && base.fragment().is_none();
         if !(bare && base.has_host() && ["http", "https"].contains(&base.scheme())) {
-            return Err(BadEndpoint::NotBase);
+            return Err(UpstreamEndpointError::NotBase);
         }
         let client = client(base.scheme() == "https")
             .build()
-            .map_err(|error| BadEndpoint::Client(root_cause(&error)))?;
+            .map_err(|error| UpstreamEndpointError::Client(root_cause(&error)))?;
         Ok(Self { client, base, key, clock, body_max_bytes: BODY_MAX_BYTES })
     }
 
     /// Sets the limit for the body of an answer, in bytes.
     #[must_use]
-    pub const fn reading_at_most(mut self, body_max_bytes: usize) -> Self {
+    pub const fn with_body_limit(mut self, body_max_bytes: usize) -> Self {
         self.body_max_bytes = body_max_bytes;
         self
     }
 
     /// Creates a GET request. Each segment of `path` is escaped.
     pub fn get(&self, path: &[&str]) -> RequestBuilder {
-        self.keyed(self.client.get(self.url(path)))
+        self.add_key(self.client.get(self.url(path)))
     }
 
     /// Creates a POST request with `body` as JSON. Each segment of `path` is escaped.
     pub fn post(&self, path: &[&str], body: &impl Serialize) -> RequestBuilder {
         let body = serde_json::to_string(body).expect("the body is plain data with string keys");
         let request = self.client.post(self.url(path));
-        self.keyed(request.header(CONTENT_TYPE, "application/json").body(body))
+        self.add_key(request.header(CONTENT_TYPE, "application/json").body(body))
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -162,9 +163,9 @@ impl Endpoint {
         url
     }
 
-    fn keyed(&self, request: RequestBuilder) -> RequestBuilder {
+    fn add_key(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.key {
-            Some(key) => key.put_into(request),
+            Some(key) => key.add_to_request(request),
             None => request,
         }
     }
@@ -173,44 +174,50 @@ impl Endpoint {
     ///
     /// # Errors
     /// If no complete answer arrived. An answer with an error status is not an error here.
-    pub async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Reply, Failure> {
-        let Head { status, retry_after, body } = self.head(request, limit).await?;
-        Ok(Reply { status, retry_after, body: body? })
+    pub async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<HttpReply, RequestFailure> {
+        let HttpHeadReply { status, retry_after, body } = self.head(request, limit).await?;
+        Ok(HttpReply { status, retry_after, body: body? })
     }
 
     /// Like [`Self::send`], for callers that need only the head: a body that is cut, too long or late is not an error.
     ///
     /// # Errors
     /// If no head arrived.
-    pub async fn head(&self, request: RequestBuilder, limit: Duration) -> Result<Head, Failure> {
+    pub async fn head(
+        &self,
+        request: RequestBuilder,
+        limit: Duration,
+    ) -> Result<HttpHeadReply, RequestFailure> {
         let began = monotonic();
-        let late = |_| Failure::new(Kind::Timeout, format!("waited for {} ms", limit.as_millis()));
+        let late = |_| {
+            RequestFailure::new(RequestFailureKind::Timeout, format!("waited for {} ms", limit.as_millis()))
+        };
         let response = timeout(limit, request.send()).await.map_err(late)?;
         let response = response.map_err(|error| failure(&error))?;
         let status = response.status();
-        let retry_after = asked_wait(&response, &self.clock);
+        let retry_after = requested_wait(&response, &self.clock);
         let left = limit.saturating_sub(began.elapsed());
         let body = timeout(left, read(response, self.body_max_bytes)).await.map_err(late).flatten();
-        Ok(Head { status, retry_after, body })
+        Ok(HttpHeadReply { status, retry_after, body })
     }
 
     /// Checks that `reply` has a success status.
     ///
     /// # Errors
     /// If it has not: the status, with the details of the body if the body is an error in the format of the model APIs.
-    pub fn check(&self, reply: &Reply) -> Result<(), Failure> {
+    pub fn check(&self, reply: &HttpReply) -> Result<(), RequestFailure> {
         if reply.status.is_success() {
             return Ok(());
         }
         // the body may not be JSON; the detail is then the status
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let word = |place: &str| body.pointer(place).and_then(Value::as_str);
-        let words = [word("/error/status").or_else(|| word("/error/type")), word("/error/message")];
-        let said = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
-        Err(Failure {
-            kind: Kind::Status(reply.status.as_u16()),
+        let text_at = |place: &str| body.pointer(place).and_then(Value::as_str);
+        let words = [text_at("/error/status").or_else(|| text_at("/error/type")), text_at("/error/message")];
+        let message = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        Err(RequestFailure {
+            kind: RequestFailureKind::Status(reply.status.as_u16()),
             retry_after: reply.retry_after.max(retry_info(&body)),
-            detail: self.clean(if said.is_empty() { reply.status.as_str() } else { &said }),
+            detail: self.clean(if message.is_empty() { reply.status.as_str() } else { &message }),
         })
     }
 
@@ -222,22 +229,22 @@ impl Endpoint {
             None => words.to_owned(),
         };
         let plain = |character: char| if character.is_control() { ' ' } else { character };
-        words.chars().take(WORDS_MAX_CHARS).map(plain).collect()
+        words.chars().take(UPSTREAM_TEXT_MAX_CHARS).map(plain).collect()
     }
 }
 
 /// The wait that the `Retry-After` header of `response` requests.
-pub(crate) fn asked_wait(response: &Response, clock: &Clock) -> Option<Duration> {
+pub(crate) fn requested_wait(response: &Response, clock: &Clock) -> Option<Duration> {
     let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     retry_after(header, clock.now())
 }
 
 /// Reads the whole body of `response`, of at most `max_bytes`.
-pub(crate) async fn read(mut response: Response, max_bytes: usize) -> Result<Bytes, Failure> {
+pub(crate) async fn read(mut response: Response, max_bytes: usize) -> Result<Bytes, RequestFailure> {
     let mut body = BytesMut::new();
     while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
         if body.len() + piece.len() > max_bytes {
-            return Err(Failure::new(Kind::TooLarge, format!("over {max_bytes} bytes")));
+            return Err(RequestFailure::new(RequestFailureKind::TooLarge, format!("over {max_bytes} bytes")));
         }
         body.extend_from_slice(&piece);
     }
@@ -258,13 +265,13 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
 }
 
 /// Converts an error of the HTTP client. The result contains no URL and no header.
-pub(crate) fn failure(error: &reqwest::Error) -> Failure {
+pub(crate) fn failure(error: &reqwest::Error) -> RequestFailure {
     let kind = match () {
-        () if is_shortage(error) => Kind::Shortage,
-        () if error.is_connect() => Kind::Connect,
-        () => Kind::Broken,
+        () if is_shortage(error) => RequestFailureKind::Shortage,
+        () if error.is_connect() => RequestFailureKind::Connect,
+        () => RequestFailureKind::Broken,
     };
-    Failure::new(kind, root_cause(error))
+    RequestFailure::new(kind, root_cause(error))
 }
 
 /// Whether `error` was caused by the daemon's own shortage of descriptors, memory or ports.
@@ -289,15 +296,15 @@ pub(crate) fn root_cause(error: &dyn Error) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string().chars().take(WORDS_MAX_CHARS).collect()
+    innermost.to_string().chars().take(UPSTREAM_TEXT_MAX_CHARS).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn endpoint(base: &str, key: Option<Key>) -> Result<Endpoint, BadEndpoint> {
-        Endpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
+    fn endpoint(base: &str, key: Option<HeaderKey>) -> Result<UpstreamEndpoint, UpstreamEndpointError> {
+        UpstreamEndpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
     }
 
     #[test]
@@ -315,10 +322,10 @@ mod tests {
             assert!(endpoint(good, None).is_ok(), "{good}");
         }
         for bad in ["", "example.org", "/v1", "::"] {
-            assert!(matches!(endpoint(bad, None), Err(BadEndpoint::NotUrl(_))), "{bad}");
+            assert!(matches!(endpoint(bad, None), Err(UpstreamEndpointError::NotUrl(_))), "{bad}");
         }
         for bad in ["ftp://a/", "data:,x", "http://u@a/", "http://u:p@a/", "http://a/?k=v", "http://a/#f"] {
-            assert!(matches!(endpoint(bad, None), Err(BadEndpoint::NotBase)), "{bad}");
+            assert!(matches!(endpoint(bad, None), Err(UpstreamEndpointError::NotBase)), "{bad}");
         }
     }
 
@@ -338,13 +345,14 @@ mod tests {
     #[test]
     fn key_that_does_not_fit_into_a_header_is_rejected() {
         for bad in ["", " ", "a b", "a\n", "é", "\u{7f}"] {
-            assert!(matches!(Key::bearer(bad.into()), Err(BadEndpoint::BadKey)), "{bad:?}");
+            assert!(matches!(HeaderKey::bearer(bad.into()), Err(UpstreamEndpointError::BadKey)), "{bad:?}");
         }
     }
 
     #[test]
     fn key_is_never_shown() {
-        for key in [Key::bearer("s3cret".into()), Key::in_header(AUTHORIZATION, "s3cret".into())] {
+        for key in [HeaderKey::bearer("s3cret".into()), HeaderKey::in_header(AUTHORIZATION, "s3cret".into())]
+        {
             let endpoint = endpoint("http://a", Some(key.expect("a key"))).expect("a base");
             assert!(!format!("{endpoint:?}").contains("s3cret"), "{endpoint:?}");
             let request = endpoint.get(&["x"]);

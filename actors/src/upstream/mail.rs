@@ -1,19 +1,19 @@
 //! Mail services, which deliver mails to customers.
 
 mod http;
-mod letter;
+mod mail_text;
 mod smtp;
 
-pub use http::HttpMail;
-pub use smtp::{BadSmtp, Smtp, SmtpSettings, SmtpTls};
+pub use http::HttpMailService;
+pub use smtp::{SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls};
 
 use super::BoxFuture;
-use crate::upstream::oracle_health::Probe;
-use oracled_domain::verdict::mail::SendFailure;
-use oracled_domain::{Mail, OracleId};
+use crate::upstream::oracle_health::OracleProbe;
+use oracled_domain::verdict::mail::MailSendFailure;
+use oracled_domain::{OracleId, OutboxMail};
 
 /// A mail service. Its probe checks whether the service is available.
-pub trait MailService: Probe {
+pub trait MailService: OracleProbe {
     /// The name of the service among the oracles.
     fn oracle_id(&self) -> OracleId {
         "mail".parse().expect("`mail` is a valid id")
@@ -21,5 +21,5 @@ pub trait MailService: Probe {
 
     /// Submits one mail, within the service's own timeout. The mail's id is sent along. If a mail is sent again because the
     /// first confirmation was lost, the service can recognize the duplicate by this id.
-    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>>;
+    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>>;
 }

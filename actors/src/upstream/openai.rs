@@ -1,10 +1,13 @@
 //! The API of OpenAI and of the many servers compatible with it: `POST …/chat/completions`.
 
-use super::wire::{self, Said};
-use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
+use super::wire::{self, ModelResponse};
+use super::{
+    BoxFuture, HeaderKey, ModelAttempt, ModelClient, ModelRefusal, RequestFailure, UpstreamEndpoint,
+    UpstreamEndpointError,
+};
 use crate::platform::clock::Clock;
-use oracled_domain::Prompt;
-use oracled_domain::verdict::generation::{Settings, Usage};
+use oracled_domain::ModelPrompt;
+use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,12 +18,12 @@ const SEED: u32 = 0;
 
 /// A model that is called through an OpenAI-compatible API.
 #[derive(Debug, Clone)]
-pub struct OpenAi {
-    endpoint: Endpoint,
+pub struct OpenAiClient {
+    endpoint: UpstreamEndpoint,
     send_top_k: bool,
 }
 
-impl OpenAi {
+impl OpenAiClient {
     /// Creates a client of the API at `base`, which usually ends in `/v1`. A self-hosted server may need no key. `top_k` is
     /// not part of OpenAI's API, so it is sent only with `send_top_k`.
     ///
@@ -31,12 +34,12 @@ impl OpenAi {
         key: Option<SecretString>,
         send_top_k: bool,
         clock: Clock,
-    ) -> Result<Self, BadEndpoint> {
-        let key = key.map(Key::bearer).transpose()?;
-        Ok(Self { endpoint: Endpoint::new(base, key, clock)?, send_top_k })
+    ) -> Result<Self, UpstreamEndpointError> {
+        let key = key.map(HeaderKey::bearer).transpose()?;
+        Ok(Self { endpoint: UpstreamEndpoint::new(base, key, clock)?, send_top_k })
     }
 
-    fn question(&self, prompt: &Prompt, settings: &Settings) -> Value {
+    fn build_request_body(&self, prompt: &ModelPrompt, settings: &GenerationSettings) -> Value {
         let mut question = json!({
             "model": settings.model,
             "messages": [{"role": "user", "content": prompt.text()}],
@@ -53,79 +56,80 @@ impl OpenAi {
     }
 }
 
-impl Model for OpenAi {
+impl ModelClient for OpenAiClient {
     fn oracle_id(&self) -> &'static str {
         "openai"
     }
 
-    fn oracle_version(&self, settings: &Settings) -> String {
+    fn oracle_version(&self, settings: &GenerationSettings) -> String {
         settings.model.clone()
     }
 
     fn attempt<'a>(
         &'a self,
-        prompt: &'a Prompt,
-        settings: &'a Settings,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
         timeout: Duration,
-    ) -> BoxFuture<'a, Attempt> {
-        let request = self.endpoint.post(&["chat", "completions"], &self.question(prompt, settings));
-        Box::pin(wire::attempt::<Completion>(&self.endpoint, request, timeout))
+    ) -> BoxFuture<'a, ModelAttempt> {
+        let request =
+            self.endpoint.post(&["chat", "completions"], &self.build_request_body(prompt, settings));
+        Box::pin(wire::attempt::<OpenAiCompletion>(&self.endpoint, request, timeout))
     }
 
-    fn probe<'a>(&'a self, _: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+    fn probe<'a>(&'a self, _: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>> {
         Box::pin(wire::probe(&self.endpoint, self.endpoint.get(&["models"]), timeout))
     }
 }
 
 #[derive(Debug, Deserialize)]
-struct Completion {
-    choices: Option<Vec<Choice>>,
-    usage: Option<TokenUsage>,
+struct OpenAiCompletion {
+    choices: Option<Vec<OpenAiChoice>>,
+    usage: Option<OpenAiUsage>,
     model: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
-    message: Option<Message>,
+struct OpenAiChoice {
+    message: Option<OpenAiMessage>,
     finish_reason: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Message {
+struct OpenAiMessage {
     content: Option<String>,
     refusal: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct TokenUsage {
+struct OpenAiUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     total_tokens: Option<u64>,
 }
 
-impl From<Completion> for Said {
-    fn from(completion: Completion) -> Self {
+impl From<OpenAiCompletion> for ModelResponse {
+    fn from(completion: OpenAiCompletion) -> Self {
         let choice = completion.choices.unwrap_or_default().into_iter().next();
         let finish_reason = choice.as_ref().and_then(|choice| choice.finish_reason.clone());
-        let usage = completion.usage.map(|usage| Usage {
+        let usage = completion.usage.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_tokens,
             output_tokens: usage.completion_tokens,
             total_tokens: usage.total_tokens,
         });
-        let text = choice.map_or(Err(Refusal::Empty), Choice::text);
+        let text = choice.map_or(Err(ModelRefusal::Empty), OpenAiChoice::text);
         Self { text, finish_reason, usage, oracle_version: completion.model }
     }
 }
 
-impl Choice {
-    fn text(self) -> Result<String, Refusal> {
-        let Message { content, refusal } = self.message.unwrap_or_default();
+impl OpenAiChoice {
+    fn text(self) -> Result<String, ModelRefusal> {
+        let OpenAiMessage { content, refusal } = self.message.unwrap_or_default();
         if let Some(words) = refusal.filter(|words| !words.is_empty()) {
-            return Err(Refusal::Declined(words));
+            return Err(ModelRefusal::Declined(words));
         }
         match self.finish_reason.as_deref() {
             Some("stop") => Ok(content.unwrap_or_default()),
-            reason => Err(Refusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
         }
     }
 }
@@ -134,8 +138,8 @@ impl Choice {
 mod tests {
     use super::*;
 
-    fn said(answer: Value) -> Said {
-        serde_json::from_value::<Completion>(answer).expect("an answer").into()
+    fn said(answer: Value) -> ModelResponse {
+        serde_json::from_value::<OpenAiCompletion>(answer).expect("an answer").into()
     }
 
     #[test]
@@ -146,11 +150,14 @@ mod tests {
         let message = json!({"role": "assistant", "content": "{}", "refusal": null});
         assert_eq!(choice(message.clone(), json!("stop")), Ok("{}".to_owned()));
         for reason in ["length", "content_filter", "tool_calls", "STOP"] {
-            assert_eq!(choice(message.clone(), json!(reason)), Err(Refusal::Stopped(reason.to_owned())));
+            assert_eq!(choice(message.clone(), json!(reason)), Err(ModelRefusal::Stopped(reason.to_owned())));
         }
-        assert_eq!(choice(message, json!(null)), Err(Refusal::Stopped("no reason given".into())));
+        assert_eq!(choice(message, json!(null)), Err(ModelRefusal::Stopped("no reason given".into())));
         let declined = json!({"content": "{}", "refusal": "I cannot judge this."});
-        assert_eq!(choice(declined, json!("stop")), Err(Refusal::Declined("I cannot judge this.".into())));
+        assert_eq!(
+            choice(declined, json!("stop")),
+            Err(ModelRefusal::Declined("I cannot judge this.".into()))
+        );
         for message in [json!(null), json!({}), json!({"content": null})] {
             assert_eq!(
                 choice(message, json!("stop")),
@@ -163,7 +170,7 @@ mod tests {
     #[test]
     fn answer_without_choices_is_empty() {
         for answer in [json!({}), json!({"choices": null}), json!({"choices": []})] {
-            assert_eq!(said(answer).text, Err(Refusal::Empty));
+            assert_eq!(said(answer).text, Err(ModelRefusal::Empty));
         }
     }
 }

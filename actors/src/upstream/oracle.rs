@@ -7,16 +7,16 @@ mod http;
 mod signature;
 mod verified;
 
-pub use http::{ANSWER_MAX_BYTES, HttpOracles, LiveSettings};
+pub use http::{ANSWER_MAX_BYTES, HttpLiveOracle, LiveSettings};
 
 use super::BoxFuture;
 use super::web::WebError;
 use jiff::Timestamp;
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::ground::value::Value;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::adapter::Ready;
-use oracled_domain::verification::{KeptAnswer, Reply};
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::adapter::ValidatedAdapter;
+use oracled_domain::verification::{CachedAnswer, OracleReply};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -28,29 +28,29 @@ pub trait LiveOracle: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The fault in the adapter's endpoint or credential, and the allowed values.
-    fn check(&self, adapter: &Ready) -> Result<(), WebError>;
+    fn check(&self, adapter: &ValidatedAdapter) -> Result<(), WebError>;
 
     /// Queries one source. Dropping the future cancels the call and has no other effect.
-    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer>;
+    fn ask(&self, ask: LiveQuery) -> BoxFuture<'_, LiveAnswer>;
 }
 
 /// A query to a live source.
 #[derive(Debug, Clone)]
-pub struct LiveAsk {
+pub struct LiveQuery {
     /// The source's adapter, validated.
-    pub adapter: Arc<Ready>,
+    pub adapter: Arc<ValidatedAdapter>,
     /// The source's tier, as registered.
     pub oracle_tier: OracleTier,
     /// The publisher of the answers, as registered: the first link of their chain of custody.
     pub authority: String,
     /// The subject of the query: the values of its identity axes.
-    pub thing: BTreeMap<String, Value>,
+    pub identity: BTreeMap<String, AxisValue>,
     /// The time that the query is about; `None` for now.
     pub point_in_time: Option<Timestamp>,
     /// The last good answer to the same question.
-    pub kept: Option<KeptAnswer>,
+    pub cached_answer: Option<CachedAnswer>,
     /// Timeout for all attempts together.
-    pub within: Duration,
+    pub timeout: Duration,
     /// The decision that the query belongs to, for the service's log.
     pub execution_id: String,
 }
@@ -60,11 +60,11 @@ pub struct LiveAsk {
 pub struct LiveAnswer {
     /// The source's reply. A candidate contains all values that the source has of the subject, and no freshness: a policy
     /// determines that later.
-    pub reply: Reply,
+    pub reply: OracleReply,
     /// The answer to cache in place of `kept`; `None` leaves `kept` as it is.
-    pub keep: Option<KeptAnswer>,
-    /// The effect on the source's health. A timeout is [`Outcome::Neutral`] here: the caller decides about timeouts.
-    pub outcome: Outcome,
+    pub answer_to_cache: Option<CachedAnswer>,
+    /// The effect on the source's health. A timeout is [`CircuitCallOutcome::Neutral`] here: the caller decides about timeouts.
+    pub outcome: CircuitCallOutcome,
     /// Findings about the answer that did not cause its rejection.
     pub warnings: Vec<String>,
 }

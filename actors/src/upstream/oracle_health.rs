@@ -1,6 +1,6 @@
 //! The health of the oracles: permits for calls, probes, and circuits.
 //!
-//! The state machine of each oracle is in `domain`. A caller requests a [`Lease`] before it calls an oracle, and reports
+//! The state machine of each oracle is in `domain`. A caller requests a [`CallLease`] before it calls an oracle, and reports
 //! the outcome of the call through it. In addition, each oracle is probed at its interval. A change of status is logged in
 //! the background. An administrator's action is committed before it takes effect.
 
@@ -8,23 +8,24 @@ mod error;
 mod lease;
 mod quota;
 
-pub use error::{PermitError, SteerError, UnknownOracle};
-pub use lease::Lease;
+pub use error::{CircuitActionError, PermitError, UnknownOracle};
+pub use lease::CallLease;
 use oracled_domain::verdict::health::CircuitAction;
-pub use quota::QuotaWait;
+pub use quota::ApplyQuotaWait;
 
-use crate::audit::logger::Log;
+use crate::audit::logger::LoggerHandle;
+use crate::platform::actor_handle::ActorCallError;
 use crate::platform::clock::Clock;
-use crate::platform::door::NoAnswer;
 use crate::upstream::BoxFuture;
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use jiff::Timestamp;
 use oracled_domain::verdict::health::{
-    self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
+    self, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS, HealthStatusChange, OracleHealthConfig,
+    OracleHealthStatus, PermitDenial,
 };
-use oracled_domain::{Event, EventKind, OracleId, Peer};
+use oracled_domain::{AuditEvent, EventKind, OracleId, PeerCredentials};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -38,115 +39,119 @@ const TICK: Duration = Duration::from_secs(1);
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// Checks whether an oracle is able to serve calls, without making a real call.
-pub trait Probe: fmt::Debug + Send + Sync {
+pub trait OracleProbe: fmt::Debug + Send + Sync {
     /// Probes the oracle once. A success means that it can serve calls. A failure means that it did not answer, or that its
     /// answer reports a fault; 200 characters of the reason are kept. Neutral means that it answered with an unrelated
     /// reply. The future is dropped after 5 s.
-    fn probe(&self) -> BoxFuture<'_, Outcome>;
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome>;
 }
 
 /// An oracle whose health is tracked.
 #[derive(Debug, Clone)]
-pub struct Oracle {
+pub struct MonitoredOracle {
     /// Name of the oracle; unique.
     pub id: OracleId,
     /// Thresholds and intervals.
-    pub config: HealthConfig,
+    pub config: OracleHealthConfig,
     /// Its probe, if it can be probed.
-    pub probe: Option<Arc<dyn Probe>>,
+    pub probe: Option<Arc<dyn OracleProbe>>,
 }
 
 /// Requests a permit to call an oracle.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Lease, PermitError>")]
-pub struct Permit(pub OracleId);
+#[rtype(result = "Result<CallLease, PermitError>")]
+pub struct RequestCallPermit(pub OracleId);
 
 /// Adds an oracle if it is not tracked yet. A tracked oracle is unchanged.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Watch(pub Oracle);
+pub struct AddMonitoredOracle(pub MonitoredOracle);
 
 /// Returns the status of each oracle, sorted by name.
 #[derive(Debug, Message)]
-#[rtype(result = "Vec<HealthStatus>")]
-pub struct Statuses;
+#[rtype(result = "Vec<OracleHealthStatus>")]
+pub struct ListHealthStatuses;
 
 /// Applies an administrator's action to a circuit. The log entry is durable before the action takes effect. An action that
 /// changes nothing is not logged.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Steered, SteerError>")]
-pub struct Steer {
+#[rtype(result = "Result<CircuitActionOutcome, CircuitActionError>")]
+pub struct ApplyCircuitAction {
     /// The oracle.
     pub oracle_id: OracleId,
     /// The action.
     pub action: CircuitAction,
     /// The administrator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// The result of an administrator's action.
 #[derive(Debug)]
-pub struct Steered {
+pub struct CircuitActionOutcome {
     /// The status of the oracle after the action.
-    pub status: HealthStatus,
+    pub status: OracleHealthStatus,
     /// The outcome of the probe, if the action was a probe.
-    pub probe: Option<Outcome>,
+    pub probe: Option<CircuitCallOutcome>,
 }
 
 /// The outcome of a call.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Report {
+struct ReportCallOutcome {
     oracle_id: OracleId,
-    permit: health::Permit,
-    outcome: Outcome,
+    permit: health::CircuitPermit,
+    outcome: CircuitCallOutcome,
 }
 
 /// Applies a committed action to the oracle's current state, and returns its status.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<HealthStatus, UnknownOracle>")]
-struct Settle {
+#[rtype(result = "Result<OracleHealthStatus, UnknownOracle>")]
+struct ApplyCommittedAction {
     oracle_id: OracleId,
     action: CircuitAction,
 }
 
 #[derive(Debug)]
-struct Watched {
-    health: Health,
-    probe: Option<Arc<dyn Probe>>,
+struct OracleMonitorState {
+    health: CircuitBreaker,
+    probe: Option<Arc<dyn OracleProbe>>,
     /// Held while a probe is running.
-    turn: Arc<Semaphore>,
+    probe_slot: Arc<Semaphore>,
 }
 
-impl Watched {
-    fn new(Oracle { id, config, probe }: Oracle) -> Self {
-        Self { health: Health::new(id, config), probe, turn: Arc::new(Semaphore::new(1)) }
+impl OracleMonitorState {
+    fn new(MonitoredOracle { id, config, probe }: MonitoredOracle) -> Self {
+        Self { health: CircuitBreaker::new(id, config), probe, probe_slot: Arc::new(Semaphore::new(1)) }
     }
 }
 
 /// The actor. Its state survives a panic.
 #[derive(Debug)]
 pub struct OracleHealth {
-    oracles: BTreeMap<OracleId, Watched>,
-    log: Log,
+    oracles: BTreeMap<OracleId, OracleMonitorState>,
+    log: LoggerHandle,
     clock: Clock,
 }
 
 impl OracleHealth {
-    pub(crate) fn new(oracles: Vec<Oracle>, log: Log, clock: Clock) -> Self {
-        let watched = oracles.into_iter().map(|oracle| (oracle.id.clone(), Watched::new(oracle)));
+    pub(crate) fn new(oracles: Vec<MonitoredOracle>, log: LoggerHandle, clock: Clock) -> Self {
+        let watched = oracles.into_iter().map(|oracle| (oracle.id.clone(), OracleMonitorState::new(oracle)));
         Self { oracles: watched.collect(), log, clock }
     }
 
     /// The oracle, with its state advanced to `now`.
-    fn at(&mut self, oracle_id: &OracleId, now: Timestamp) -> Result<&mut Watched, UnknownOracle> {
+    fn oracle_at(
+        &mut self,
+        oracle_id: &OracleId,
+        now: Timestamp,
+    ) -> Result<&mut OracleMonitorState, UnknownOracle> {
         let Self { oracles, log, .. } = self;
         if !oracles.contains_key(oracle_id) {
             let known = oracles.keys().cloned().collect();
             return Err(UnknownOracle { oracle_id: oracle_id.clone(), known });
         }
         let watched = oracles.get_mut(oracle_id).expect("the oracle was found above");
-        tell(log, oracle_id, watched.health.pass(now), now);
+        log_status_change(log, oracle_id, watched.health.advance_time(now), now);
         Ok(watched)
     }
 
@@ -154,29 +159,37 @@ impl OracleHealth {
     fn tick(&mut self, me: &Addr<Self>) {
         let now = self.clock.now();
         for (oracle_id, watched) in &mut self.oracles {
-            tell(&self.log, oracle_id, watched.health.pass(now), now);
+            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), now);
             let Some(probe) = watched.probe.clone() else { continue };
-            let Ok(turn) = Arc::clone(&watched.turn).try_acquire_owned() else { continue };
+            let Ok(turn) = Arc::clone(&watched.probe_slot).try_acquire_owned() else { continue };
             let Some(permit) = watched.health.probe(now) else { continue };
-            let lease = Lease::new(oracle_id.clone(), permit, false, me.clone());
-            actix_rt::spawn(probed(probe, lease, turn));
+            let lease = CallLease::new(oracle_id.clone(), permit, false, me.clone());
+            actix_rt::spawn(run_probe(probe, lease, turn));
         }
     }
 
     /// The log entry of an administrator's action; `None` if the action changes nothing.
-    fn ordered(&mut self, steer: &Steer, now: Timestamp) -> Result<Option<Event>, UnknownOracle> {
-        let Steer { oracle_id, action, peer } = steer;
-        let mut foreseen = self.at(oracle_id, now)?.health.clone();
+    fn circuit_action_event(
+        &mut self,
+        steer: &ApplyCircuitAction,
+        now: Timestamp,
+    ) -> Result<Option<AuditEvent>, UnknownOracle> {
+        let ApplyCircuitAction { oracle_id, action, peer } = steer;
+        let mut foreseen = self.oracle_at(oracle_id, now)?.health.clone();
         let change = match action {
             CircuitAction::Open => foreseen.open(now),
             CircuitAction::Close => foreseen.close(),
             CircuitAction::Probe => {
                 let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
                 let peer = Some(*peer);
-                return Ok(Some(Event::new(now, None, EventKind::ControlAction { action, detail, peer })));
+                return Ok(Some(AuditEvent::new(
+                    now,
+                    None,
+                    EventKind::ControlAction { action, detail, peer },
+                )));
             }
         };
-        Ok(change.map(|change| entry(oracle_id.clone(), change, Some(*peer), now)))
+        Ok(change.map(|change| status_change_event(oracle_id.clone(), change, Some(*peer), now)))
     }
 
     /// The probe, the lease and the permit for a probe that an administrator requested.
@@ -185,22 +198,27 @@ impl OracleHealth {
         oracle_id: &OracleId,
         now: Timestamp,
         me: Addr<Self>,
-    ) -> Result<Probing, SteerError> {
-        let watched = self.at(oracle_id, now)?;
-        let probe = watched.probe.clone().ok_or_else(|| SteerError::NoProbe(oracle_id.clone()))?;
-        let turn = Arc::clone(&watched.turn).try_acquire_owned();
-        let turn = turn.map_err(|_| SteerError::Probing(oracle_id.clone()))?;
+    ) -> Result<PermittedProbe, CircuitActionError> {
+        let watched = self.oracle_at(oracle_id, now)?;
+        let probe = watched.probe.clone().ok_or_else(|| CircuitActionError::NoProbe(oracle_id.clone()))?;
+        let turn = Arc::clone(&watched.probe_slot).try_acquire_owned();
+        let turn = turn.map_err(|_| CircuitActionError::Probing(oracle_id.clone()))?;
         let permit = watched.health.probe_now(now);
-        Ok((probe, Lease::new(oracle_id.clone(), permit, false, me), turn))
+        Ok((probe, CallLease::new(oracle_id.clone(), permit, false, me), turn))
     }
 }
 
 /// A probe, its lease, and the permit that prevents parallel probes of the oracle.
-type Probing = (Arc<dyn Probe>, Lease, OwnedSemaphorePermit);
+type PermittedProbe = (Arc<dyn OracleProbe>, CallLease, OwnedSemaphorePermit);
 
-fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Timestamp) -> Event {
-    let Change { from, to, cause, consecutive_failures } = change;
-    Event::new(
+fn status_change_event(
+    oracle_id: OracleId,
+    change: HealthStatusChange,
+    peer: Option<PeerCredentials>,
+    timestamp: Timestamp,
+) -> AuditEvent {
+    let HealthStatusChange { from, to, cause, consecutive_failures } = change;
+    AuditEvent::new(
         timestamp,
         None,
         EventKind::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
@@ -208,11 +226,16 @@ fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Tim
 }
 
 /// Logs a change of status in the background.
-fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp) {
+fn log_status_change(
+    log: &LoggerHandle,
+    oracle_id: &OracleId,
+    change: Option<HealthStatusChange>,
+    now: Timestamp,
+) {
     let Some(change) = change else { return };
     let (from, to) = (change.from.into_str(), change.to.into_str());
     tracing::warn!(%oracle_id, from, to, cause = change.cause, "oracle health changed");
-    let (log, entry) = (log.clone(), entry(oracle_id.clone(), change, None, now));
+    let (log, entry) = (log.clone(), status_change_event(oracle_id.clone(), change, None, now));
     // tasks are polled in the order of spawning, and each sends to the logger at its first poll: entries keep their order
     actix_rt::spawn(async move {
         if let Err(error) = log.commit(entry.into()).await {
@@ -222,10 +245,16 @@ fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp)
 }
 
 /// Runs a probe within its timeout, and reports its outcome.
-async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Outcome {
-    let late = |_| Outcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
+async fn run_probe(
+    probe: Arc<dyn OracleProbe>,
+    lease: CallLease,
+    turn: OwnedSemaphorePermit,
+) -> CircuitCallOutcome {
+    let late = |_| CircuitCallOutcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
     let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
-        Outcome::Failure(error) => Outcome::Failure(error.chars().take(ERROR_MAX_CHARS).collect()),
+        CircuitCallOutcome::Failure(error) => {
+            CircuitCallOutcome::Failure(error.chars().take(ERROR_MAX_CHARS).collect())
+        }
         ended => ended,
     };
     lease.report(ended.clone());
@@ -243,90 +272,102 @@ impl Actor for OracleHealth {
 
 impl Supervised for OracleHealth {}
 
-impl Handler<Permit> for OracleHealth {
-    type Result = Result<Lease, PermitError>;
+impl Handler<RequestCallPermit> for OracleHealth {
+    type Result = Result<CallLease, PermitError>;
 
-    fn handle(&mut self, Permit(oracle_id): Permit, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(
+        &mut self,
+        RequestCallPermit(oracle_id): RequestCallPermit,
+        ctx: &mut Context<Self>,
+    ) -> Self::Result {
         let now = self.clock.now();
-        let health = &mut self.at(&oracle_id, now)?.health;
+        let health = &mut self.oracle_at(&oracle_id, now)?.health;
         match health.permit(now) {
             Ok(permit) => {
                 let trial = health.is_trial(permit);
-                Ok(Lease::new(oracle_id, permit, trial, ctx.address()))
+                Ok(CallLease::new(oracle_id, permit, trial, ctx.address()))
             }
-            Err(Refused { retry_after: Some(retry_after), is_quota_wait: true }) => {
+            Err(PermitDenial { retry_after: Some(retry_after), is_quota_wait: true }) => {
                 Err(PermitError::QuotaWait { oracle_id, retry_after })
             }
-            Err(Refused { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
+            Err(PermitDenial { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
     }
 }
 
-impl Handler<Watch> for OracleHealth {
+impl Handler<AddMonitoredOracle> for OracleHealth {
     type Result = ();
 
-    fn handle(&mut self, Watch(oracle): Watch, _: &mut Context<Self>) {
-        self.oracles.entry(oracle.id.clone()).or_insert_with(|| Watched::new(oracle));
+    fn handle(&mut self, AddMonitoredOracle(oracle): AddMonitoredOracle, _: &mut Context<Self>) {
+        self.oracles.entry(oracle.id.clone()).or_insert_with(|| OracleMonitorState::new(oracle));
     }
 }
 
-impl Handler<Report> for OracleHealth {
+impl Handler<ReportCallOutcome> for OracleHealth {
     type Result = ();
 
-    fn handle(&mut self, Report { oracle_id, permit, outcome }: Report, _: &mut Context<Self>) {
+    fn handle(
+        &mut self,
+        ReportCallOutcome { oracle_id, permit, outcome }: ReportCallOutcome,
+        _: &mut Context<Self>,
+    ) {
         let now = self.clock.now();
         // a lease always names a tracked oracle
-        let Ok(watched) = self.at(&oracle_id, now) else { return };
+        let Ok(watched) = self.oracle_at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
-        tell(&self.log, &oracle_id, change, now);
+        log_status_change(&self.log, &oracle_id, change, now);
     }
 }
 
-impl Handler<Statuses> for OracleHealth {
-    type Result = MessageResult<Statuses>;
+impl Handler<ListHealthStatuses> for OracleHealth {
+    type Result = MessageResult<ListHealthStatuses>;
 
-    fn handle(&mut self, _: Statuses, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, _: ListHealthStatuses, _: &mut Context<Self>) -> Self::Result {
         let now = self.clock.now();
         let statuses = self.oracles.iter_mut().map(|(oracle_id, watched)| {
-            tell(&self.log, oracle_id, watched.health.pass(now), now);
+            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), now);
             watched.health.status()
         });
         MessageResult(statuses.collect())
     }
 }
 
-impl Handler<Steer> for OracleHealth {
-    type Result = ResponseFuture<Result<Steered, SteerError>>;
+impl Handler<ApplyCircuitAction> for OracleHealth {
+    type Result = ResponseFuture<Result<CircuitActionOutcome, CircuitActionError>>;
 
-    fn handle(&mut self, message: Steer, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, message: ApplyCircuitAction, ctx: &mut Context<Self>) -> Self::Result {
         let (now, me, log) = (self.clock.now(), ctx.address(), self.log.clone());
         let probe = (message.action == CircuitAction::Probe)
             .then(|| self.probe_now(&message.oracle_id, now, me.clone()))
             .transpose();
-        let ordered = self.ordered(&message, now);
+        let ordered = self.circuit_action_event(&message, now);
         Box::pin(async move {
             let (probe, ordered) = (probe?, ordered?);
             if let Some(entry) = ordered {
                 log.commit(entry.into()).await?;
             }
             let probe = match probe {
-                Some((probe, lease, turn)) => Some(probed(probe, lease, turn).await),
+                Some((probe, lease, turn)) => Some(run_probe(probe, lease, turn).await),
                 None => None,
             };
-            let Steer { oracle_id, action, .. } = message;
-            let settled = me.send(Settle { oracle_id, action }).await;
-            let status = settled.map_err(|_| NoAnswer::Failed { actor: "oracle_health" })??;
-            Ok(Steered { status, probe })
+            let ApplyCircuitAction { oracle_id, action, .. } = message;
+            let settled = me.send(ApplyCommittedAction { oracle_id, action }).await;
+            let status = settled.map_err(|_| ActorCallError::Failed { actor: "oracle_health" })??;
+            Ok(CircuitActionOutcome { status, probe })
         })
     }
 }
 
-impl Handler<Settle> for OracleHealth {
-    type Result = Result<HealthStatus, UnknownOracle>;
+impl Handler<ApplyCommittedAction> for OracleHealth {
+    type Result = Result<OracleHealthStatus, UnknownOracle>;
 
-    fn handle(&mut self, Settle { oracle_id, action }: Settle, _: &mut Context<Self>) -> Self::Result {
+    fn handle(
+        &mut self,
+        ApplyCommittedAction { oracle_id, action }: ApplyCommittedAction,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
         let now = self.clock.now();
-        let health = &mut self.at(&oracle_id, now)?.health;
+        let health = &mut self.oracle_at(&oracle_id, now)?.health;
         // the log entry is already committed
         let change = match action {
             CircuitAction::Open => health.open(now),
@@ -334,14 +375,14 @@ impl Handler<Settle> for OracleHealth {
             CircuitAction::Probe => None,
         };
         let status = health.status();
-        if let Some(Change { to, .. }) = change {
+        if let Some(HealthStatusChange { to, .. }) = change {
             tracing::warn!(%oracle_id, to = to.into_str(), "administrator changed an oracle's circuit");
         }
         Ok(status)
     }
 }
 
-crate::platform::door::asked_through_a_door!(OracleHealth);
+crate::platform::actor_handle::handle_actor_calls!(OracleHealth);
 
 #[cfg(test)]
 mod tests;

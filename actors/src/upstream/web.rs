@@ -10,20 +10,20 @@ mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use credential::{BadCredential, ClientCredentials, Credential};
+pub use credential::{ClientCredentials, UpstreamCredential, UpstreamCredentialError};
 pub use error::URL_MAX_BYTES;
-pub use error::{BadAddress, Holder, WebError};
-pub use origin::{BadOrigin, Bound, Origin};
+pub use error::{CredentialHolder, WebAddressError, WebError};
+pub use origin::{BoundCredential, UrlOrigin, UrlOriginError};
 
-use super::http::{asked_wait, client, failure, root_cause};
-use super::{Failure, Kind};
+use super::http::{client, failure, requested_wait, root_cause};
+use super::{RequestFailure, RequestFailureKind};
 use crate::platform::clock::Clock;
-pub(crate) use address::shown;
-use address::{Reach, has_keys};
+pub(crate) use address::format_url;
+use address::{AddressFilter, has_keys};
 pub use address::{origin_of, without_keys};
 use ipnet::IpNet;
 use jiff::Timestamp;
-use oracled_domain::ground::pipeline::Authentication;
+use oracled_domain::ground::pipeline::SourceAuthentication;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
     IF_NONE_MATCH, LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,
@@ -43,7 +43,7 @@ const CODING_MAX_CHARS: usize = 40;
 
 /// The validators of an answer, for a conditional request later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Validators {
+pub struct HttpValidators {
     /// The `ETag` header, with its quotation marks.
     pub etag: Option<String>,
     /// The `Last-Modified` header, unchanged.
@@ -52,24 +52,24 @@ pub struct Validators {
 
 /// An outbound request.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct OutboundRequest<'a> {
     /// The pipeline or source that the request and its credential belong to.
-    pub(crate) holder: Holder,
+    pub(crate) holder: CredentialHolder,
     /// The URL.
     pub(crate) endpoint: &'a str,
     /// The authentication that the document requires; `None` for none.
-    pub(crate) authentication: Option<Authentication>,
+    pub(crate) authentication: Option<SourceAuthentication>,
     /// The configured credential of the holder, if there is one.
-    pub(crate) held: Option<&'a Bound>,
+    pub(crate) credential: Option<&'a BoundCredential>,
     /// The validators of an earlier answer. If that answer is still valid, the status is 304 without a body.
-    pub(crate) known: &'a Validators,
+    pub(crate) known: &'a HttpValidators,
     /// Whether a redirect may lead to another origin.
-    pub(crate) may_leave: bool,
+    pub(crate) may_change_origin: bool,
 }
 
 /// The head of an answer of status 200, or of status 304 if validators were sent.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct WebResponseHead {
     /// The URL after all redirects.
     pub(crate) url: Url,
     /// The answer, with its body unread.
@@ -80,8 +80,8 @@ pub(crate) struct Head {
 
 /// A client for untrusted addresses.
 #[derive(Debug)]
-pub(crate) struct Web {
-    reach: Reach,
+pub(crate) struct WebClient {
+    address_filter: AddressFilter,
     /// Whether secrets may cross a network without encryption.
     allow_cleartext: bool,
     connect: Duration,
@@ -89,11 +89,11 @@ pub(crate) struct Web {
     clock: Clock,
 }
 
-impl Web {
+impl WebClient {
     /// Creates a client that reaches public addresses and those in `allow_local`. `connect` is the timeout for opening a
     /// connection. `idle` is the timeout between that and the start of an answer.
     pub(crate) fn new(allow_local: &[IpNet], connect: Duration, idle: Duration, clock: Clock) -> Self {
-        Self { reach: Reach::new(allow_local), allow_cleartext: false, connect, idle, clock }
+        Self { address_filter: AddressFilter::new(allow_local), allow_cleartext: false, connect, idle, clock }
     }
 
     /// Sets whether secrets may be sent without encryption.
@@ -102,42 +102,46 @@ impl Web {
     }
 
     /// Checks the endpoint, and returns it with the credential for it.
-    pub(crate) fn begin<'a>(&self, errand: &Errand<'a>) -> Result<(Url, Option<&'a Credential>), WebError> {
-        let url = self.reach.endpoint(errand.endpoint).map_err(WebError::Endpoint)?;
-        let is_keyless = matches!(errand.authentication, None | Some(Authentication::None));
-        if !is_keyless || has_keys(errand.endpoint) {
-            self.check_confidential(&url, shown)?;
+    pub(crate) fn check_request<'a>(
+        &self,
+        request: &OutboundRequest<'a>,
+    ) -> Result<(Url, Option<&'a UpstreamCredential>), WebError> {
+        let url = self.address_filter.endpoint(request.endpoint).map_err(WebError::Endpoint)?;
+        let is_keyless = matches!(request.authentication, None | Some(SourceAuthentication::None));
+        if !is_keyless || has_keys(request.endpoint) {
+            self.check_confidential(&url, format_url)?;
         }
-        let (authentication, keys) = match errand.authentication {
-            None | Some(Authentication::None) => return Ok((url, None)),
-            Some(Authentication::ApiKey) => ("api_key", "`header`, and `key_file` or `key_env`"),
-            Some(Authentication::Oauth) => {
+        let (authentication, keys) = match request.authentication {
+            None | Some(SourceAuthentication::None) => return Ok((url, None)),
+            Some(SourceAuthentication::ApiKey) => ("api_key", "`header`, and `key_file` or `key_env`"),
+            Some(SourceAuthentication::Oauth) => {
                 let keys = "`token_file` or `token_env`, or `token_url`, `client_id`, and `client_secret_file` or \
                             `client_secret_env`";
                 ("oauth", keys)
             }
-            Some(Authentication::Mtls) => ("mtls", "`certificate_file` and `key_file`"),
+            Some(SourceAuthentication::Mtls) => ("mtls", "`certificate_file` and `key_file`"),
         };
-        let is_fit =
-            |held: &&Bound| errand.authentication.is_some_and(|wanted| held.credential.is_for(wanted));
-        let none = || WebError::NoCredential { holder: errand.holder.clone(), authentication, keys };
-        let Bound { origin, credential } = errand.held.filter(is_fit).ok_or_else(none)?;
-        if !origin.is_of(&url) {
-            let (holder, origin) = (errand.holder.clone(), origin.to_string());
-            return Err(WebError::OtherOrigin { holder, origin, url: shown(&url) });
+        let is_fit = |held: &&BoundCredential| {
+            request.authentication.is_some_and(|wanted| held.credential.is_for(wanted))
+        };
+        let none = || WebError::NoCredential { holder: request.holder.clone(), authentication, keys };
+        let BoundCredential { origin, credential } = request.credential.filter(is_fit).ok_or_else(none)?;
+        if !origin.is_origin_of(&url) {
+            let (holder, origin) = (request.holder.clone(), origin.to_string());
+            return Err(WebError::OtherOrigin { holder, origin, url: format_url(&url) });
         }
         match credential {
-            Credential::Certificate(_) if url.scheme() != "https" => {
-                return Err(WebError::Exposed { url: shown(&url), allowed: "https, for a certificate" });
+            UpstreamCredential::Certificate(_) if url.scheme() != "https" => {
+                return Err(WebError::Exposed { url: format_url(&url), allowed: "https, for a certificate" });
             }
-            Credential::Client(client) => drop(client.token_url(self)?),
+            UpstreamCredential::Client(client) => drop(client.token_url(self)?),
             _ => {}
         }
         Ok((url, Some(credential)))
     }
 
     fn check_confidential(&self, url: &Url, shown: impl FnOnce(&Url) -> String) -> Result<(), WebError> {
-        if self.allow_cleartext || self.reach.is_confidential(url) {
+        if self.allow_cleartext || self.address_filter.is_confidential(url) {
             return Ok(());
         }
         let allowed = "https, http to a numeric address in `ingestion.allow_local`, or any address with --allow-cleartext";
@@ -146,70 +150,80 @@ impl Web {
 
     /// Checks that an unsigned answer from `url` cannot be altered in transit.
     pub(crate) fn check_unaltered(&self, url: &Url) -> Result<(), WebError> {
-        if self.reach.is_confidential(url) { Ok(()) } else { Err(WebError::Alterable { url: shown(url) }) }
+        if self.address_filter.is_confidential(url) {
+            Ok(())
+        } else {
+            Err(WebError::Alterable { url: format_url(url) })
+        }
     }
 
     /// Sends the request to `url`, follows redirects, and returns the head of the answer. The credential is sent only to
     /// its own origin.
     pub(crate) async fn follow(
         &self,
-        errand: &Errand<'_>,
+        request: &OutboundRequest<'_>,
         mut url: Url,
-        mut credential: Option<&Credential>,
-    ) -> Result<Head, WebError> {
+        mut credential: Option<&UpstreamCredential>,
+    ) -> Result<WebResponseHead, WebError> {
         for _ in 0..=REDIRECTS_MAX {
-            let (retrieved_at, response) = self.ask(errand, &url, credential).await?;
+            let (retrieved_at, response) = self.send_with_credential(request, &url, credential).await?;
             match response.status() {
-                StatusCode::OK => return Ok(Head { url, response, retrieved_at }),
-                StatusCode::NOT_MODIFIED if *errand.known != Validators::default() => {
-                    return Ok(Head { url, response, retrieved_at });
+                StatusCode::OK => return Ok(WebResponseHead { url, response, retrieved_at }),
+                StatusCode::NOT_MODIFIED if *request.known != HttpValidators::default() => {
+                    return Ok(WebResponseHead { url, response, retrieved_at });
                 }
                 status => {
                     let location = redirected(status, &response);
-                    let Some(location) = location else { return Err(self.refused(&shown(&url), &response)) };
-                    let refused = |to| WebError::Redirect { from: shown(&url), to };
-                    let next = self.reach.redirect(&url, location).map_err(refused)?;
+                    let Some(location) = location else {
+                        return Err(self.status_error(&format_url(&url), &response));
+                    };
+                    let refused = |to| WebError::Redirect { from: format_url(&url), to };
+                    let next = self.address_filter.redirect(&url, location).map_err(refused)?;
                     let stays = next.origin() == url.origin();
-                    if !stays && !errand.may_leave {
-                        return Err(WebError::Leaves { from: shown(&url), to: shown(&next) });
+                    if !stays && !request.may_change_origin {
+                        return Err(WebError::Leaves { from: format_url(&url), to: format_url(&next) });
                     }
                     credential = credential.filter(|_| stays);
                     url = next;
                 }
             }
         }
-        Err(WebError::Redirects { last: shown(&url) })
+        Err(WebError::Redirects { last: format_url(&url) })
     }
 
     /// Sends the request to one address. If the token is rejected with status 401, the request is sent once more with a new
     /// token.
-    async fn ask(
+    async fn send_with_credential(
         &self,
-        errand: &Errand<'_>,
+        request: &OutboundRequest<'_>,
         url: &Url,
-        credential: Option<&Credential>,
+        credential: Option<&UpstreamCredential>,
     ) -> Result<(Timestamp, Response), WebError> {
         let mut refused = false;
         loop {
-            let identity = credential.and_then(Credential::identity);
-            let mut asked = self.client(url, identity)?.get(url.clone());
-            asked = asked.header(ACCEPT_ENCODING, "identity");
+            let identity = credential.and_then(UpstreamCredential::identity);
+            let mut builder = self.client(url, identity)?.get(url.clone());
+            builder = builder.header(ACCEPT_ENCODING, "identity");
             for (name, value) in
-                [(IF_NONE_MATCH, &errand.known.etag), (IF_MODIFIED_SINCE, &errand.known.last_modified)]
+                [(IF_NONE_MATCH, &request.known.etag), (IF_MODIFIED_SINCE, &request.known.last_modified)]
             {
                 // a validator that does not fit into a header is left out; the whole answer is then sent
                 if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
-                    asked = asked.header(name, value);
+                    builder = builder.header(name, value);
                 }
             }
-            asked = match credential {
-                Some(Credential::ApiKey(key) | Credential::Token(key)) => key.put_into(asked),
-                Some(Credential::Client(client)) => client.token(self, refused).await?.put_into(asked),
-                Some(Credential::Certificate(_)) | None => asked,
+            builder = match credential {
+                Some(UpstreamCredential::ApiKey(key) | UpstreamCredential::Token(key)) => {
+                    key.add_to_request(builder)
+                }
+                Some(UpstreamCredential::Client(client)) => {
+                    client.token(self, refused).await?.add_to_request(builder)
+                }
+                Some(UpstreamCredential::Certificate(_)) | None => builder,
             };
             let retrieved_at = self.clock.now();
-            let response = self.send(&shown(url), asked).await?;
-            let is_client = matches!(credential, Some(Credential::Client(_)));
+            let response = self.send(&format_url(url), builder).await?;
+            let is_client = matches!(credential, Some(UpstreamCredential::Client(_)));
             if response.status() != StatusCode::UNAUTHORIZED || !is_client || refused {
                 return Ok((retrieved_at, response));
             }
@@ -221,7 +235,7 @@ impl Web {
     fn client(&self, url: &Url, identity: Option<&Identity>) -> Result<Client, WebError> {
         let mut builder = client(url.scheme() == "https")
             .connect_timeout(self.connect)
-            .dns_resolver(Arc::new(self.reach.clone()));
+            .dns_resolver(Arc::new(self.address_filter.clone()));
         if let Some(identity) = identity {
             builder = builder.identity(identity.clone());
         }
@@ -234,20 +248,23 @@ impl Web {
         let failed = |failure| WebError::Failed { url: url.to_owned(), failure };
         let Ok(sent) = timeout(limit, request.send()).await else {
             let waited = format!("waited for {} ms", limit.as_millis());
-            return Err(failed(Failure::new(Kind::Timeout, waited)));
+            return Err(failed(RequestFailure::new(RequestFailureKind::Timeout, waited)));
         };
-        sent.map_err(|error| match refused_by_resolver(&error) {
+        sent.map_err(|error| match resolver_rejection(&error) {
             Some(why) => WebError::Name { url: url.to_owned(), why },
             None => failed(failure(&error)),
         })
     }
 
     /// The error for an answer with an unexpected status. Its body is not read or shown.
-    fn refused(&self, url: &str, response: &Response) -> WebError {
+    fn status_error(&self, url: &str, response: &Response) -> WebError {
         let status = response.status();
         let detail = status.canonical_reason().unwrap_or("no standard reason").to_owned();
-        let retry_after = asked_wait(response, &self.clock);
-        let failure = Failure { retry_after, ..Failure::new(Kind::Status(status.as_u16()), detail) };
+        let retry_after = requested_wait(response, &self.clock);
+        let failure = RequestFailure {
+            retry_after,
+            ..RequestFailure::new(RequestFailureKind::Status(status.as_u16()), detail)
+        };
         WebError::Failed { url: url.to_owned(), failure }
     }
 }
@@ -259,10 +276,10 @@ fn redirected(status: StatusCode, response: &Response) -> Option<&str> {
 }
 
 /// The resolver's error, if it rejected the host name.
-fn refused_by_resolver(error: &reqwest::Error) -> Option<BadAddress> {
+fn resolver_rejection(error: &reqwest::Error) -> Option<WebAddressError> {
     let mut cause = error.source();
     while let Some(error) = cause {
-        if let Some(bad) = error.downcast_ref::<BadAddress>() {
+        if let Some(bad) = error.downcast_ref::<WebAddressError>() {
             return Some(bad.clone());
         }
         cause = error.source();
@@ -270,11 +287,11 @@ fn refused_by_resolver(error: &reqwest::Error) -> Option<BadAddress> {
     None
 }
 
-impl Head {
+impl WebResponseHead {
     /// Checks that the body needs no decoding, and that its end is marked.
-    pub(crate) fn check_whole(&self) -> Result<(), WebError> {
+    pub(crate) fn check_complete(&self) -> Result<(), WebError> {
         let coded =
-            |header, coding, allowed| WebError::Coded { url: shown(&self.url), header, coding, allowed };
+            |header, coding, allowed| WebError::Coded { url: format_url(&self.url), header, coding, allowed };
         let headers = self.response.headers();
         if let Some(coding) = codings(headers, CONTENT_ENCODING).find(|coding| *coding != "identity") {
             return Err(coded("Content-Encoding", cut(&coding), "identity, which was asked for"));
@@ -285,13 +302,13 @@ impl Head {
         }
         // without either, a cut connection would look like the end of the payload
         if transfer.is_empty() && self.response.content_length().is_none() {
-            return Err(WebError::Endless { url: shown(&self.url) });
+            return Err(WebError::Endless { url: format_url(&self.url) });
         }
         Ok(())
     }
 }
 
-impl Validators {
+impl HttpValidators {
     /// Reads the validators of `response`.
     pub(crate) fn of(response: &Response) -> Self {
         Self { etag: validator(response, ETAG), last_modified: validator(response, LAST_MODIFIED) }

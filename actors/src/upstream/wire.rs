@@ -1,12 +1,12 @@
 //! The parts that all model APIs share: sending a request, and reading its answer.
 
-use super::failure::{Failure, Kind};
+use super::failure::{RequestFailure, RequestFailureKind};
 use super::fence::strip_fence;
-use super::http::{Endpoint, Reply};
-use super::{Attempt, Heard, Miss, Refusal};
+use super::http::{HttpReply, UpstreamEndpoint};
+use super::{ModelAnswerMetadata, ModelAttempt, ModelRefusal, ModelTextError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::blank::is_blank;
-use oracled_domain::verdict::generation::Usage;
+use oracled_domain::verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -14,64 +14,70 @@ use std::time::Duration;
 
 /// An answer, independent of the API's format.
 #[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) text: Result<String, Refusal>,
+pub(crate) struct ModelResponse {
+    pub(crate) text: Result<String, ModelRefusal>,
     pub(crate) finish_reason: Option<String>,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<ModelTokenUsage>,
     pub(crate) oracle_version: Option<String>,
 }
 
 /// Sends one request. A success answer is parsed as `B`.
-pub(crate) async fn attempt<B: DeserializeOwned + Into<Said>>(
-    endpoint: &Endpoint,
+pub(crate) async fn attempt<B: DeserializeOwned + Into<ModelResponse>>(
+    endpoint: &UpstreamEndpoint,
     request: RequestBuilder,
     limit: Duration,
-) -> Attempt {
+) -> ModelAttempt {
     match endpoint.send(request, limit).await {
-        Ok(reply) => heard::<B>(endpoint, &reply),
-        Err(failure) => Attempt::Unheard(failure),
+        Ok(reply) => parse_reply::<B>(endpoint, &reply),
+        Err(failure) => ModelAttempt::NoAnswerReceived(failure),
     }
 }
 
 /// Sends one request and checks only the status of its answer.
 pub(crate) async fn probe(
-    endpoint: &Endpoint,
+    endpoint: &UpstreamEndpoint,
     request: RequestBuilder,
     limit: Duration,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let reply = endpoint.send(request, limit).await?;
     endpoint.check(&reply)
 }
 
-fn heard<B: DeserializeOwned + Into<Said>>(endpoint: &Endpoint, reply: &Reply) -> Attempt {
+fn parse_reply<B: DeserializeOwned + Into<ModelResponse>>(
+    endpoint: &UpstreamEndpoint,
+    reply: &HttpReply,
+) -> ModelAttempt {
     let response_hash = Sha256Hex::of(&reply.body);
-    let mute = Heard { response_hash, finish_reason: None, usage: None, oracle_version: None };
+    let mute = ModelAnswerMetadata { response_hash, finish_reason: None, usage: None, oracle_version: None };
     if let Err(failure) = endpoint.check(reply) {
-        return Attempt::Heard(mute, Err(Miss::Failed(failure)));
+        return ModelAttempt::AnswerReceived(mute, Err(ModelTextError::Failed(failure)));
     }
-    let said: Said = match serde_json::from_slice::<B>(&reply.body) {
+    let response: ModelResponse = match serde_json::from_slice::<B>(&reply.body) {
         Ok(body) => body.into(),
         Err(error) => {
-            return Attempt::Heard(mute, Err(Miss::Failed(unreadable(&error))));
+            return ModelAttempt::AnswerReceived(mute, Err(ModelTextError::Failed(unreadable(&error))));
         }
     };
     let clean = |words: String| endpoint.clean(&words);
-    let heard = Heard {
-        finish_reason: said.finish_reason.map(clean),
-        usage: said.usage,
-        oracle_version: said.oracle_version.map(clean),
+    let metadata = ModelAnswerMetadata {
+        finish_reason: response.finish_reason.map(clean),
+        usage: response.usage,
+        oracle_version: response.oracle_version.map(clean),
         ..mute
     };
-    let text = said.text.and_then(|text| {
+    let text = response.text.and_then(|text| {
         let text = strip_fence(&text);
-        if is_blank(text) { Err(Refusal::Empty) } else { Ok(text.to_owned()) }
+        if is_blank(text) { Err(ModelRefusal::Empty) } else { Ok(text.to_owned()) }
     });
-    Attempt::Heard(heard, text.map_err(|refusal| Miss::Refused(refusal.map(clean))))
+    ModelAttempt::AnswerReceived(
+        metadata,
+        text.map_err(|refusal| ModelTextError::Refused(refusal.map(clean))),
+    )
 }
 
 /// The position and kind of a parse error. serde's own message quotes the answer, which is unchecked, and this text is
 /// logged.
-fn unreadable(error: &serde_json::Error) -> Failure {
+fn unreadable(error: &serde_json::Error) -> RequestFailure {
     let what = match error.classify() {
         Category::Io => "not read",
         Category::Syntax => "not JSON",
@@ -79,10 +85,10 @@ fn unreadable(error: &serde_json::Error) -> Failure {
         Category::Eof => "incomplete",
     };
     let (line, column) = (error.line(), error.column());
-    Failure::new(Kind::Unreadable, format!("{what}, at line {line} column {column}"))
+    RequestFailure::new(RequestFailureKind::Unreadable, format!("{what}, at line {line} column {column}"))
 }
 
-impl Refusal {
+impl ModelRefusal {
     fn map(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::PromptBlocked(reason) => Self::PromptBlocked(change(reason)),

@@ -6,27 +6,27 @@
 
 mod admit;
 mod find;
-mod refuse;
 mod register;
+mod rejecting_checks;
+mod session_admin;
 mod session_record;
-mod steer;
 
-pub use admit::Admit;
-pub use find::{Find, Known};
-pub use refuse::Refuse;
-pub use register::{Register, Registered};
-pub use steer::{Correct, Corrected, Remove};
+pub use admit::AdmitVerdict;
+pub use find::{FindSession, FindSessionOutcome};
+pub use register::{RegisterSession, RegisterSessionOutcome};
+pub use rejecting_checks::StoreRejectingCheck;
+pub use session_admin::{CorrectSession, CorrectSessionOutcome, RemoveSession};
 
-use crate::audit::commit_loop::Decided;
-use crate::audit::logger::{CommitError, Log};
+use crate::audit::commit_loop::CommitDecision;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::door::Door;
-use crate::platform::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
+use crate::platform::metrics::{ActorMetrics, CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
 use crate::verdict::notifier::Notifier;
-use crate::verdict::submission::Cached;
+use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::{Event, EventKind, Peer, SessionId};
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const TYPICAL_BYTES: u64 = 2048;
 
 /// Why a request to the cache failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CacheError {
+pub enum VerdictCacheError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -49,61 +49,61 @@ pub enum CacheError {
 
 /// Reads the cached verdict of a session.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Option<Arc<Cached>>, CacheError>")]
-pub struct Read(pub SessionId);
+#[rtype(result = "Result<Option<Arc<CachedVerdict>>, VerdictCacheError>")]
+pub struct ReadVerdict(pub SessionId);
 
 /// Removes the cached verdict of a session. The session itself stays. Returns whether there was a verdict.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<bool, CacheError>")]
-pub struct Purge {
+#[rtype(result = "Result<bool, VerdictCacheError>")]
+pub struct PurgeVerdict {
     /// The session.
     pub session_id: SessionId,
     /// The administrator.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Removes the verdict of a session from memory.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Forget(SessionId);
+struct EvictVerdict(SessionId);
 
 /// The actor.
 #[derive(Debug)]
-pub struct Cache {
+pub struct VerdictCache {
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
     /// The notifier, to wake when a mail is queued. Without a notifier, no mail is queued.
-    notifier: Option<Door<Notifier>>,
-    refusals: refuse::Refusals,
+    notifier: Option<ActorHandle<Notifier>>,
+    refusals: rejecting_checks::RejectingCheckUsage,
     hot_bytes: u64,
-    hot: HotCache<SessionId, Arc<Cached>, ByBytes>,
+    hot: HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter>,
 }
 
 #[derive(Debug, Clone)]
-struct ByBytes;
+struct VerdictWeighter;
 
-impl Weighter<SessionId, Arc<Cached>> for ByBytes {
-    fn weight(&self, _: &SessionId, cached: &Arc<Cached>) -> u64 {
+impl Weighter<SessionId, Arc<CachedVerdict>> for VerdictWeighter {
+    fn weight(&self, _: &SessionId, cached: &Arc<CachedVerdict>) -> u64 {
         cached.body.len() as u64 + ENTRY_BYTES
     }
 }
 
-impl Cache {
+impl VerdictCache {
     pub(crate) fn new(
         store: Store,
-        log: Log,
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
-        notifier: Option<Door<Notifier>>,
+        metrics: ActorMetrics,
+        notifier: Option<ActorHandle<Notifier>>,
         hot_bytes: u64,
     ) -> Self {
-        let refusals = refuse::Refusals::default();
+        let refusals = rejecting_checks::RejectingCheckUsage::default();
         Self { store, log, clock, metrics, notifier, refusals, hot_bytes, hot: empty(hot_bytes) }
     }
 
-    fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {
+    fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
         let (cached, found_in) = self.look_up(session_id)?;
         self.metrics.cache_reads.get_or_create(found_in).inc();
         Ok(cached)
@@ -112,50 +112,61 @@ impl Cache {
     fn look_up(
         &mut self,
         session_id: &SessionId,
-    ) -> Result<(Option<Arc<Cached>>, &'static FoundIn), StoreError> {
+    ) -> Result<(Option<Arc<CachedVerdict>>, &'static CacheReadLabels), StoreError> {
         if let Some(cached) = self.hot.get(session_id) {
             return Ok((Some(Arc::clone(cached)), &HIT_MEMORY));
         }
         let Some((delivery, _)) = self.store.verdict(session_id)? else { return Ok((None, &MISS)) };
-        let cached = Arc::new(Cached::from(delivery));
+        let cached = Arc::new(CachedVerdict::from(delivery));
         self.hot.insert(session_id.clone(), Arc::clone(&cached));
         Ok((Some(cached), &HIT_STORE))
     }
 }
 
-fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
+fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter> {
     let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
-    HotCache::with_weighter(entries, hot_bytes, ByBytes)
+    HotCache::with_weighter(entries, hot_bytes, VerdictWeighter)
 }
 
-async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
-    let Purge { session_id, peer } = purge;
+async fn purge(
+    purge: PurgeVerdict,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<bool, VerdictCacheError> {
+    let PurgeVerdict { session_id, peer } = purge;
     let purged = log.decide_and_commit(|| {
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
-            return Ok(Decided::Already(false));
+            return Ok(CommitDecision::Already(false));
         };
-        let purged =
-            Event::new(clock.now(), session_id.clone(), EventKind::VerdictPurged { verdict_sha256, peer });
-        let record = Record {
-            expect: vec![Expect { row: RowKey::Verdict(session_id.clone()), revision: Some(revision) }],
+        let purged = AuditEvent::new(
+            clock.now(),
+            session_id.clone(),
+            EventKind::VerdictPurged { verdict_sha256, peer },
+        );
+        let record = JournalRecord {
+            expect: vec![RowExpectation {
+                row: RowKey::Verdict(session_id.clone()),
+                revision: Some(revision),
+            }],
             events: vec![purged],
-            writes: vec![Write::RemoveVerdict(session_id.clone())],
-            ..Record::default()
+            writes: vec![TableWrite::RemoveVerdict(session_id.clone())],
+            ..JournalRecord::default()
         };
-        Ok::<_, CacheError>(Decided::Change(true, record))
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(true, record))
     });
     Ok(purged.await?.0)
 }
 
 /// Removes the verdict of a session from the cache's memory after a change in the store: a read during the change may have
 /// loaded the old verdict again. A cache that has panicked meanwhile is empty.
-async fn forget(cache: &Addr<Cache>, session_id: SessionId) {
-    if let Err(error) = cache.send(Forget(session_id)).await {
+async fn evict_verdict(cache: &Addr<VerdictCache>, session_id: SessionId) {
+    if let Err(error) = cache.send(EvictVerdict(session_id)).await {
         tracing::debug!(%error, "the cache was restarted and is empty");
     }
 }
 
-impl Actor for Cache {
+impl Actor for VerdictCache {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
@@ -165,43 +176,43 @@ impl Actor for Cache {
     }
 }
 
-impl Supervised for Cache {
+impl Supervised for VerdictCache {
     fn restarting(&mut self, _: &mut Context<Self>) {
         self.hot = empty(self.hot_bytes);
     }
 }
 
-impl Handler<Read> for Cache {
-    type Result = Result<Option<Arc<Cached>>, CacheError>;
+impl Handler<ReadVerdict> for VerdictCache {
+    type Result = Result<Option<Arc<CachedVerdict>>, VerdictCacheError>;
 
-    fn handle(&mut self, Read(session_id): Read, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, ReadVerdict(session_id): ReadVerdict, _: &mut Context<Self>) -> Self::Result {
         self.read(&session_id)
     }
 }
 
-impl Handler<Purge> for Cache {
-    type Result = ResponseFuture<Result<bool, CacheError>>;
+impl Handler<PurgeVerdict> for VerdictCache {
+    type Result = ResponseFuture<Result<bool, VerdictCacheError>>;
 
-    fn handle(&mut self, message: Purge, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, message: PurgeVerdict, ctx: &mut Context<Self>) -> Self::Result {
         let (session_id, cache) = (message.session_id.clone(), ctx.address());
         let purged = purge(message, self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             let purged = purged.await;
-            forget(&cache, session_id).await;
+            evict_verdict(&cache, session_id).await;
             purged
         })
     }
 }
 
-impl Handler<Forget> for Cache {
+impl Handler<EvictVerdict> for VerdictCache {
     type Result = ();
 
-    fn handle(&mut self, Forget(session_id): Forget, _: &mut Context<Self>) {
+    fn handle(&mut self, EvictVerdict(session_id): EvictVerdict, _: &mut Context<Self>) {
         self.hot.remove(&session_id);
     }
 }
 
-crate::platform::door::asked_through_a_door!(Cache);
+crate::platform::actor_handle::handle_actor_calls!(VerdictCache);
 
 #[cfg(test)]
 mod tests;

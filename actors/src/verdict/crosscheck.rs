@@ -1,28 +1,29 @@
 //! The crosscheck: each verdict is judged here before it is delivered.
 
-use crate::audit::logger::{CommitError, Log};
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
-use crate::platform::door::{Door, NoAnswer};
 use crate::platform::guardian::panic_message;
-use crate::platform::metrics::{JudgedAs, Metrics};
-use crate::rules::{Rules, RulesError};
-use crate::verdict::cache::{Admit, Cache, CacheError, Refuse};
-use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
+use crate::platform::metrics::{ActorMetrics, JudgmentLabels};
+use crate::rules::{EvaluationError, RuleService};
+use crate::verdict::cache::{AdmitVerdict, StoreRejectingCheck, VerdictCache, VerdictCacheError};
+use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
-use oracled_domain::rules::Check;
-use oracled_domain::verdict::rules_gate::Examination;
+use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::rules_gate::RulesGateOutcome;
 use oracled_domain::{
-    Approved, Event, EventKind, GatePath, Judgement, Payload, SessionId, Tier, UnexpectedFields,
+    ApprovedVerdict, AuditEvent, CrosscheckJudgment, EventKind, GatePath, ProductTier, SessionId,
+    UnexpectedFieldHandling, VerdictPayload,
 };
-use oracled_store::Record;
+use oracled_store::JournalRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<SubmissionOutcome, GateError>")]
-pub struct Judge(pub Submission);
+pub struct JudgeVerdict(pub Submission);
 
 /// Why a submission has no outcome. Nothing was delivered.
 #[derive(Debug, thiserror::Error)]
@@ -35,65 +36,65 @@ pub enum GateError {
     Commit(#[from] CommitError),
     /// The cache could not store the verdict.
     #[error(transparent)]
-    Cache(#[from] CacheError),
+    Cache(#[from] VerdictCacheError),
     /// The rules could not be applied.
     #[error(transparent)]
-    Rules(#[from] RulesError),
+    Rules(#[from] EvaluationError),
     /// The cache did not answer.
     #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
+    NoAnswer(#[from] ActorCallError),
 }
 
 /// Judges a payload. Any function fits this type, but only the gate in `domain` can create an approved value.
-type JudgeFn = fn(UnexpectedFields, Tier, Payload) -> Judgement;
+type JudgeFn = fn(UnexpectedFieldHandling, ProductTier, VerdictPayload) -> CrosscheckJudgment;
 
 /// The actor.
 #[derive(Debug)]
-pub struct Crosscheck {
+pub struct CrosscheckActor {
     judge: JudgeFn,
-    unexpected_fields: UnexpectedFields,
-    cache: Door<Cache>,
-    rules: Rules,
-    log: Log,
+    unexpected_fields: UnexpectedFieldHandling,
+    cache: ActorHandle<VerdictCache>,
+    rules: RuleService,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
 }
 
-impl Crosscheck {
+impl CrosscheckActor {
     pub(crate) fn new(
-        unexpected_fields: UnexpectedFields,
-        (cache, rules): (Door<Cache>, Rules),
-        log: Log,
+        unexpected_fields: UnexpectedFieldHandling,
+        (cache, rules): (ActorHandle<VerdictCache>, RuleService),
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
         Self { judge: oracled_domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
     }
 }
 
 /// The steps after a judgement.
-struct Delivery {
-    cache: Door<Cache>,
-    rules: Rules,
-    log: Log,
+struct JudgmentDelivery {
+    cache: ActorHandle<VerdictCache>,
+    rules: RuleService,
+    log: LoggerHandle,
     clock: Clock,
 }
 
-impl Delivery {
+impl JudgmentDelivery {
     async fn deliver(
         self,
-        judgement: Judgement,
-        judged: Event,
+        judgement: CrosscheckJudgment,
+        judged: AuditEvent,
         submission: Submission,
     ) -> Result<SubmissionOutcome, GateError> {
-        let Submission { session_id, path, made, check, .. } = &submission;
+        let Submission { session_id, path, generation_trace, check, .. } = &submission;
         let approved = match (*path, judgement.outcome) {
             (GatePath::Check, _) => {
                 self.log.commit(judged.into()).await?;
                 return Ok(SubmissionOutcome::Checked(judgement.decision));
             }
             (_, Err(_)) => {
-                self.log.commit(Made::record(made.as_ref(), [judged])).await?;
+                self.log.commit(GenerationTrace::record(generation_trace.as_ref(), [judged])).await?;
                 let (decision, retry_after) = (judgement.decision, None);
                 return Ok(SubmissionOutcome::RejectedByCrosscheck { decision, retry_after });
             }
@@ -103,18 +104,20 @@ impl Delivery {
         let (approved, evaluation_sha256) = match check {
             None => (approved, None),
             Some(check) => match self.examine(approved, check, session_id, *path, &mut judged).await {
-                Ok(Examination { outcome: Ok(approved), evaluation }) => (approved, Some(evaluation.sha256)),
-                Ok(Examination { outcome: Err(_), evaluation }) => {
-                    let record = Made::record(made.as_ref(), judged);
+                Ok(RulesGateOutcome { outcome: Ok(approved), evaluation }) => {
+                    (approved, Some(evaluation.sha256))
+                }
+                Ok(RulesGateOutcome { outcome: Err(_), evaluation }) => {
+                    let record = GenerationTrace::record(generation_trace.as_ref(), judged);
                     let (session_id, check) = (session_id.clone(), Arc::clone(check));
-                    let refuse = Refuse { session_id, check, record: record.clone() };
+                    let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
                     let refused = self.cache.ask(refuse).await;
-                    logged(refused, record, &self.log).await?;
+                    commit_unless_committed(refused, record, &self.log).await?;
                     let (evaluation, retry_after) = (Arc::new(evaluation), None);
                     return Ok(SubmissionOutcome::RejectedByRules { evaluation, retry_after });
                 }
                 Err(error) => {
-                    judged.push(Event::new(
+                    judged.push(AuditEvent::new(
                         self.clock.now(),
                         session_id.clone(),
                         EventKind::CrosscheckError {
@@ -123,44 +126,44 @@ impl Delivery {
                             cause: error.to_string(),
                         },
                     ));
-                    self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                    self.log.commit(GenerationTrace::record(generation_trace.as_ref(), judged)).await?;
                     return Err(error);
                 }
             },
         };
-        let record = Made::record(made.as_ref(), judged.clone());
-        let admit = Admit { submission, approved, judged, evaluation_sha256 };
-        logged(self.cache.ask(admit).await, record, &self.log).await
+        let record = GenerationTrace::record(generation_trace.as_ref(), judged.clone());
+        let admit = AdmitVerdict { submission, approved, judged, evaluation_sha256 };
+        commit_unless_committed(self.cache.ask(admit).await, record, &self.log).await
     }
 
     /// The second gate: checks the verdict against the rules, and returns it if it passes. The log entry is added to
     /// `judged`.
     async fn examine(
         &self,
-        approved: Approved,
-        check: &Arc<Check>,
+        approved: ApprovedVerdict,
+        check: &Arc<CandidateCheck>,
         session_id: &SessionId,
         path: GatePath,
-        judged: &mut Vec<Event>,
-    ) -> Result<Examination, GateError> {
+        judged: &mut Vec<AuditEvent>,
+    ) -> Result<RulesGateOutcome, GateError> {
         let examination = self.rules.examine(approved, Arc::clone(check)).await?;
         let entry = EventKind::RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
-        judged.push(Event::new(self.clock.now(), session_id.clone(), entry));
+        judged.push(AuditEvent::new(self.clock.now(), session_id.clone(), entry));
         Ok(examination)
     }
 }
 
 /// Returns the cache's answer. If the cache failed before it committed `record`, the record is committed here, so that each
 /// judgement is logged.
-async fn logged<T>(
-    answer: Result<Result<T, CacheError>, NoAnswer>,
-    record: Record,
-    log: &Log,
+async fn commit_unless_committed<T>(
+    answer: Result<Result<T, VerdictCacheError>, ActorCallError>,
+    record: JournalRecord,
+    log: &LoggerHandle,
 ) -> Result<T, GateError> {
     let error = match answer {
         Ok(Ok(answer)) => return Ok(answer),
         // the record contained the entry, and was written to the service log
-        Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
+        Ok(Err(VerdictCacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
         Ok(Err(error)) => error.into(),
         Err(error) => error.into(),
     };
@@ -168,18 +171,18 @@ async fn logged<T>(
     Err(error)
 }
 
-impl Actor for Crosscheck {
+impl Actor for CrosscheckActor {
     type Context = Context<Self>;
 }
 
-impl Supervised for Crosscheck {}
+impl Supervised for CrosscheckActor {}
 
-impl Handler<Judge> for Crosscheck {
+impl Handler<JudgeVerdict> for CrosscheckActor {
     type Result = ResponseFuture<Result<SubmissionOutcome, GateError>>;
 
-    fn handle(&mut self, Judge(mut submission): Judge, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, JudgeVerdict(mut submission): JudgeVerdict, _: &mut Context<Self>) -> Self::Result {
         // a missing payload is judged as an empty one, which is rejected
-        let payload = submission.payload.take().unwrap_or_else(|| Payload::raw(""));
+        let payload = submission.payload.take().unwrap_or_else(|| VerdictPayload::raw(""));
         let judged =
             catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, submission.tier, payload)));
         let now = self.clock.now();
@@ -188,29 +191,32 @@ impl Handler<Judge> for Crosscheck {
             Ok(judgement) => judgement,
             Err(panic) => {
                 let cause = panic_message(&*panic);
-                let Submission { session_id, path, made, .. } = submission;
-                let error = Event::new(
+                let Submission { session_id, path, generation_trace, .. } = submission;
+                let error = AuditEvent::new(
                     now,
                     session_id,
                     EventKind::CrosscheckError { path, level: EventSeverity::Error, cause: cause.clone() },
                 );
                 return Box::pin(async move {
-                    log.commit(Made::record(made.as_ref(), [error])).await?;
+                    log.commit(GenerationTrace::record(generation_trace.as_ref(), [error])).await?;
                     Err(GateError::Judging(cause))
                 });
             }
         };
         let reason = judgement.decision.crosscheck_reason;
         self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
-        self.metrics.judged.get_or_create(&JudgedAs::new(submission.tier, submission.path, reason)).inc();
+        self.metrics
+            .judged
+            .get_or_create(&JudgmentLabels::new(submission.tier, submission.path, reason))
+            .inc();
         let entry = CrosscheckEntry::of(&judgement, &submission.query, submission.path);
-        let entry = Event::new(now, submission.session_id.clone(), EventKind::TmmCrosscheck(entry));
+        let entry = AuditEvent::new(now, submission.session_id.clone(), EventKind::TmmCrosscheck(entry));
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
-        Box::pin(Delivery { cache, rules, log, clock }.deliver(judgement, entry, submission))
+        Box::pin(JudgmentDelivery { cache, rules, log, clock }.deliver(judgement, entry, submission))
     }
 }
 
-crate::platform::door::asked_through_a_door!(Crosscheck);
+crate::platform::actor_handle::handle_actor_calls!(CrosscheckActor);
 
 #[cfg(test)]
 mod tests;

@@ -8,30 +8,30 @@
 mod attempt;
 mod head;
 mod in_flight;
-mod steer;
+mod outbox_admin;
 mod survey;
 
-pub use steer::{DropMail, HeldMails, HoldMails, List, OutboxError, Requeue};
+pub use outbox_admin::{DropMail, HeldMails, HoldMails, ListMails, OutboxError, RequeueMail};
 
-use crate::audit::logger::Log;
+use crate::audit::logger::LoggerHandle;
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::door::Door;
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle_health::OracleHealth;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,
 };
-use attempt::{End, Sender};
-use head::Head;
-use in_flight::InFlight;
+use attempt::{MailSender, MailStateChange};
+use head::OutboxHead;
+use in_flight::MailsInFlight;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::MailId;
 use oracled_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
-use survey::Survey;
+use survey::OutboxSurvey;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -46,7 +46,7 @@ const SENDING_MAX: usize = 4;
 
 /// The settings of the notifier.
 #[derive(Debug, Clone)]
-pub struct Mailing {
+pub struct NotifierConfig {
     /// The mail service. Without one nothing is sent, and the mails stay in the outbox.
     pub service: Option<Arc<dyn MailService>>,
     /// Maximum age of a verdict mail that is still retried.
@@ -56,34 +56,34 @@ pub struct Mailing {
 /// Notifies of a queued mail. If the message is lost, the mail is found by the next survey, within a minute.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Wake(pub MailId);
+pub struct WakeNotifier(pub MailId);
 
 /// Stops sending: no further attempt begins. Returns when the attempts in flight are settled.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Rest;
+pub struct StopSending;
 
 /// Reports that a mail is no longer in flight, and its state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Ended {
+struct ReportMailState {
     mail_id: MailId,
-    end: End,
+    end: MailStateChange,
 }
 
 /// The actor.
 #[derive(Debug)]
 pub struct Notifier {
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
-    metrics: Metrics,
+    metrics: ActorMetrics,
     /// `None` if no mail service is configured.
-    sender: Option<Sender>,
-    in_flight: InFlight,
+    sender: Option<MailSender>,
+    in_flight: MailsInFlight,
     /// Permits for parallel attempts.
-    places: Arc<Semaphore>,
-    head: Head,
+    send_slots: Arc<Semaphore>,
+    head: OutboxHead,
     /// Whether a survey is running.
     surveying: bool,
     /// When the last survey ended.
@@ -91,20 +91,20 @@ pub struct Notifier {
     dead: u64,
     oldest: Option<Timestamp>,
     /// Whether the circuit was found open or half-open since the last tick.
-    turned_away: bool,
+    circuit_not_closed: bool,
 }
 
 impl Notifier {
     pub(crate) fn new(
-        mailing: Mailing,
-        oracle_health: Door<OracleHealth>,
+        mailing: NotifierConfig,
+        oracle_health: ActorHandle<OracleHealth>,
         store: Store,
-        log: Log,
+        log: LoggerHandle,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
-        let Mailing { service, max_age } = mailing;
-        let sender = service.map(|service| Sender {
+        let NotifierConfig { service, max_age } = mailing;
+        let sender = service.map(|service| MailSender {
             oracle_id: service.oracle_id(),
             service,
             oracle_health,
@@ -120,19 +120,19 @@ impl Notifier {
             clock,
             metrics,
             sender,
-            in_flight: InFlight::default(),
-            places: Arc::new(Semaphore::new(SENDING_MAX)),
-            head: Head::new(HEAD_MAX),
+            in_flight: MailsInFlight::default(),
+            send_slots: Arc::new(Semaphore::new(SENDING_MAX)),
+            head: OutboxHead::new(HEAD_MAX),
             surveying: false,
             surveyed_at: None,
             dead: 0,
             oldest: None,
-            turned_away: false,
+            circuit_not_closed: false,
         }
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        self.turned_away = false;
+        self.circuit_not_closed = false;
         self.survey_if_due(ctx);
         self.send_due(&ctx.address());
         self.publish();
@@ -143,27 +143,28 @@ impl Notifier {
         let now = self.clock.now();
         // the absolute difference: a clock that was set back must not delay the survey
         let recently = self.surveyed_at.is_some_and(|at| now.duration_since(at).abs() < SURVEY_PERIOD);
-        if self.surveying || (recently && !self.head.runs_low()) {
+        if self.surveying || (recently && !self.head.is_running_low()) {
             return;
         }
         self.surveying = true;
         let store = self.store.clone();
-        let survey = spawn_blocking(move || Survey::of(&store, HEAD_MAX, now)).into_actor(self);
+        let survey =
+            spawn_blocking(move || OutboxSurvey::read_outbox(&store, HEAD_MAX, now)).into_actor(self);
         ctx.spawn(survey.map(|survey, notifier, ctx| {
             notifier.surveying = false;
             match survey
                 .map_err(|panic| panic.to_string())
                 .and_then(|survey| survey.map_err(|error| error.to_string()))
             {
-                Ok(survey) => notifier.surveyed(survey, ctx),
+                Ok(survey) => notifier.apply_survey(survey, ctx),
                 Err(error) => tracing::error!(error, "could not read the outbox"),
             }
         }));
     }
 
-    fn surveyed(&mut self, survey: Survey, ctx: &mut Context<Self>) {
+    fn apply_survey(&mut self, survey: OutboxSurvey, ctx: &mut Context<Self>) {
         let older = std::mem::replace(&mut self.head, survey.head);
-        self.head.keep(older);
+        self.head.merge_older(older);
         self.surveyed_at = Some(self.clock.now());
         (self.dead, self.oldest) = (survey.dead, survey.oldest);
         self.send_due(&ctx.address());
@@ -178,37 +179,37 @@ impl Notifier {
             return;
         }
         let now = self.clock.now();
-        while !self.turned_away {
-            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        while !self.circuit_not_closed {
+            let Ok(slot) = Arc::clone(&self.send_slots).try_acquire_owned() else { return };
             let Some(mail_id) = self.head.take_due(now) else { return };
             // the task that has the mail in flight reports its next due time
-            let Some(taken) = self.in_flight.take(mail_id) else { continue };
+            let Some(claim) = self.in_flight.claim_mail(mail_id) else { continue };
             let (sender, me) = (sender.clone(), me.clone());
             // a separate task: the attempt must be completed even if the actor panics
             tokio::spawn(async move {
-                let end = sender.attempt(&taken.mail_id).await;
-                let mail_id = taken.mail_id.clone();
-                drop((taken, place));
+                let end = sender.attempt(&claim.mail_id).await;
+                let mail_id = claim.mail_id.clone();
+                drop((claim, slot));
                 // if the message is lost, the next survey makes up for it
-                me.do_send(Ended { mail_id, end });
+                me.do_send(ReportMailState { mail_id, end });
             });
         }
     }
 
-    fn ended(&mut self, mail_id: MailId, end: End) {
+    fn apply_mail_state(&mut self, mail_id: MailId, end: MailStateChange) {
         match end {
-            End::Due(due) => self.head.put(mail_id, due),
-            End::TurnedAway(due) => {
+            MailStateChange::Due(due) => self.head.put(mail_id, due),
+            MailStateChange::CircuitNotClosed(due) => {
                 self.head.put(mail_id, due);
-                self.turned_away = true;
+                self.circuit_not_closed = true;
             }
-            End::Died => self.dead += 1,
-            End::Revived(due) => {
+            MailStateChange::DeadLettered => self.dead += 1,
+            MailStateChange::Requeued(due) => {
                 self.dead = self.dead.saturating_sub(1);
                 self.head.put(mail_id, due);
             }
-            End::Buried => self.dead = self.dead.saturating_sub(1),
-            End::Gone => self.head.remove(&mail_id),
+            MailStateChange::Dropped => self.dead = self.dead.saturating_sub(1),
+            MailStateChange::Gone => self.head.remove(&mail_id),
         }
     }
 
@@ -219,7 +220,7 @@ impl Notifier {
             self.oldest = None;
         }
         let age = self.oldest.map(|oldest| self.clock.now().duration_since(oldest));
-        self.metrics.sending.show(queued, self.dead, age.unwrap_or_default());
+        self.metrics.mail.set_outbox_depth(queued, self.dead, age.unwrap_or_default());
     }
 }
 
@@ -235,15 +236,15 @@ impl Actor for Notifier {
 impl Supervised for Notifier {
     fn restarting(&mut self, _: &mut Context<Self>) {
         // `started` runs again after this; attempts in flight continue
-        self.head = Head::new(HEAD_MAX);
+        self.head = OutboxHead::new(HEAD_MAX);
         (self.surveying, self.surveyed_at) = (false, None);
     }
 }
 
-impl Handler<Wake> for Notifier {
+impl Handler<WakeNotifier> for Notifier {
     type Result = ();
 
-    fn handle(&mut self, Wake(mail_id): Wake, ctx: &mut Context<Self>) {
+    fn handle(&mut self, WakeNotifier(mail_id): WakeNotifier, ctx: &mut Context<Self>) {
         let now = self.clock.now();
         self.oldest.get_or_insert(now);
         self.head.put(mail_id, now);
@@ -251,30 +252,30 @@ impl Handler<Wake> for Notifier {
     }
 }
 
-impl Handler<Ended> for Notifier {
+impl Handler<ReportMailState> for Notifier {
     type Result = ();
 
-    fn handle(&mut self, Ended { mail_id, end }: Ended, ctx: &mut Context<Self>) {
-        self.ended(mail_id, end);
+    fn handle(&mut self, ReportMailState { mail_id, end }: ReportMailState, ctx: &mut Context<Self>) {
+        self.apply_mail_state(mail_id, end);
         self.send_due(&ctx.address());
     }
 }
 
-impl Handler<Rest> for Notifier {
+impl Handler<StopSending> for Notifier {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: Rest, _: &mut Context<Self>) -> Self::Result {
-        let places = Arc::clone(&self.places);
+    fn handle(&mut self, _: StopSending, _: &mut Context<Self>) -> Self::Result {
+        let slots = Arc::clone(&self.send_slots);
         Box::pin(async move {
             // the permits are acquired as they become free, and never released
-            if let Ok(all) = places.acquire_many(SENDING_MAX as u32).await {
+            if let Ok(all) = slots.acquire_many(SENDING_MAX as u32).await {
                 all.forget();
             }
         })
     }
 }
 
-crate::platform::door::asked_through_a_door!(Notifier);
+crate::platform::actor_handle::handle_actor_calls!(Notifier);
 
 #[cfg(test)]
 mod tests;

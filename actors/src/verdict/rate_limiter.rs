@@ -5,25 +5,25 @@
 //! crash between the two can only make it stricter, and millions of sessions use no memory. The budget of all calls is kept
 //! by governor, and is reset when the daemon restarts.
 
-use crate::audit::commit_loop::Decided;
-use crate::audit::logger::{CommitError, Log};
+use crate::audit::commit_loop::CommitDecision;
+use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
-use oracled_domain::{Event, EventKind, Generation, RegenAttempt, SessionId, Tier};
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_domain::{AuditEvent, EventKind, ProductTier, RegenAttempt, SessionId, VerdictGeneration};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// When to retry after all places are taken: a call takes a second or more.
-const PLACE_WAIT: Duration = Duration::from_secs(1);
+const SLOT_RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the model may not be called now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Limited {
+pub enum CallLimitError {
     /// The session's verdict was regenerated a short time ago.
     #[error("the session's verdict was regenerated less than five minutes ago")]
     Session {
@@ -50,10 +50,10 @@ pub enum Limited {
 
 /// Why a regeneration may not start.
 #[derive(Debug, thiserror::Error)]
-pub enum TakeError {
+pub enum RegenPermitError {
     /// A limit is reached.
     #[error(transparent)]
-    Limited(#[from] Limited),
+    Limited(#[from] CallLimitError),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -64,60 +64,62 @@ pub enum TakeError {
 
 /// Requests a regeneration of a session's verdict. The attempt is durable when this returns.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(Taken, Place), TakeError>")]
-pub struct Take {
+#[rtype(result = "Result<(RegenPermit, ModelCallSlot), RegenPermitError>")]
+pub struct RequestRegen {
     /// The session.
     pub session_id: SessionId,
     /// The tier of the session.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The prompt and the settings of the call.
-    pub generation: Generation,
+    pub generation: VerdictGeneration,
 }
 
 /// A place among the calls in flight, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ModelCallSlot {
     _permit: OwnedSemaphorePermit,
 }
 
 /// A permitted regeneration, which can be undone.
 #[derive(Debug)]
-pub struct Taken {
+pub struct RegenPermit {
     session_id: SessionId,
     revision: u64,
 }
 
-impl Taken {
+impl RegenPermit {
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
-    pub(crate) fn give_back(self, record: &mut Record) {
+    pub(crate) fn remove_attempt(self, record: &mut JournalRecord) {
         let Self { session_id, revision } = self;
-        record.expect.push(Expect { row: RowKey::Regen(session_id.clone()), revision: Some(revision) });
-        record.writes.push(Write::RemoveRegen(session_id));
+        record
+            .expect
+            .push(RowExpectation { row: RowKey::Regen(session_id.clone()), revision: Some(revision) });
+        record.writes.push(TableWrite::RemoveRegen(session_id));
     }
 }
 
 /// Requests the call for a first verdict, which has no limit for each session.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Place, Limited>")]
-pub struct TakeFirst;
+#[rtype(result = "Result<ModelCallSlot, CallLimitError>")]
+pub struct RequestFirstCall;
 
 /// Requests a retry within a call that already has its place.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), Limited>")]
-pub struct TakeRetry;
+#[rtype(result = "Result<(), CallLimitError>")]
+pub struct RequestCallRetry;
 
 /// The actor.
 #[derive(Debug)]
 pub struct RateLimiter {
-    calls: Calls,
+    calls: ModelCallBudget,
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
 }
 
 /// The limits for all model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallLimits {
+pub struct ModelCallLimits {
     /// Maximum number of calls per minute, including retries.
     pub per_minute: NonZeroU32,
     /// Maximum number of calls at the same time.
@@ -126,32 +128,32 @@ pub struct CallLimits {
 
 /// The budget of all calls.
 #[derive(Debug)]
-struct Calls {
-    limits: CallLimits,
+struct ModelCallBudget {
+    limits: ModelCallLimits,
     governor: DefaultDirectRateLimiter,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
-impl Calls {
-    fn new(limits: CallLimits) -> Self {
+impl ModelCallBudget {
+    fn new(limits: ModelCallLimits) -> Self {
         Self {
             limits,
             governor: DefaultDirectRateLimiter::direct(quota(limits.per_minute)),
-            places: Arc::new(Semaphore::new(limits.at_once)),
+            slots: Arc::new(Semaphore::new(limits.at_once)),
         }
     }
 
     /// Takes a place, and one call of the budget.
-    fn take_place(&self) -> Result<Place, Limited> {
+    fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
         let calls_at_once = self.limits.at_once;
-        let permit = Arc::clone(&self.places).try_acquire_owned();
-        let _permit = permit.map_err(|_| Limited::Places { calls_at_once, wait: PLACE_WAIT })?;
-        self.take()?;
-        Ok(Place { _permit })
+        let permit = Arc::clone(&self.slots).try_acquire_owned();
+        let _permit = permit.map_err(|_| CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT })?;
+        self.take_budgeted_call()?;
+        Ok(ModelCallSlot { _permit })
     }
 
-    fn take(&self) -> Result<(), Limited> {
-        self.governor.check().map_err(|not_until| Limited::Budget {
+    fn take_budgeted_call(&self) -> Result<(), CallLimitError> {
+        self.governor.check().map_err(|not_until| CallLimitError::Budget {
             calls_per_minute: self.limits.per_minute,
             wait: not_until.wait_time_from(DefaultClock::default().now()),
         })
@@ -167,47 +169,54 @@ fn quota(per_minute: NonZeroU32) -> Quota {
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: CallLimits, store: Store, log: Log, clock: Clock) -> Self {
-        Self { calls: Calls::new(limits), store, log, clock }
+    pub(crate) fn new(limits: ModelCallLimits, store: Store, log: LoggerHandle, clock: Clock) -> Self {
+        Self { calls: ModelCallBudget::new(limits), store, log, clock }
     }
 
     /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.
-    fn allowed(&self, session_id: &SessionId) -> Result<Option<u64>, TakeError> {
-        allowed(&self.store, session_id, &self.clock)
+    fn check_session_limit(&self, session_id: &SessionId) -> Result<Option<u64>, RegenPermitError> {
+        check_last_attempt(&self.store, session_id, &self.clock)
     }
 }
 
-fn allowed(store: &Store, session_id: &SessionId, clock: &Clock) -> Result<Option<u64>, TakeError> {
+fn check_last_attempt(
+    store: &Store,
+    session_id: &SessionId,
+    clock: &Clock,
+) -> Result<Option<u64>, RegenPermitError> {
     let noted = store.regen_attempt(session_id)?;
     match noted.as_ref().and_then(|(attempt, _)| attempt.wait(clock.now())) {
-        Some(wait) => Err(Limited::Session { wait: wait.unsigned_abs() }.into()),
+        Some(wait) => Err(CallLimitError::Session { wait: wait.unsigned_abs() }.into()),
         None => Ok(noted.map(|(_, revision)| revision)),
     }
 }
 
-async fn note(
-    take: Take,
+async fn commit_regen_attempt(
+    take: RequestRegen,
     before: Option<u64>,
     store: Store,
-    log: Log,
+    log: LoggerHandle,
     clock: Clock,
-) -> Result<Taken, TakeError> {
-    let Take { session_id, tier, generation } = take;
+) -> Result<RegenPermit, RegenPermitError> {
+    let RequestRegen { session_id, tier, generation } = take;
     let mut read = Some(before);
     let noted = log.decide_and_commit(|| {
-        let revision = read.take().map_or_else(|| allowed(&store, &session_id, &clock), Ok)?;
+        let revision = read.take().map_or_else(|| check_last_attempt(&store, &session_id, &clock), Ok)?;
         let (now, generation) = (clock.now(), generation.clone());
         let attempted = EventKind::RegenAttempted { tier, generation };
-        let record = Record {
-            expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision }],
-            events: vec![Event::new(now, session_id.clone(), attempted)],
-            writes: vec![Write::PutRegen(RegenAttempt { session_id: session_id.clone(), attempted_at: now })],
-            ..Record::default()
+        let record = JournalRecord {
+            expect: vec![RowExpectation { row: RowKey::Regen(session_id.clone()), revision }],
+            events: vec![AuditEvent::new(now, session_id.clone(), attempted)],
+            writes: vec![TableWrite::PutRegen(RegenAttempt {
+                session_id: session_id.clone(),
+                attempted_at: now,
+            })],
+            ..JournalRecord::default()
         };
-        Ok::<_, TakeError>(Decided::Change((), record))
+        Ok::<_, RegenPermitError>(CommitDecision::Change((), record))
     });
     let revision = noted.await?.1.map_or(0, |receipt| receipt.last_seq);
-    Ok(Taken { session_id, revision })
+    Ok(RegenPermit { session_id, revision })
 }
 
 impl Actor for RateLimiter {
@@ -216,37 +225,37 @@ impl Actor for RateLimiter {
 
 impl Supervised for RateLimiter {}
 
-impl Handler<Take> for RateLimiter {
-    type Result = ResponseFuture<Result<(Taken, Place), TakeError>>;
+impl Handler<RequestRegen> for RateLimiter {
+    type Result = ResponseFuture<Result<(RegenPermit, ModelCallSlot), RegenPermitError>>;
 
-    fn handle(&mut self, take: Take, _: &mut Context<Self>) -> Self::Result {
-        let allowed = self.allowed(&take.session_id);
-        let allowed = allowed.and_then(|before| Ok((before, self.calls.take_place()?)));
+    fn handle(&mut self, take: RequestRegen, _: &mut Context<Self>) -> Self::Result {
+        let allowed = self.check_session_limit(&take.session_id);
+        let allowed = allowed.and_then(|before| Ok((before, self.calls.take_slot()?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
-            let (before, place) = allowed?;
-            Ok((note(take, before, store, log, clock).await?, place))
+            let (before, slot) = allowed?;
+            Ok((commit_regen_attempt(take, before, store, log, clock).await?, slot))
         })
     }
 }
 
-impl Handler<TakeFirst> for RateLimiter {
-    type Result = Result<Place, Limited>;
+impl Handler<RequestFirstCall> for RateLimiter {
+    type Result = Result<ModelCallSlot, CallLimitError>;
 
-    fn handle(&mut self, _: TakeFirst, _: &mut Context<Self>) -> Self::Result {
-        self.calls.take_place()
+    fn handle(&mut self, _: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
+        self.calls.take_slot()
     }
 }
 
-impl Handler<TakeRetry> for RateLimiter {
-    type Result = Result<(), Limited>;
+impl Handler<RequestCallRetry> for RateLimiter {
+    type Result = Result<(), CallLimitError>;
 
-    fn handle(&mut self, _: TakeRetry, _: &mut Context<Self>) -> Self::Result {
-        self.calls.take()
+    fn handle(&mut self, _: RequestCallRetry, _: &mut Context<Self>) -> Self::Result {
+        self.calls.take_budgeted_call()
     }
 }
 
-crate::platform::door::asked_through_a_door!(RateLimiter);
+crate::platform::actor_handle::handle_actor_calls!(RateLimiter);
 
 #[cfg(test)]
 mod tests;

@@ -5,31 +5,33 @@
 //! request wait until it has ended. Only a read that finds no verdict starts a regeneration (seed: `regen-consistency`,
 //! invariant 6).
 
-mod flight;
+mod generation_task;
 mod model;
 mod outcome;
 
-pub use flight::{Failed, Landed};
-pub use model::AskedModel;
+pub use generation_task::{GenerationError, GenerationResult};
+pub use model::ConfiguredModel;
 
-use crate::audit::logger::Log;
-use crate::platform::caller::{carried, uid};
+use crate::audit::logger::LoggerHandle;
+use crate::platform::actor_handle::{ActorCall, ActorCallError, ActorHandle};
+use crate::platform::caller::{current_caller_uid, run_as_current_caller};
 use crate::platform::clock::Clock;
-use crate::platform::door::{Called, Door, NoAnswer};
-use crate::platform::metrics::Metrics;
+use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle_health::OracleHealth;
-use crate::verdict::cache::{Cache, Find, Known};
-use crate::verdict::crosscheck::Crosscheck;
+use crate::verdict::cache::{FindSession, FindSessionOutcome, VerdictCache};
+use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::rate_limiter::RateLimiter;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
-use flight::Pilot;
+use generation_task::GenerationRunner;
 use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::rules::Check;
-use oracled_domain::verdict::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
-use oracled_domain::{DivergenceCheck, Event, EventKind, Query, SessionId, Tier};
+use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::divergence::{
+    RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
+};
+use oracled_domain::{AuditEvent, CustomerQuery, DivergenceCheck, EventKind, ProductTier, SessionId};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,132 +42,132 @@ const REMEMBERED_MAX: usize = 100_000;
 
 /// Generates a first verdict and delivers it.
 #[derive(Debug, Clone, Message)]
-#[rtype(result = "Landed")]
-pub struct Deliver(pub Submission);
+#[rtype(result = "GenerationResult")]
+pub struct GenerateVerdict(pub Submission);
 
 /// Reads a verdict that is not in the cache: regenerates it if its session is known.
 #[derive(Debug, Message)]
-#[rtype(result = "Landed")]
-pub struct Read(pub SessionId);
+#[rtype(result = "GenerationResult")]
+pub struct RegenerateVerdict(pub SessionId);
 
 /// Returns how often regenerated verdicts differ from the delivered ones.
 #[derive(Debug, Message)]
-#[rtype(result = "Variance")]
-pub struct AskVariance;
+#[rtype(result = "RegenVariance")]
+pub struct ReadVariance;
 
 /// Waits until all flights that are in progress now have ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Rest;
+pub struct AwaitGenerations;
 
 /// Adds a regeneration to the variance watch.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Note(DivergenceCheck);
+struct NoteDivergence(DivergenceCheck);
 
 /// Removes a flight that has ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Clear(SessionId);
+struct ClearGeneration(SessionId);
 
 /// The actor.
 #[derive(Debug)]
-pub struct Regen {
-    pilot: Arc<Pilot>,
-    cache: Door<Cache>,
-    log: Log,
-    flights: HashMap<SessionId, Flight>,
-    variance: VarianceWatch,
+pub struct RegenActor {
+    runner: Arc<GenerationRunner>,
+    cache: ActorHandle<VerdictCache>,
+    log: LoggerHandle,
+    running: HashMap<SessionId, RunningGeneration>,
+    variance: RegenVarianceWindow,
 }
 
 /// The generation in progress for a session.
 #[derive(Debug, Clone)]
-struct Flight {
-    errand: Errand,
-    landed: watch::Receiver<Option<Landed>>,
+struct RunningGeneration {
+    request: GenerationRequest,
+    result: watch::Receiver<Option<GenerationResult>>,
 }
 
 /// The request that a flight serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Errand {
+enum GenerationRequest {
     Read,
     /// `uid` is part of the errand: a stored refusal applies only to its own user id.
     Deliver {
-        tier: Tier,
-        query: Query,
-        check: Option<Arc<Check>>,
+        tier: ProductTier,
+        query: CustomerQuery,
+        check: Option<Arc<CandidateCheck>>,
         uid: Option<u32>,
     },
 }
 
-impl Flight {
+impl RunningGeneration {
     /// Waits for the flight's result.
-    async fn landed(mut self) -> Landed {
-        let landed = self.landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
-        landed.unwrap_or_else(|| Err(Arc::new(Failed::Crashed)))
+    async fn wait_for_result(mut self) -> GenerationResult {
+        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        result.unwrap_or_else(|| Err(Arc::new(GenerationError::Crashed)))
     }
 }
 
 /// The actors that this actor calls.
 #[derive(Debug)]
-pub(crate) struct Doors {
-    pub(crate) rate_limiter: Door<RateLimiter>,
-    pub(crate) oracle_health: Door<OracleHealth>,
-    pub(crate) crosscheck: Door<Crosscheck>,
-    pub(crate) cache: Door<Cache>,
-    pub(crate) log: Log,
+pub(crate) struct RegenHandles {
+    pub(crate) rate_limiter: ActorHandle<RateLimiter>,
+    pub(crate) oracle_health: ActorHandle<OracleHealth>,
+    pub(crate) crosscheck: ActorHandle<CrosscheckActor>,
+    pub(crate) cache: ActorHandle<VerdictCache>,
+    pub(crate) log: LoggerHandle,
 }
 
-impl Regen {
+impl RegenActor {
     pub(crate) fn new(
-        model: Option<AskedModel>,
-        doors: Doors,
+        model: Option<ConfiguredModel>,
+        handles: RegenHandles,
         store: Store,
         clock: Clock,
-        metrics: Metrics,
+        metrics: ActorMetrics,
     ) -> Self {
-        let (cache, log) = (doors.cache.clone(), doors.log.clone());
-        let pilot = Arc::new(Pilot { model, doors, store, clock, metrics });
-        Self { pilot, cache, log, flights: HashMap::new(), variance: VarianceWatch::default() }
+        let (cache, log) = (handles.cache.clone(), handles.log.clone());
+        let runner = Arc::new(GenerationRunner { model, handles, store, clock, metrics });
+        Self { runner, cache, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
     }
 
     /// The session's flight that is still in progress.
-    fn under_way(&self, session_id: &SessionId) -> Option<Flight> {
-        let flight = self.flights.get(session_id)?;
+    fn find_running_generation(&self, session_id: &SessionId) -> Option<RunningGeneration> {
+        let generation = self.running.get(session_id)?;
         // the task has ended once its sender is dropped, either with a result or after a panic
-        let flies = flight.landed.borrow().is_none() && flight.landed.has_changed().is_ok();
-        flies.then(|| flight.clone())
+        let flies = generation.result.borrow().is_none() && generation.result.has_changed().is_ok();
+        flies.then(|| generation.clone())
     }
 
-    fn take_off(
+    fn start_generation(
         &mut self,
         session_id: SessionId,
-        errand: Errand,
-        flight: impl Future<Output = Landed> + 'static,
+        request: GenerationRequest,
+        generation: impl Future<Output = GenerationResult> + 'static,
         ctx: &Context<Self>,
-    ) -> Flight {
-        let (sender, landed) = watch::channel(None);
+    ) -> RunningGeneration {
+        let (sender, result) = watch::channel(None);
         let (tower, id) = (ctx.address(), session_id.clone());
-        let new = Flight { errand, landed };
-        self.flights.insert(session_id, new.clone());
-        actix_rt::spawn(carried(async move {
-            let landed = flight.await;
-            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &landed {
-                tower.do_send(Note(check.clone()));
+        let new = RunningGeneration { request, result };
+        self.running.insert(session_id, new.clone());
+        actix_rt::spawn(run_as_current_caller(async move {
+            let outcome = generation.await;
+            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &outcome {
+                tower.do_send(NoteDivergence(check.clone()));
             }
-            sender.send_replace(Some(landed));
+            sender.send_replace(Some(outcome));
             drop(sender);
             // if this message is lost, the next flight of the session replaces the entry
-            tower.do_send(Clear(id));
+            tower.do_send(ClearGeneration(id));
         }));
         new
     }
 
     /// Logs that regenerated verdicts differ too often.
-    fn escalate(&self, variance: Variance) {
+    fn escalate(&self, variance: RegenVariance) {
         tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
-        let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
-        let escalation = Event::new(
+        let (log, timestamp) = (self.log.clone(), self.runner.clock.now());
+        let escalation = AuditEvent::new(
             timestamp,
             None,
             EventKind::InfrastructureVariance {
@@ -181,7 +183,7 @@ impl Regen {
 
 /// Restores the variance watch from the log after a restart, with the latest regenerations that it counts. The flag is true
 /// if a high variance is not logged yet.
-fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
+fn restore_variance_watch(store: &Store) -> Result<(RegenVarianceWindow, bool), StoreError> {
     let newest = |event: &str, limit| LogQuery {
         event: Some(event.to_owned()),
         newest: true,
@@ -191,9 +193,9 @@ fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
     let mut limit = VARIANCE_WINDOW;
     let (watch, first) = loop {
         let lines = store.log(&newest("regen_divergence_check", limit))?;
-        let mut watch = VarianceWatch::default();
+        let mut watch = RegenVarianceWindow::default();
         for line in &lines {
-            if let Ok(Event { kind: EventKind::RegenDivergenceCheck(check), .. }) =
+            if let Ok(AuditEvent { kind: EventKind::RegenDivergenceCheck(check), .. }) =
                 serde_json::from_str(&line.json)
             {
                 watch.note(&check);
@@ -205,16 +207,17 @@ fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
         }
         limit *= 10;
     };
-    let said = store.log(&newest("infrastructure_variance", 1))?.last().is_some_and(|line| line.seq > first);
-    let unsaid = watch.variance().escalated && !said;
+    let is_logged =
+        store.log(&newest("infrastructure_variance", 1))?.last().is_some_and(|line| line.seq > first);
+    let unsaid = watch.variance().escalated && !is_logged;
     Ok((watch, unsaid))
 }
 
-impl Actor for Regen {
+impl Actor for RegenActor {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
-        match remembered(&self.pilot.store) {
+        match restore_variance_watch(&self.runner.store) {
             Ok((watch, unsaid)) => {
                 self.variance = watch;
                 if unsaid {
@@ -226,58 +229,64 @@ impl Actor for Regen {
     }
 }
 
-impl Supervised for Regen {}
+impl Supervised for RegenActor {}
 
-impl Handler<Read> for Regen {
-    type Result = ResponseFuture<Landed>;
+impl Handler<RegenerateVerdict> for RegenActor {
+    type Result = ResponseFuture<GenerationResult>;
 
-    fn handle(&mut self, Read(session_id): Read, ctx: &mut Context<Self>) -> Self::Result {
-        let Some(flight) = self.under_way(&session_id) else {
-            let (pilot, id) = (Arc::clone(&self.pilot), session_id.clone());
-            let flight = async move { pilot.regenerate(id).await };
-            return Box::pin(self.take_off(session_id, Errand::Read, flight, ctx).landed());
+    fn handle(
+        &mut self,
+        RegenerateVerdict(session_id): RegenerateVerdict,
+        ctx: &mut Context<Self>,
+    ) -> Self::Result {
+        let Some(generation) = self.find_running_generation(&session_id) else {
+            let (runner, id) = (Arc::clone(&self.runner), session_id.clone());
+            let generation = async move { runner.regenerate(id).await };
+            return Box::pin(
+                self.start_generation(session_id, GenerationRequest::Read, generation, ctx).wait_for_result(),
+            );
         };
-        if flight.errand == Errand::Read {
-            return Box::pin(flight.landed());
+        if generation.request == GenerationRequest::Read {
+            return Box::pin(generation.wait_for_result());
         }
         let me = ctx.address();
         Box::pin(async move {
-            match flight.landed().await {
+            match generation.wait_for_result().await {
                 Ok(
                     SubmissionOutcome::RejectedByCrosscheck { .. }
                     | SubmissionOutcome::RejectedByRules { .. }
                     | SubmissionOutcome::Mismatch(_),
                 )
-                | Err(_) => again(&me, Read(session_id)).await,
+                | Err(_) => resend_message(&me, RegenerateVerdict(session_id)).await,
                 brought => brought,
             }
         })
     }
 }
 
-impl Handler<Deliver> for Regen {
-    type Result = ResponseFuture<Landed>;
+impl Handler<GenerateVerdict> for RegenActor {
+    type Result = ResponseFuture<GenerationResult>;
 
-    fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, deliver: GenerateVerdict, ctx: &mut Context<Self>) -> Self::Result {
         let submission = deliver.0.clone();
         let Submission { session_id, tier, query, check, .. } = submission.clone();
-        let errand = Errand::Deliver { tier, query, check, uid: uid() };
-        let Some(flight) = self.under_way(&session_id) else {
-            let pilot = Arc::clone(&self.pilot);
-            let flight = async move { pilot.generate(submission).await };
-            return Box::pin(self.take_off(session_id, errand, flight, ctx).landed());
+        let request = GenerationRequest::Deliver { tier, query, check, uid: current_caller_uid() };
+        let Some(generation) = self.find_running_generation(&session_id) else {
+            let runner = Arc::clone(&self.runner);
+            let generation = async move { runner.generate(submission).await };
+            return Box::pin(self.start_generation(session_id, request, generation, ctx).wait_for_result());
         };
-        let (same, cache, me) = (flight.errand == errand, self.cache.clone(), ctx.address());
+        let (same, cache, me) = (generation.request == request, self.cache.clone(), ctx.address());
         Box::pin(async move {
-            let landed = flight.landed().await;
+            let result = generation.wait_for_result().await;
             if !same {
-                return again(&me, deliver).await;
+                return resend_message(&me, deliver).await;
             }
-            let landing = landed?;
-            match cache.ask(Find(submission)).await {
-                Ok(Ok(Known::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
-                Ok(Ok(Known::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
-                Ok(Ok(Known::Nothing(_))) => Ok(landing),
+            let landing = result?;
+            match cache.ask(FindSession(submission)).await {
+                Ok(Ok(FindSessionOutcome::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
+                Ok(Ok(FindSessionOutcome::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
+                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(landing),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),
             }
@@ -286,59 +295,59 @@ impl Handler<Deliver> for Regen {
 }
 
 /// Sends the message again, after another request's flight has ended.
-async fn again<M>(regen: &Addr<Regen>, message: M) -> Landed
+async fn resend_message<M>(regen: &Addr<RegenActor>, message: M) -> GenerationResult
 where
-    M: Message<Result = Landed> + Send + 'static,
-    Regen: Handler<M, Result = ResponseFuture<Landed>>,
+    M: Message<Result = GenerationResult> + Send + 'static,
+    RegenActor: Handler<M, Result = ResponseFuture<GenerationResult>>,
 {
-    let lost = |_| Err(Arc::new(Failed::NoAnswer(NoAnswer::Failed { actor: "regen" })));
-    let (reply, landed) = oneshot::channel();
-    regen.do_send::<Called<Regen>>(Door::called(message, reply));
-    landed.await.unwrap_or_else(lost)
+    let lost = |_| Err(Arc::new(GenerationError::NoAnswer(ActorCallError::Failed { actor: "regen" })));
+    let (reply, result) = oneshot::channel();
+    regen.do_send::<ActorCall<RegenActor>>(ActorHandle::wrap_message(message, reply));
+    result.await.unwrap_or_else(lost)
 }
 
-impl Handler<Rest> for Regen {
+impl Handler<AwaitGenerations> for RegenActor {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: Rest, _: &mut Context<Self>) -> Self::Result {
-        let flights: Vec<_> = self.flights.values().cloned().collect();
+    fn handle(&mut self, _: AwaitGenerations, _: &mut Context<Self>) -> Self::Result {
+        let generations: Vec<_> = self.running.values().cloned().collect();
         Box::pin(async move {
-            for flight in flights {
-                drop(flight.landed().await);
+            for generation in generations {
+                drop(generation.wait_for_result().await);
             }
         })
     }
 }
 
-impl Handler<AskVariance> for Regen {
-    type Result = MessageResult<AskVariance>;
+impl Handler<ReadVariance> for RegenActor {
+    type Result = MessageResult<ReadVariance>;
 
-    fn handle(&mut self, _: AskVariance, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, _: ReadVariance, _: &mut Context<Self>) -> Self::Result {
         MessageResult(self.variance.variance())
     }
 }
 
-impl Handler<Note> for Regen {
+impl Handler<NoteDivergence> for RegenActor {
     type Result = ();
 
-    fn handle(&mut self, Note(check): Note, _: &mut Context<Self>) {
+    fn handle(&mut self, NoteDivergence(check): NoteDivergence, _: &mut Context<Self>) {
         if let Some(variance) = self.variance.note(&check) {
             self.escalate(variance);
         }
     }
 }
 
-impl Handler<Clear> for Regen {
+impl Handler<ClearGeneration> for RegenActor {
     type Result = ();
 
-    fn handle(&mut self, Clear(session_id): Clear, _: &mut Context<Self>) {
-        if self.under_way(&session_id).is_none() {
-            self.flights.remove(&session_id);
+    fn handle(&mut self, ClearGeneration(session_id): ClearGeneration, _: &mut Context<Self>) {
+        if self.find_running_generation(&session_id).is_none() {
+            self.running.remove(&session_id);
         }
     }
 }
 
-crate::platform::door::asked_through_a_door!(Regen);
+crate::platform::actor_handle::handle_actor_calls!(RegenActor);
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,13 @@
 //! A submitted verdict and its outcome. All steps from the route to the cache share these two types.
 
 use bytes::Bytes;
-use oracled_domain::rules::{Check, Evaluation};
-use oracled_domain::verdict::session::{Email, Mismatch};
+use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
+use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{
-    Decision, Delivery, DivergenceCheck, Event, GatePath, Generation, Payload, Query, SessionId, Tier,
+    AuditEvent, CrosscheckDecision, CustomerQuery, DivergenceCheck, GatePath, ProductTier, SessionId,
+    VerdictDelivery, VerdictGeneration, VerdictPayload,
 };
-use oracled_store::Record;
+use oracled_store::JournalRecord;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,39 +17,39 @@ pub struct Submission {
     /// The session of the verdict.
     pub session_id: SessionId,
     /// The tier that was bought.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The question.
-    pub query: Query,
+    pub query: CustomerQuery,
     /// The verdict; `None` until the model has generated it.
-    pub payload: Option<Payload>,
+    pub payload: Option<VerdictPayload>,
     /// The address to which the verdict is mailed.
-    pub customer_email: Option<Email>,
+    pub customer_email: Option<CustomerEmail>,
     /// The validated check against facts. The session stores it.
-    pub check: Option<Arc<Check>>,
+    pub check: Option<Arc<CandidateCheck>>,
     /// The path on which the verdict arrived.
     pub path: GatePath,
     /// How the model generated the verdict; `None` for a submitted one.
-    pub made: Option<Made>,
+    pub generation_trace: Option<GenerationTrace>,
 }
 
 /// How the model generated a verdict.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct GenerationTrace {
     /// The prompt and the settings.
-    pub generation: Generation,
+    pub generation: VerdictGeneration,
     /// The log events of the model calls.
-    pub interactions: Vec<Event>,
+    pub interactions: Vec<AuditEvent>,
 }
 
-impl Made {
+impl GenerationTrace {
     /// The log entries of the model calls.
-    pub(crate) fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
-        made.into_iter().flat_map(|made| made.interactions.iter().cloned())
+    pub(crate) fn entries(trace: Option<&Self>) -> impl Iterator<Item = AuditEvent> {
+        trace.into_iter().flat_map(|made| made.interactions.iter().cloned())
     }
 
     /// A record of the model calls, followed by `then`.
-    pub(crate) fn record(made: Option<&Self>, then: impl IntoIterator<Item = Event>) -> Record {
-        Record { events: Self::entries(made).chain(then).collect(), ..Record::default() }
+    pub(crate) fn record(trace: Option<&Self>, then: impl IntoIterator<Item = AuditEvent>) -> JournalRecord {
+        JournalRecord { events: Self::entries(trace).chain(then).collect(), ..JournalRecord::default() }
     }
 }
 
@@ -56,26 +57,26 @@ impl Made {
 #[derive(Debug, Clone)]
 pub enum SubmissionOutcome {
     /// The verdict was only judged, as requested.
-    Checked(Decision),
+    Checked(CrosscheckDecision),
     /// The verdict passed and is delivered.
-    Stored(Arc<Cached>),
+    Stored(Arc<CachedVerdict>),
     /// The verdict passed, replaces a lost one, and was compared with the original.
-    Regenerated(Arc<Cached>, DivergenceCheck),
+    Regenerated(Arc<CachedVerdict>, DivergenceCheck),
     /// The session already has a verdict, which is returned.
-    Replayed(Arc<Cached>),
+    Replayed(Arc<CachedVerdict>),
     /// The session has another tier, query or owner.
-    Mismatch(Mismatch),
+    Mismatch(SessionMismatch),
     /// The crosscheck rejected the verdict. No part of it is stored.
     RejectedByCrosscheck {
         /// The decision.
-        decision: Decision,
+        decision: CrosscheckDecision,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
     /// The crosscheck approved the verdict, but the rules rejected it. No part of it is stored.
     RejectedByRules {
         /// The evaluation.
-        evaluation: Arc<Evaluation>,
+        evaluation: Arc<RulesEvaluation>,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
@@ -96,13 +97,13 @@ impl SubmissionOutcome {
 
 /// A delivered verdict as the document of its response.
 #[derive(Debug)]
-pub struct Cached {
+pub struct CachedVerdict {
     /// The JSON document.
     pub body: Bytes,
 }
 
-impl From<Delivery> for Cached {
-    fn from(delivery: Delivery) -> Self {
+impl From<VerdictDelivery> for CachedVerdict {
+    fn from(delivery: VerdictDelivery) -> Self {
         let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
         Self { body: body.into() }
     }

@@ -1,23 +1,25 @@
 //! Dismissing: closing a review without a decision. The next question is decided again.
 
-use super::Verifier;
-use super::case::Closed;
-use crate::audit::commit_loop::Decided;
+use super::VerificationContext;
+use super::loaded_review::ReviewClosedError;
+use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use oracled_domain::audit::event::verification::DismissalEntry;
-use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
-use oracled_domain::{Event, EventKind, Peer};
-use oracled_store::{Record, StoreError};
+use oracled_domain::verification::review::{
+    DismissalRecord, DismissalRequest, ReviewResolutionError, ReviewState,
+};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_store::{JournalRecord, StoreError};
 
 /// Closes a review without a decision.
 #[derive(Debug)]
-pub struct Dismiss {
+pub struct DismissReview {
     /// Id of the review.
     pub review_id: String,
     /// The reason of the dismissal.
-    pub dismissal: Dismissal,
+    pub dismissal: DismissalRequest,
     /// The reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Why a review is not dismissed. Nothing has changed.
@@ -28,10 +30,10 @@ pub enum DismissError {
     Unknown(String),
     /// The review is already closed.
     #[error(transparent)]
-    Closed(#[from] Closed),
+    Closed(#[from] ReviewClosedError),
     /// The reason is empty or too long.
     #[error(transparent)]
-    Bad(#[from] BadResolution),
+    Bad(#[from] ReviewResolutionError),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -40,36 +42,36 @@ pub enum DismissError {
     Commit(#[from] CommitError),
 }
 
-impl Verifier {
-    pub(super) async fn dismiss(&self, message: &Dismiss) -> Result<ReviewState, DismissError> {
+impl VerificationContext {
+    pub(super) async fn dismiss(&self, message: &DismissReview) -> Result<ReviewState, DismissError> {
         let (state, _) = self
-            .doors
+            .handles
             .log
             .decide_and_commit(|| {
-                let (state, record) = self.dismissed(message)?;
-                Ok::<_, DismissError>(Decided::Change(state, record))
+                let (state, record) = self.build_dismissal(message)?;
+                Ok::<_, DismissError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verifying.dismissed();
+        self.metrics.verification.count_dismissal();
         Ok(state)
     }
 
     /// Returns the dismissed review, and the record that stores it. Locks and baselines are unchanged.
-    fn dismissed(
+    fn build_dismissal(
         &self,
-        Dismiss { review_id, dismissal, peer }: &Dismiss,
-    ) -> Result<(ReviewState, Record), DismissError> {
+        DismissReview { review_id, dismissal, peer }: &DismissReview,
+    ) -> Result<(ReviewState, JournalRecord), DismissError> {
         let reason = dismissal.checked()?;
-        let mut case = self.case(review_id, DismissError::Unknown)?;
+        let mut case = self.load_review(review_id, DismissError::Unknown)?;
         case.check_open()?;
         case.close();
         let now = self.clock.now();
-        case.state.dismissed = Some(Dismissed {
+        case.state.dismissed = Some(DismissalRecord {
             reason: reason.to_owned(),
             verifier_id: peer.uid.to_string(),
             dismissed_at: now,
         });
-        Ok(case.recorded(Event::new(
+        Ok(case.into_record(AuditEvent::new(
             now,
             None,
             EventKind::ReviewDismissed(DismissalEntry {

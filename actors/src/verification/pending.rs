@@ -1,9 +1,9 @@
 //! Pending decisions, which workflows without a waiting caller make later.
 
-use super::Verifier;
-use crate::platform::caller::carried;
+use super::VerificationContext;
+use crate::platform::caller::run_as_current_caller;
 use crate::platform::clock::stopwatch;
-use oracled_domain::verification::Inputs;
+use oracled_domain::verification::DecisionInputs;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,77 +11,81 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 /// Pause before the next attempt of a decision that could not be committed.
-const AGAIN: Duration = Duration::from_secs(5);
+const DECISION_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of pending decisions. Beyond it, a request is rejected as busy.
-pub(super) const PROMISED_MAX: usize = 2000;
+pub(super) const PENDING_DECISIONS_MAX: usize = 2000;
 /// Pending decisions use one in this number of slots, so that waiting callers get theirs.
-const PART_OF_TURNS: usize = 4;
+const PENDING_SLOT_DIVISOR: usize = 4;
 
 /// The pending decisions.
 #[derive(Debug)]
-pub(super) struct Promises {
+pub(super) struct PendingDecisions {
     /// Execution ids of the decisions in progress. A restarted actor does not start any of them twice.
-    taken_up: Mutex<BTreeSet<String>>,
-    places: Semaphore,
+    claimed_ids: Mutex<BTreeSet<String>>,
+    slots: Semaphore,
 }
 
 /// Exclusive access to a pending decision, until this is dropped.
-pub(super) struct Promise {
-    verifier: Arc<Verifier>,
+pub(super) struct PendingDecisionClaim {
+    context: Arc<VerificationContext>,
     execution_id: String,
 }
 
-impl Promises {
+impl PendingDecisions {
     /// No pending decisions, with a share of the `at_once` slots.
     pub(super) fn new(at_once: usize) -> Self {
-        let places = Semaphore::new((at_once / PART_OF_TURNS).max(1));
-        Self { taken_up: Mutex::default(), places }
+        let slots = Semaphore::new((at_once / PENDING_SLOT_DIVISOR).max(1));
+        Self { claimed_ids: Mutex::default(), slots }
     }
 
-    fn taken_up(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_claimed_ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.claimed_ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Promise {
+impl PendingDecisionClaim {
     /// Claims a new pending decision; `None` if the limit is reached. It must be claimed before it is logged, because
     /// concurrent requests could exceed the limit otherwise.
-    pub(super) fn new(verifier: &Arc<Verifier>, execution_id: &str) -> Option<Self> {
-        Self::among(verifier, execution_id, PROMISED_MAX)
+    pub(super) fn new(verifier: &Arc<VerificationContext>, execution_id: &str) -> Option<Self> {
+        Self::claim_below_limit(verifier, execution_id, PENDING_DECISIONS_MAX)
     }
 
     /// Claims a pending decision; `None` if `most` are in progress, or if it is already claimed.
-    fn among(verifier: &Arc<Verifier>, execution_id: &str, most: usize) -> Option<Self> {
-        let mut taken_up = verifier.promises.taken_up();
+    fn claim_below_limit(
+        verifier: &Arc<VerificationContext>,
+        execution_id: &str,
+        most: usize,
+    ) -> Option<Self> {
+        let mut taken_up = verifier.pending.lock_claimed_ids();
         let is_new = taken_up.len() < most && taken_up.insert(execution_id.to_owned());
-        is_new.then(|| Self { verifier: Arc::clone(verifier), execution_id: execution_id.to_owned() })
+        is_new.then(|| Self { context: Arc::clone(verifier), execution_id: execution_id.to_owned() })
     }
 
     /// Starts the decision in the background. It waits for a slot.
-    pub(super) fn begin(self, inputs: Inputs) {
-        tokio::spawn(carried(async move {
-            let Self { verifier, execution_id } = &self;
+    pub(super) fn start_decision(self, inputs: DecisionInputs) {
+        tokio::spawn(run_as_current_caller(async move {
+            let Self { context: verifier, execution_id } = &self;
             loop {
-                let place = verifier.promises.places.acquire().await;
+                let slot = verifier.pending.slots.acquire().await;
                 let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await else { break };
                 tracing::warn!(%execution_id, %error, "could not make a pending decision; retrying");
-                drop(place);
-                sleep(AGAIN).await;
+                drop(slot);
+                sleep(DECISION_RETRY_PAUSE).await;
             }
         }));
     }
 }
 
-impl Drop for Promise {
+impl Drop for PendingDecisionClaim {
     fn drop(&mut self) {
-        self.verifier.promises.taken_up().remove(&self.execution_id);
+        self.context.pending.lock_claimed_ids().remove(&self.execution_id);
     }
 }
 
 /// Starts all pending decisions that are not in progress, without a limit: those that were interrupted by a stop or a
 /// panic.
-pub(super) fn take_up(verifier: &Arc<Verifier>) {
-    let pending = match verifier.store.pending() {
+pub(super) fn resume_pending_decisions(verifier: &Arc<VerificationContext>) {
+    let pending = match verifier.store.pending_decisions() {
         Ok(pending) => pending,
         Err(error) => {
             tracing::error!(%error, "could not read the pending decisions");
@@ -89,8 +93,10 @@ pub(super) fn take_up(verifier: &Arc<Verifier>) {
         }
     };
     for inputs in pending {
-        if let Some(promise) = Promise::among(verifier, &inputs.execution_id, usize::MAX) {
-            promise.begin(inputs);
+        if let Some(claim) =
+            PendingDecisionClaim::claim_below_limit(verifier, &inputs.execution_id, usize::MAX)
+        {
+            claim.start_decision(inputs);
         }
     }
 }

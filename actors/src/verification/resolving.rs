@@ -1,28 +1,30 @@
 //! Resolving a review, which puts its locks in force.
 
-use super::Verifier;
-use super::case::{Case, Closed};
-use crate::audit::commit_loop::Decided;
+use super::VerificationContext;
+use super::loaded_review::{LoadedReview, ReviewClosedError};
+use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use oracled_domain::verification::deviation::put_back;
-use oracled_domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
-use oracled_domain::verification::{Baseline, HumanLock, Review, Subject};
-use oracled_domain::{Event, EventKind, Peer};
-use oracled_store::{Expect, Record, RowKey, StoreError, Write};
+use oracled_domain::verification::deviation::restore_baselines;
+use oracled_domain::verification::review::{
+    PriorBaselines, ResolutionRecord, ReviewResolution, ReviewResolutionError, ReviewState,
+};
+use oracled_domain::verification::{AxisBaseline, HumanLock, ReviewCase, SubjectState};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::sync::Arc;
 
 /// Resolves a review.
 #[derive(Debug)]
-pub struct Resolve {
+pub struct ResolveReview {
     /// Id of the review.
     pub review_id: String,
     /// The decision.
-    pub resolution: Resolution,
+    pub resolution: ReviewResolution,
     /// The reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Why a review is not resolved. Nothing has changed.
@@ -33,13 +35,13 @@ pub enum ResolveError {
     Unknown(String),
     /// The review is already closed.
     #[error(transparent)]
-    Closed(#[from] Closed),
+    Closed(#[from] ReviewClosedError),
     /// The ontology of the review is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
     /// The resolution is invalid.
     #[error(transparent)]
-    Bad(#[from] BadResolution),
+    Bad(#[from] ReviewResolutionError),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -49,70 +51,77 @@ pub enum ResolveError {
 }
 
 /// A reviewer's decision and its time.
-struct Word<'a> {
-    resolution: &'a Resolution,
-    peer: Peer,
+struct ReviewerDecision<'a> {
+    resolution: &'a ReviewResolution,
+    peer: PeerCredentials,
     verifier_id: String,
     now: Timestamp,
 }
 
-impl Verifier {
-    pub(super) async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
+impl VerificationContext {
+    pub(super) async fn resolve(&self, message: &ResolveReview) -> Result<ReviewState, ResolveError> {
         let mut resolved = 0;
         let (state, _) = self
-            .doors
+            .handles
             .log
             .decide_and_commit(|| {
-                let (state, record) = self.resolved(message)?;
+                let (state, record) = self.build_resolution(message)?;
                 resolved = record.events.len() as u64;
-                Ok::<_, ResolveError>(Decided::Change(state, record))
+                Ok::<_, ResolveError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verifying.resolved(resolved);
+        self.metrics.verification.count_resolved_reviews(resolved);
         Ok(state)
     }
 
     /// Returns the resolved review, and the record that stores it.
-    fn resolved(
+    fn build_resolution(
         &self,
-        Resolve { review_id, resolution, peer }: &Resolve,
-    ) -> Result<(ReviewState, Record), ResolveError> {
-        let case = self.case(review_id, ResolveError::Unknown)?;
+        ResolveReview { review_id, resolution, peer }: &ResolveReview,
+    ) -> Result<(ReviewState, JournalRecord), ResolveError> {
+        let case = self.load_review(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
         let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
-        let word = Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
-        let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
-        Ok(self.record_of(case, &locks, &ontology, &word)?)
+        let decision = ReviewerDecision {
+            resolution,
+            peer: *peer,
+            verifier_id: peer.uid.to_string(),
+            now: self.clock.now(),
+        };
+        let locks = review.resolve(&ontology, resolution, &decision.verifier_id, decision.now)?;
+        Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
     }
 
     /// Returns the resolved review, and the record that stores it. The record also resolves the open reviews of the same
     /// subject that this decision settles.
-    fn record_of(
+    fn resolution_record(
         &self,
-        mut case: Case,
+        mut case: LoadedReview,
         locks: &[HumanLock],
         ontology: &Ontology,
-        word: &Word<'_>,
-    ) -> Result<(ReviewState, Record), StoreError> {
+        decision: &ReviewerDecision<'_>,
+    ) -> Result<(ReviewState, JournalRecord), StoreError> {
         case.close();
-        let Case { state, subject, .. } = &mut case;
-        let mut beside = Record::default();
+        let LoadedReview { state, subject, .. } = &mut case;
+        let mut beside = JournalRecord::default();
         let mut still_open = Vec::new();
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
-            let settled = other.filter(|(other, _)| state.review.settles(&other.review));
+            let settled = other.filter(|(other, _)| state.review.is_deciding(&other.review));
             let Some((other, revision)) = settled else {
                 still_open.push(open);
                 continue;
             };
-            beside.expect.push(Expect { row: RowKey::Review(open.review_id), revision: Some(revision) });
-            beside.events.push(word.entry(&other.review, Vec::new()));
-            beside.writes.push(Write::PutReview(Arc::new(word.on(&other.review))));
+            beside
+                .expect
+                .push(RowExpectation { row: RowKey::Review(open.review_id), revision: Some(revision) });
+            beside.events.push(decision.resolution_event(&other.review, Vec::new()));
+            beside.writes.push(TableWrite::PutReview(Arc::new(decision.resolve_review(&other.review))));
         }
         subject.open = still_open;
-        subject.locks.retain(|lock| word.now < lock.valid_until);
+        subject.locks.retain(|lock| decision.now < lock.valid_until);
         let is_replaced = |lock: &HumanLock| {
             lock.ontology == state.review.ontology
                 && (lock.point_in_time, lock.known_at) == (state.review.point_in_time, state.review.known_at)
@@ -131,11 +140,11 @@ impl Verifier {
             if locks.iter().any(says_so) {
                 confirmed.push((lock.axis, before));
             } else {
-                put_back(&mut subject.baselines, &before, |path| path == lock.axis);
+                restore_baselines(&mut subject.baselines, &before, |path| path == lock.axis);
             }
         }
         subject.locks.extend(locks.iter().cloned());
-        let mut before = confirm(subject, &state.review, locks, ontology);
+        let mut before = confirm_baselines(subject, &state.review, locks, ontology);
         // a deviation that is confirmed again keeps the baseline from before its first confirmation
         for (axis, earlier) in confirmed {
             for (oracle_id, mut earlier) in earlier {
@@ -143,10 +152,10 @@ impl Verifier {
                 before.entry(oracle_id).or_default().extend(earlier);
             }
         }
-        *state = word.on(&state.review);
+        *state = decision.resolve_review(&state.review);
         state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
-        let entry = word.entry(&state.review, locks.to_vec());
-        let (state, mut record) = case.recorded(entry);
+        let entry = decision.resolution_event(&state.review, locks.to_vec());
+        let (state, mut record) = case.into_record(entry);
         record.expect.extend(beside.expect);
         record.events.extend(beside.events);
         record.writes.extend(beside.writes);
@@ -156,14 +165,19 @@ impl Verifier {
 
 /// Makes the deviating values that the reviewer has confirmed the new baselines. Returns the previous baselines, to restore
 /// them on revocation.
-fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> HeldAgainst {
-    let mut before = HeldAgainst::new();
+fn confirm_baselines(
+    subject: &mut SubjectState,
+    review: &ReviewCase,
+    locks: &[HumanLock],
+    ontology: &Ontology,
+) -> PriorBaselines {
+    let mut before = PriorBaselines::new();
     if !review.is_about_the_present() {
         return before;
     }
     for (oracle_id, candidate) in &review.candidates {
         for path in candidate.deviations.keys() {
-            let Some(baseline) = Baseline::of(candidate, path) else { continue };
+            let Some(baseline) = AxisBaseline::of(candidate, path) else { continue };
             let lock = locks.iter().find(|lock| lock.axis == *path);
             let is_confirmed = lock.zip(ontology.axis(path)).is_some_and(|(lock, axis)| {
                 let (said, decided) = (baseline.stated.value.typed(axis), lock.value.typed(axis));
@@ -180,25 +194,25 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
     before
 }
 
-impl Word<'_> {
+impl ReviewerDecision<'_> {
     /// `review` with this decision.
-    fn on(&self, review: &Review) -> ReviewState {
-        let resolved = Resolved {
-            resolution: self.said_of(review),
+    fn resolve_review(&self, review: &ReviewCase) -> ReviewState {
+        let resolved = ResolutionRecord {
+            resolution: self.resolution_for_review(review),
             verifier_id: self.verifier_id.clone(),
             resolved_at: self.now,
-            held_against: HeldAgainst::new(),
+            held_against: PriorBaselines::new(),
         };
-        ReviewState { resolved: Some(resolved), ..ReviewState::opened(review.clone()) }
+        ReviewState { resolved: Some(resolved), ..ReviewState::new_open(review.clone()) }
     }
 
-    fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {
-        Event::new(
+    fn resolution_event(&self, review: &ReviewCase, locks: Vec<HumanLock>) -> AuditEvent {
+        AuditEvent::new(
             self.now,
             None,
             EventKind::ReviewResolved(ResolutionEntry {
                 review_id: review.review_id.clone(),
-                resolution: self.said_of(review),
+                resolution: self.resolution_for_review(review),
                 locks,
                 peer: self.peer,
             }),
@@ -206,10 +220,10 @@ impl Word<'_> {
     }
 
     /// The part of the decision that concerns `review`.
-    fn said_of(&self, review: &Review) -> Resolution {
-        let mut said = self.resolution.clone();
-        said.values.retain(|axis, _| review.axes.contains_key(axis));
-        said.definitions.retain(|axis, _| review.axes.contains_key(axis));
-        said
+    fn resolution_for_review(&self, review: &ReviewCase) -> ReviewResolution {
+        let mut resolution = self.resolution.clone();
+        resolution.values.retain(|axis, _| review.axes.contains_key(axis));
+        resolution.definitions.retain(|axis, _| review.axes.contains_key(axis));
+        resolution
     }
 }

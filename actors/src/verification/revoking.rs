@@ -1,26 +1,28 @@
 //! Revoking the resolution of a review: its locks end, and the next question is decided again.
 
-use super::Verifier;
-use super::case::{Case, Closed};
-use crate::audit::commit_loop::Decided;
+use super::VerificationContext;
+use super::loaded_review::{LoadedReview, ReviewClosedError};
+use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
-use oracled_domain::verification::deviation::put_back;
-use oracled_domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
-use oracled_domain::{Event, EventKind, Peer};
-use oracled_store::{Record, StoreError};
+use oracled_domain::verification::deviation::restore_baselines;
+use oracled_domain::verification::review::{
+    ReviewResolutionError, ReviewState, RevocationRecord, RevocationRequest,
+};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_store::{JournalRecord, StoreError};
 
 /// Revokes the resolution of a review.
 #[derive(Debug)]
-pub struct Revoke {
+pub struct RevokeResolution {
     /// Id of the review.
     pub review_id: String,
     /// The reason of the revocation.
-    pub revocation: Revocation,
+    pub revocation: RevocationRequest,
     /// The reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Why a resolution is not revoked. Nothing has changed.
@@ -34,7 +36,7 @@ pub enum RevokeError {
     Open(String),
     /// The review was dismissed without a decision.
     #[error(transparent)]
-    Closed(#[from] Closed),
+    Closed(#[from] ReviewClosedError),
     /// The resolution was already revoked.
     #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
     Revoked {
@@ -53,7 +55,7 @@ pub enum RevokeError {
     Gone(String),
     /// The reason is empty or too long.
     #[error(transparent)]
-    Bad(#[from] BadResolution),
+    Bad(#[from] ReviewResolutionError),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -62,30 +64,30 @@ pub enum RevokeError {
     Commit(#[from] CommitError),
 }
 
-impl Verifier {
-    pub(super) async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
+impl VerificationContext {
+    pub(super) async fn revoke(&self, message: &RevokeResolution) -> Result<ReviewState, RevokeError> {
         message.revocation.check()?;
         let (state, _) = self
-            .doors
+            .handles
             .log
             .decide_and_commit(|| {
-                let (state, record) = self.revoked(message)?;
-                Ok::<_, RevokeError>(Decided::Change(state, record))
+                let (state, record) = self.build_revocation(message)?;
+                Ok::<_, RevokeError>(CommitDecision::Change(state, record))
             })
             .await?;
-        self.metrics.verifying.revoked();
+        self.metrics.verification.count_revocation();
         Ok(state)
     }
 
     /// Returns the review with its locks revoked, and the record that stores it.
-    fn revoked(
+    fn build_revocation(
         &self,
-        Revoke { review_id, revocation, peer }: &Revoke,
-    ) -> Result<(ReviewState, Record), RevokeError> {
-        let mut case = self.case(review_id, RevokeError::Unknown)?;
+        RevokeResolution { review_id, revocation, peer }: &RevokeResolution,
+    ) -> Result<(ReviewState, JournalRecord), RevokeError> {
+        let mut case = self.load_review(review_id, RevokeError::Unknown)?;
         case.check_not_dismissed()?;
-        let Case { state, subject, .. } = &mut case;
-        if let Some(Revoked { verifier_id, revoked_at, .. }) = &state.revoked {
+        let LoadedReview { state, subject, .. } = &mut case;
+        if let Some(RevocationRecord { verifier_id, revoked_at, .. }) = &state.revoked {
             let (review_id, verifier_id) = (review_id.clone(), verifier_id.clone());
             return Err(RevokeError::Revoked { review_id, verifier_id, revoked_at: *revoked_at });
         }
@@ -99,10 +101,10 @@ impl Verifier {
         }
         subject.locks = others;
         // the values that the review confirmed are no longer baselines
-        put_back(&mut subject.baselines, &resolved.held_against, |path| {
+        restore_baselines(&mut subject.baselines, &resolved.held_against, |path| {
             locks.iter().any(|lock| lock.axis == path)
         });
-        let revoked = Revoked {
+        let revoked = RevocationRecord {
             reason: revocation.reason.trim().to_owned(),
             verifier_id: peer.uid.to_string(),
             revoked_at: now,
@@ -114,6 +116,6 @@ impl Verifier {
             peer: *peer,
         };
         state.revoked = Some(revoked);
-        Ok(case.recorded(Event::new(now, None, EventKind::ReviewRevoked(entry))))
+        Ok(case.into_record(AuditEvent::new(now, None, EventKind::ReviewRevoked(entry))))
     }
 }

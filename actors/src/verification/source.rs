@@ -1,24 +1,27 @@
 //! Querying one source: the store for an ingested source, the source itself for a live one.
 
-use super::Verifier;
-use super::keeping::Kept;
-use crate::ground::queries::{Asked, Heard, QueryError};
+use super::VerificationContext;
+use super::answer_cache::CacheableAnswer;
+use crate::ground::queries::{IngestedSourceAnswer, IngestedSourceQuestion, QueryError};
 use crate::ground::registry::policy_of;
+use crate::platform::actor_handle::ActorCallError;
 use crate::platform::clock::stopwatch;
-use crate::platform::door::NoAnswer;
-use crate::upstream::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
+use crate::upstream::oracle_health::{
+    AddMonitoredOracle, CallLease, MonitoredOracle, PermitError, RequestCallPermit,
+};
 use jiff::Timestamp;
 use oracled_domain::OracleId;
-use oracled_domain::base::moment::past_time;
+use oracled_domain::base::moment::find_past_time;
 use oracled_domain::ground::freshness::AxisFreshness;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::{OracleTier, ReviewStatus, Standing};
-use oracled_domain::ground::timeline::Scope;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::adapter::Ready;
+use oracled_domain::ground::source::{OracleTier, SourceAvailability, SourceReviewStatus};
+use oracled_domain::ground::timeline::ReleaseScope;
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
-    Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply,
+    AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallTimeLimit, CandidateAnswer, DecisionInputs,
+    OracleCall, OracleReply,
 };
 use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
@@ -31,82 +34,82 @@ const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
 /// A timeout after this number of milliseconds counts as a failure of the source, even if all workflows have longer soft
 /// timeouts.
-const PATIENCE_MAX_MS: u64 = 1000;
+const FAILURE_TIMEOUT_MS: u64 = 1000;
 
 /// The query to one source.
-pub(super) struct Errand {
+pub(super) struct SourceCallRequest {
     pub(super) oracle_id: SourceId,
     pub(super) view: Arc<SourceView>,
     /// The validated adapter, for a live source.
-    pub(super) adapter: Option<Arc<Ready>>,
+    pub(super) adapter: Option<Arc<ValidatedAdapter>>,
     /// Paths of the requested axes that the source provides.
     paths: Vec<String>,
     /// The question, which is the same for all sources, without any replies.
-    pub(super) inputs: Arc<Inputs>,
+    pub(super) inputs: Arc<DecisionInputs>,
     warnings: Vec<String>,
 }
 
 /// The result of a query.
-pub(super) struct Answered {
-    pub(super) call: Call,
-    pub(super) keep: Option<Kept>,
+pub(super) struct SourceCallResult {
+    pub(super) call: OracleCall,
+    pub(super) answer_to_cache: Option<CacheableAnswer>,
     /// The source's earlier statement about the same subject, for an ingested source.
-    pub(super) before: Option<Box<Candidate>>,
+    pub(super) earlier_statement: Option<Box<CandidateAnswer>>,
 }
 
 /// The source's reply, before it is checked.
-pub(super) struct Said {
-    pub(super) reply: Reply,
+pub(super) struct UncheckedReply {
+    pub(super) reply: OracleReply,
     /// The source's earlier statement about the same subject.
-    pub(super) before: Option<Box<Candidate>>,
-    pub(super) keep: Option<KeptAnswer>,
+    pub(super) earlier_statement: Option<Box<CandidateAnswer>>,
+    pub(super) answer_to_cache: Option<CachedAnswer>,
     pub(super) warnings: Vec<String>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CircuitCallOutcome,
 }
 
-impl Errand {
+impl SourceCallRequest {
     /// The source's tier, as registered.
     pub(super) fn tier(&self) -> OracleTier {
         self.view.state.entry.registration.oracle_tier
     }
 
     /// The call as of `asked_at`, without a reply.
-    pub(super) fn unanswered(&self, asked_at: Timestamp) -> Call {
-        Call {
+    pub(super) fn unanswered_call(&self, asked_at: Timestamp) -> OracleCall {
+        OracleCall {
             oracle_tier: self.tier(),
             axes: self.paths.clone(),
             asked_at: Some(asked_at),
             ended_at: None,
             latency_ms: 0,
             cache_hit: false,
-            reply: Reply::NotAwaited,
+            reply: OracleReply::NotAwaited,
             kept: None,
             warnings: self.warnings.clone(),
         }
     }
 
-    pub(super) fn kept_key(&self) -> KeptKey {
+    pub(super) fn cached_answer_key(&self) -> CachedAnswerKey {
         let question = &self.inputs.question;
-        KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
+        CachedAnswerKey::of(&self.oracle_id, &question.thing, question.point_in_time)
     }
 
     /// The answer to cache. It is not served again if it is too long, or if the adapter does not cache answers about this
     /// time.
-    fn to_keep(&self, adapter: &Ready, answer: KeptAnswer) -> Kept {
-        let may_be_served = adapter.keep_seconds(self.inputs.question.point_in_time).is_some()
-            && answer.candidate.as_ref().is_some_and(is_short);
-        let answer = KeptAnswer { invalidation_count: self.view.state.invalidation_count, ..answer };
-        Kept { key: self.kept_key(), answer, may_be_served }
+    fn cacheable_answer(&self, adapter: &ValidatedAdapter, answer: CachedAnswer) -> CacheableAnswer {
+        let may_be_served = adapter.cache_seconds(self.inputs.question.point_in_time).is_some()
+            && answer.candidate.as_ref().is_some_and(is_within_size_limit);
+        let answer = CachedAnswer { invalidation_count: self.view.state.invalidation_count, ..answer };
+        CacheableAnswer { key: self.cached_answer_key(), answer, may_be_served }
     }
 
     /// The answer to decide on: only the requested axes, with their freshness. `invalidation_count` is the number of
     /// invalidations when the source was asked.
-    pub(super) fn looked_at(
+    pub(super) fn prepare_candidate(
         &self,
-        mut candidate: Candidate,
+        mut candidate: CandidateAnswer,
         invalidation_count: u64,
         now: Timestamp,
-    ) -> Candidate {
+    ) -> CandidateAnswer {
         candidate.values.retain(|path, _| self.paths.contains(path));
         if self.adapter.is_some() {
             candidate.freshness = self.freshness(&candidate, invalidation_count, now);
@@ -117,12 +120,12 @@ impl Errand {
     /// The freshness of a live source's answer, for each axis by its policy.
     fn freshness(
         &self,
-        candidate: &Candidate,
+        candidate: &CandidateAnswer,
         invalidation_count: u64,
         now: Timestamp,
     ) -> Vec<AxisFreshness> {
         let (state, question) = (&self.view.state, &self.inputs.question);
-        let past = past_time(question.point_in_time, question.known_at, now);
+        let past = find_past_time(question.point_in_time, question.known_at, now);
         // the count is exact; if the source reports an age, that age is checked, too
         let says_its_age = self.adapter.as_ref().is_some_and(|ready| ready.adapter().observed_at.is_some());
         let is_from_before = |at: &Timestamp| match past {
@@ -131,18 +134,22 @@ impl Errand {
             }
             Some(_) => candidate.observed_at < *at,
         };
-        let invalidated_at = state.invalidated_at(past, Scope::default()).filter(is_from_before);
+        let invalidated_at = state.invalidated_at(past, ReleaseScope::default()).filter(is_from_before);
         let paths: Vec<_> = self.paths.iter().map(String::as_str).collect();
         let policy = policy_of(state, &self.view.ontology);
         policy.evaluate(&paths, Some(candidate.observed_at), invalidated_at, past.unwrap_or(now)).axes
     }
 }
 
-impl Verifier {
+impl VerificationContext {
     /// Builds the query to `oracle_id`. If the source cannot be queried, the error is the call to log instead.
-    pub(super) fn errand(&self, inputs: &Arc<Inputs>, oracle_id: &SourceId) -> Result<Errand, Box<Call>> {
+    pub(super) fn prepare_source_call(
+        &self,
+        inputs: &Arc<DecisionInputs>,
+        oracle_id: &SourceId,
+    ) -> Result<SourceCallRequest, Box<OracleCall>> {
         let unasked = |oracle_tier, reply| {
-            Box::new(Call {
+            Box::new(OracleCall {
                 oracle_tier,
                 axes: Vec::new(),
                 asked_at: None,
@@ -156,34 +163,36 @@ impl Verifier {
         };
         let failed = |cause: String| {
             // the tier is unknown: treated as a missing trusted source
-            unasked(OracleTier::Primary, Reply::Failed { failure: Failure::Internal, cause })
+            unasked(OracleTier::Primary, OracleReply::Failed { failure: CallFailure::Internal, cause })
         };
         let view = self.store.view(oracle_id).map_err(|error| failed(error.to_string()))?;
         let view = view.ok_or_else(|| failed("the source is not registered".into()))?;
         let registration = &view.state.entry.registration;
         let tier = registration.oracle_tier;
-        let not_asked = |cause: String| unasked(tier, Reply::NotAsked { cause });
+        let not_asked = |cause: String| unasked(tier, OracleReply::NotAsked { cause });
         if registration.ontology != inputs.workflow.ontology {
             // the other sources cannot decide without this one: the workflow must be registered again
             let cause = format!("its ontology is now {}, which is not the workflow's", registration.ontology);
-            return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause }));
+            return Err(unasked(tier, OracleReply::Failed { failure: CallFailure::Internal, cause }));
         }
         let paths = inputs.paths_for(&registration.axes_provided);
         if paths.is_empty() {
             return Err(not_asked("the source provides none of the axes".into()));
         }
         let cannot_be_asked = |cause: String| {
-            let reply = Reply::Failed { failure: Failure::Internal, cause };
-            Box::new(Call { axes: paths.clone(), ..*unasked(tier, reply) })
+            let reply = OracleReply::Failed { failure: CallFailure::Internal, cause };
+            Box::new(OracleCall { axes: paths.clone(), ..*unasked(tier, reply) })
         };
-        let warnings = match view.state.entry.standing(self.clock.now()) {
-            Standing::Answers => Vec::new(),
-            Standing::AnswersWithWarning(warning) => vec![warning],
-            Standing::Silent(why) if view.state.entry.review_status == ReviewStatus::Pending => {
+        let warnings = match view.state.entry.availability(self.clock.now()) {
+            SourceAvailability::Answers => Vec::new(),
+            SourceAvailability::AnswersWithWarning(warning) => vec![warning],
+            SourceAvailability::Silent(why)
+                if view.state.entry.review_status == SourceReviewStatus::Pending =>
+            {
                 // the workflow names the source, so it is not skipped while its approval is pending
                 return Err(cannot_be_asked(why));
             }
-            Standing::Silent(why) => return Err(not_asked(why)),
+            SourceAvailability::Silent(why) => return Err(not_asked(why)),
         };
         let adapter = self.adapter(&view).map_err(cannot_be_asked)?;
         if adapter.is_some() && inputs.question.known_at.is_some() {
@@ -191,163 +200,197 @@ impl Verifier {
             return Err(cannot_be_asked(cause.into()));
         }
         let (oracle_id, inputs) = (oracle_id.clone(), Arc::clone(inputs));
-        Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
+        Ok(SourceCallRequest { oracle_id, view, adapter, paths, inputs, warnings })
     }
 
     /// Queries a source until `limit`; `cut` is the cause of the limit. If the source is queried again, its cached answer
     /// is not used in place of a query.
-    pub(super) async fn ask(&self, errand: Errand, limit: Duration, cut: Cut, is_again: bool) -> Answered {
+    pub(super) async fn call_source(
+        &self,
+        request: SourceCallRequest,
+        limit: Duration,
+        cut: CallTimeLimit,
+        is_again: bool,
+    ) -> SourceCallResult {
         let (began, asked_at) = (stopwatch(), self.clock.now());
-        let call = errand.unanswered(asked_at);
-        if let Some(candidate) = self.still_fresh(&errand, asked_at).filter(|_| !is_again) {
+        let call = request.unanswered_call(asked_at);
+        if let Some(candidate) = self.fresh_cached_candidate(&request, asked_at).filter(|_| !is_again) {
             // no call is made, so no lease is needed
-            let call = Call { ended_at: Some(asked_at), cache_hit: true, reply: bounded(candidate), ..call };
-            return Answered { call, keep: None, before: None };
+            let call = OracleCall {
+                ended_at: Some(asked_at),
+                cache_hit: true,
+                reply: limit_candidate_size(candidate),
+                ..call
+            };
+            return SourceCallResult { call, answer_to_cache: None, earlier_statement: None };
         }
-        let lease = match self.lease(&errand.oracle_id).await {
+        let lease = match self.request_source_lease(&request.oracle_id).await {
             Ok(lease) => lease,
             Err(reply) => {
                 // the source was not called
-                let kept = self.in_its_place(&errand);
-                return Answered {
-                    call: Call { asked_at: None, reply, kept, ..call },
-                    keep: None,
-                    before: None,
+                let substitute = self.substitute_candidate(&request);
+                return SourceCallResult {
+                    call: OracleCall { asked_at: None, reply, kept: substitute, ..call },
+                    answer_to_cache: None,
+                    earlier_statement: None,
                 };
             }
         };
-        let said = timeout_at(began + limit, self.said(&errand)).await;
+        let unchecked = timeout_at(began + limit, self.query_source(&request)).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let said = said.unwrap_or_else(|_| Said::bare(Reply::TimedOut { cut }));
-        let Said { reply, before, keep, warnings, outcome } = said;
+        let unchecked =
+            unchecked.unwrap_or_else(|_| UncheckedReply::without_answer(OracleReply::TimedOut { cut }));
+        let UncheckedReply { reply, earlier_statement: before, answer_to_cache: keep, warnings, outcome } =
+            unchecked;
         lease.report(match (&reply, outcome) {
-            (Reply::TimedOut { .. }, _) => self.outlasted(&errand.oracle_id, latency_ms),
-            (_, Outcome::Success { .. }) => Outcome::Success { latency_ms: Some(latency_ms) },
+            (OracleReply::TimedOut { .. }, _) => self.timeout_outcome(&request.oracle_id, latency_ms),
+            (_, CircuitCallOutcome::Success { .. }) => {
+                CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }
+            }
             (_, outcome) => outcome,
         });
         let now = self.clock.now();
-        let keep = errand.adapter.as_ref().zip(keep).map(|(adapter, answer)| errand.to_keep(adapter, answer));
+        let keep = request
+            .adapter
+            .as_ref()
+            .zip(keep)
+            .map(|(adapter, answer)| request.cacheable_answer(adapter, answer));
         let reply = match reply {
-            Reply::Answered { candidate } => {
-                bounded(errand.looked_at(*candidate, errand.view.state.invalidation_count, now))
-            }
+            OracleReply::Answered { candidate } => limit_candidate_size(request.prepare_candidate(
+                *candidate,
+                request.view.state.invalidation_count,
+                now,
+            )),
             reply => reply,
         };
-        let has_none = |reply: &Reply| {
-            matches!(reply, Reply::Failed { .. } | Reply::Refused { .. } | Reply::TimedOut { .. })
+        let has_none = |reply: &OracleReply| {
+            matches!(
+                reply,
+                OracleReply::Failed { .. } | OracleReply::Refused { .. } | OracleReply::TimedOut { .. }
+            )
         };
-        let kept = if has_none(&reply) { self.in_its_place(&errand) } else { None };
+        let substitute = if has_none(&reply) { self.substitute_candidate(&request) } else { None };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
-        let ended_at = (!matches!(reply, Reply::TimedOut { .. })).then_some(now);
-        let call = Call { ended_at, latency_ms, reply, kept, warnings, ..call };
-        Answered { call, keep, before }
+        let ended_at = (!matches!(reply, OracleReply::TimedOut { .. })).then_some(now);
+        let call = OracleCall { ended_at, latency_ms, reply, kept: substitute, warnings, ..call };
+        SourceCallResult { call, answer_to_cache: keep, earlier_statement: before }
     }
 
     /// The effect of a timeout on a source's health. If one workflow has only a short timeout, it does not count as a
     /// failure, as long as another workflow would still have accepted the answer as in time.
-    fn outlasted(&self, oracle_id: &SourceId, latency_ms: u64) -> Outcome {
+    fn timeout_outcome(&self, oracle_id: &SourceId, latency_ms: u64) -> CircuitCallOutcome {
         let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
                 tracing::error!(%oracle_id, %error, "could not read the workflows; a timeout is not counted");
-                return Outcome::Neutral;
+                return CircuitCallOutcome::Neutral;
             }
         };
         let ask_it = workflows.iter().filter(|known| known.document.oracles.contains(oracle_id));
         let soft_ms = ask_it.map(|known| known.document.oracle_latency.soft_timeout_ms).max();
         // a call may end a little before its timeout, because time is reserved for the decision
-        let patience_ms = soft_ms.unwrap_or(0).min(PATIENCE_MAX_MS) * 9 / 10;
+        let patience_ms = soft_ms.unwrap_or(0).min(FAILURE_TIMEOUT_MS) * 9 / 10;
         if latency_ms < patience_ms {
-            return Outcome::Neutral;
+            return CircuitCallOutcome::Neutral;
         }
-        Outcome::Failure(format!("no answer within {latency_ms} ms"))
+        CircuitCallOutcome::Failure(format!("no answer within {latency_ms} ms"))
     }
 
     /// Queries the source.
-    async fn said(&self, errand: &Errand) -> Said {
-        match &errand.adapter {
-            Some(adapter) => self.live(errand, adapter).await,
-            None => self.ingested(errand).await,
+    async fn query_source(&self, request: &SourceCallRequest) -> UncheckedReply {
+        match &request.adapter {
+            Some(adapter) => self.query_live_source(request, adapter).await,
+            None => self.query_ingested_source(request).await,
         }
     }
 
-    async fn ingested(&self, errand: &Errand) -> Said {
-        let Inputs { question, workflow, .. } = &*errand.inputs;
-        let asked = Asked {
-            oracle_id: errand.oracle_id.clone(),
-            thing: question.thing.clone(),
-            paths: errand.paths.clone(),
+    async fn query_ingested_source(&self, request: &SourceCallRequest) -> UncheckedReply {
+        let DecisionInputs { question, workflow, .. } = &*request.inputs;
+        let source_question = IngestedSourceQuestion {
+            oracle_id: request.oracle_id.clone(),
+            identity: question.thing.clone(),
+            paths: request.paths.clone(),
             point_in_time: question.point_in_time,
             known_at: question.known_at,
-            looks_back: !workflow.deviation_limits.is_empty(),
+            with_previous: !workflow.deviation_limits.is_empty(),
         };
-        match self.doors.queries.heard(asked).await {
-            Ok(Heard { reply, before, warnings }) => {
-                let outcome = Outcome::Success { latency_ms: None };
-                Said { reply, before, keep: None, warnings, outcome }
+        match self.handles.queries.answer_question(source_question).await {
+            Ok(IngestedSourceAnswer { reply, previous: before, warnings }) => {
+                let outcome = CircuitCallOutcome::Success { latency_ms: None };
+                UncheckedReply { reply, earlier_statement: before, answer_to_cache: None, warnings, outcome }
             }
             Err(error) => {
                 let cause = error.to_string();
                 let outcome = match &error {
-                    QueryError::Store(_) | QueryError::Reading(_) => Outcome::Failure(cause.clone()),
-                    _ => Outcome::Neutral,
+                    QueryError::Store(_) | QueryError::Reading(_) => {
+                        CircuitCallOutcome::Failure(cause.clone())
+                    }
+                    _ => CircuitCallOutcome::Neutral,
                 };
-                Said { outcome, ..Said::failed(cause) }
+                UncheckedReply { outcome, ..UncheckedReply::failed(cause) }
             }
         }
     }
 
     /// Tracks a source's health, if it is not tracked yet.
-    pub(super) async fn watch(&self, oracle_id: &SourceId) -> Result<(), NoAnswer> {
-        let oracle = Oracle { id: watched_as(oracle_id), config: self.config.health, probe: None };
-        self.doors.oracle_health.ask(Watch(oracle)).await
+    pub(super) async fn monitor_source(&self, oracle_id: &SourceId) -> Result<(), ActorCallError> {
+        let oracle =
+            MonitoredOracle { id: health_oracle_id(oracle_id), config: self.config.health, probe: None };
+        self.handles.oracle_health.ask(AddMonitoredOracle(oracle)).await
     }
 
     /// Requests a lease to query a source. The error is the reply to log instead.
-    async fn lease(&self, oracle_id: &SourceId) -> Result<Lease, Reply> {
-        let id = watched_as(oracle_id);
-        let failed = |cause: String| Reply::Failed { failure: Failure::Internal, cause };
-        let health = &self.doors.oracle_health;
-        let mut permit = health.ask(Permit(id.clone())).await.map_err(|error| failed(error.to_string()))?;
+    async fn request_source_lease(&self, oracle_id: &SourceId) -> Result<CallLease, OracleReply> {
+        let id = health_oracle_id(oracle_id);
+        let failed = |cause: String| OracleReply::Failed { failure: CallFailure::Internal, cause };
+        let health = &self.handles.oracle_health;
+        let mut permit =
+            health.ask(RequestCallPermit(id.clone())).await.map_err(|error| failed(error.to_string()))?;
         if let Err(PermitError::Unknown(_)) = permit {
-            self.watch(oracle_id).await.map_err(|error| failed(error.to_string()))?;
-            permit = health.ask(Permit(id)).await.map_err(|error| failed(error.to_string()))?;
+            self.monitor_source(oracle_id).await.map_err(|error| failed(error.to_string()))?;
+            permit = health.ask(RequestCallPermit(id)).await.map_err(|error| failed(error.to_string()))?;
         }
         permit.map_err(|error| match error {
             PermitError::CircuitOpen { retry_after, .. } => {
                 let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                Reply::CircuitOpen { retry_after_ms: retry_after.map(ms) }
+                OracleReply::CircuitOpen { retry_after_ms: retry_after.map(ms) }
             }
             error @ (PermitError::Unknown(_) | PermitError::QuotaWait { .. }) => failed(error.to_string()),
         })
     }
 }
 
-impl Said {
+impl UncheckedReply {
     pub(super) fn failed(cause: String) -> Self {
-        Self::bare(Reply::Failed { failure: Failure::Internal, cause })
+        Self::without_answer(OracleReply::Failed { failure: CallFailure::Internal, cause })
     }
 
     /// A reply without an answer, with no effect on the source's health.
-    const fn bare(reply: Reply) -> Self {
-        Self { reply, before: None, keep: None, warnings: Vec::new(), outcome: Outcome::Neutral }
+    const fn without_answer(reply: OracleReply) -> Self {
+        Self {
+            reply,
+            earlier_statement: None,
+            answer_to_cache: None,
+            warnings: Vec::new(),
+            outcome: CircuitCallOutcome::Neutral,
+        }
     }
 }
 
 /// The name under which a source's health is tracked; unique among the oracles.
-pub(super) fn watched_as(oracle_id: &SourceId) -> OracleId {
+pub(super) fn health_oracle_id(oracle_id: &SourceId) -> OracleId {
     format!("source:{oracle_id}").parse().expect("a source id with this prefix is a valid oracle id")
 }
 
 /// The reply for an answer, or a refusal if the answer is too long.
-pub(super) fn bounded(candidate: Candidate) -> Reply {
-    if is_short(&candidate) {
-        return Reply::Answered { candidate: Box::new(candidate) };
+pub(super) fn limit_candidate_size(candidate: CandidateAnswer) -> OracleReply {
+    if is_within_size_limit(&candidate) {
+        return OracleReply::Answered { candidate: Box::new(candidate) };
     }
     let cause = format!("the answer is longer than {CANDIDATE_MAX_BYTES} bytes");
-    Reply::Refused { refusal: Refusal::Schema, cause }
+    OracleReply::Refused { refusal: AnswerFault::Schema, cause }
 }
 
-fn is_short(candidate: &Candidate) -> bool {
+fn is_within_size_limit(candidate: &CandidateAnswer) -> bool {
     serde_json::to_vec(candidate).is_ok_and(|json| json.len() <= CANDIDATE_MAX_BYTES)
 }

@@ -1,36 +1,41 @@
+mod answer_cache;
 mod baselines;
 mod clock;
 mod dismissing;
-mod keeping;
 mod latency;
 mod look_ahead;
 mod matrix;
+mod pending_decisions;
 mod pinned;
 mod poisoning;
-mod promises;
 mod queue;
 mod records;
 pub(crate) mod support;
 pub(crate) mod upstream;
 
 use super::*;
-use crate::ground::registry::Review;
+use crate::ground::registry::SourceReviewDecision;
 use crate::testing::ground::PEER;
-use crate::testing::{Outside, World, with_world};
-use oracled_domain::verification::envelope::Basis;
-use oracled_domain::verification::review::Resolution;
-use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
-use oracled_domain::{Event, EventKind};
+use crate::testing::{TestServices, TestSystem, with_system};
+use oracled_domain::verification::envelope::ValueBasis;
+use oracled_domain::verification::review::ReviewResolution;
+use oracled_domain::verification::{AxisReason, CallOutcome, EnvelopeKind};
+use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::LogQuery;
 use serde_json::json;
 use support::*;
 
 const ARUBA: &str = "Aruba,ABW,1960,54208";
 
-async fn two_that_say(system: &crate::system::System, one: &str, other: &str, settings: serde_json::Value) {
+async fn register_two_sources(
+    system: &crate::system::ActorSystem,
+    one: &str,
+    other: &str,
+    settings: serde_json::Value,
+) {
     for (oracle_id, said) in [("office-a", one), ("office-b", other)] {
         source(system, oracle_id, json!({})).await;
-        says(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{said}")]).await;
+        ingest_source_rows(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{said}")]).await;
     }
     workflow(system, &["office-a", "office-b"], settings).await;
 }
@@ -41,8 +46,8 @@ fn population(envelope: &Envelope) -> Option<String> {
 
 #[test]
 fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54208", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54208", json!({})).await;
         let envelope = verified(&system).await;
         assert_eq!(
             (envelope.kind, population(&envelope).as_deref()),
@@ -66,12 +71,12 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
 
 #[test]
 fn source_without_approval_or_data_blocks_the_decision() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54208", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54208", json!({})).await;
         source(&system, "office-c", json!({})).await;
         let blocked = |envelope: &Envelope, cause: &str| {
             let of_it = (envelope.kind, &envelope.reasons, envelope.candidates[2].outcome);
-            let reasons = [Reason::OracleUnusable].into();
+            let reasons = [AxisReason::OracleUnusable].into();
             assert_eq!(of_it, (EnvelopeKind::Blocked, &reasons, CallOutcome::Failed), "{envelope:#?}");
             assert!(envelope.warnings.iter().any(|warning| warning.contains(cause)), "{envelope:#?}");
         };
@@ -80,19 +85,19 @@ fn source_without_approval_or_data_blocks_the_decision() {
         registered(&system, "office-d", json!({})).await;
         workflow(&system, &["office-a", "office-b", "office-d"], json!({})).await;
         blocked(&*verified(&system).await, "source office-d is not approved yet");
-        let of_the_name = asked(&system, json!({"axes": ["area_name"]})).await;
+        let of_the_name = verify_population(&system, json!({"axes": ["area_name"]})).await;
         assert!(of_the_name.is_err(), "the workflow is about populations alone");
     });
 }
 
 #[test]
 fn deprecated_source_causes_one_warning() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54208", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54208", json!({})).await;
         let date = system.clock.now() + jiff::SignedDuration::from_hours(24 * 100);
         system
             .registry
-            .review(&source_id("office-a"), Review::Deprecate(date), PEER)
+            .review(&source_id("office-a"), SourceReviewDecision::Deprecate(date), PEER)
             .await
             .expect("it is deprecated");
         let envelope = verified(&system).await;
@@ -104,8 +109,8 @@ fn deprecated_source_causes_one_warning() {
 
 #[test]
 fn same_dispute_has_one_review_and_its_resolution_decides() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54608", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54608", json!({})).await;
         let first = verified(&system).await;
         assert_eq!((first.kind, population(&first)), (EnvelopeKind::HumanReview, None));
         let review_id = first.review_id.clone().expect("a person decides");
@@ -115,15 +120,18 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         let opened = LogQuery { event: Some("review_opened".into()), limit: 9, ..LogQuery::default() };
         assert_eq!(system.store.log(&opened).expect("it is read").len(), 1);
 
-        let resolution = |value: &str| Resolution {
+        let resolution = |value: &str| ReviewResolution {
             values: [("population".to_owned(), json!(value))].into(),
             definitions: [].into(),
             own_value: true,
             reason: "the census of that year".into(),
             valid_for_seconds: 3600,
         };
-        let resolve =
-            |value: &str| Resolve { review_id: review_id.clone(), resolution: resolution(value), peer: PEER };
+        let resolve = |value: &str| ResolveReview {
+            review_id: review_id.clone(),
+            resolution: resolution(value),
+            peer: PEER,
+        };
         let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
         let state = system.verification.resolve(&resolve("54300")).await.expect("it is resolved");
@@ -133,9 +141,9 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
             (decided.kind, population(&decided).as_deref()),
             (EnvelopeKind::Authoritative, Some("54300"))
         );
-        assert_eq!(decided.axes["population"].basis, Some(Basis::HumanLock));
+        assert_eq!(decided.axes["population"].basis, Some(ValueBasis::HumanLock));
         let twice = system.verification.resolve(&resolve("1")).await;
-        assert!(matches!(twice, Err(ResolveError::Closed(Closed::Resolved { .. }))), "{twice:?}");
+        assert!(matches!(twice, Err(ResolveError::Closed(ReviewClosedError::Resolved { .. }))), "{twice:?}");
         let told = events(&system, &review_id);
         assert_eq!(
             told,
@@ -145,7 +153,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
 }
 
 /// Sends `count` questions at the same time.
-async fn futures_of(system: &crate::system::System, count: usize) -> Vec<Arc<Envelope>> {
+async fn futures_of(system: &crate::system::ActorSystem, count: usize) -> Vec<Arc<Envelope>> {
     let asking: Vec<_> = (0..count)
         .map(|_| {
             let system = system.clone();
@@ -161,31 +169,31 @@ async fn futures_of(system: &crate::system::System, count: usize) -> Vec<Arc<Env
 
 #[test]
 fn delayed_decision_keeps_its_id_over_a_restart() {
-    with_world(async |world: World| {
+    with_system(async |world: TestSystem| {
         let settings = json!({"authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC",
                                                     "on_timeout_behavior": "ESCALATE"}});
-        two_that_say(&world.system, "54208", "54208", settings).await;
+        register_two_sources(&world.system, "54208", "54208", settings).await;
         let promised = verified(&world.system).await;
         assert_eq!((promised.kind, population(&promised)), (EnvelopeKind::Provisional, None));
         let decisions = decided(&world.system, &promised.execution_id).await;
         let kinds: Vec<_> = decisions.iter().map(|(entry, _)| entry.kind).collect();
         assert_eq!(kinds, [EnvelopeKind::Provisional, EnvelopeKind::Authoritative]);
         assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));
-        assert!(world.system.store.pending().expect("it is read").is_empty());
+        assert!(world.system.store.pending_decisions().expect("it is read").is_empty());
 
         // a decision that was interrupted by a stop
         let entry = &decisions[0].0;
         let mut inputs = (*entry.inputs).clone();
         (inputs.execution_id, inputs.stage) =
-            ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
-        let mut record = oracled_store::Record::from(Event::new(
+            ("v-cut-off".into(), oracled_domain::verification::DecisionStage::Delayed);
+        let mut record = oracled_store::JournalRecord::from(AuditEvent::new(
             entry.envelope.decided_at,
             None,
             EventKind::VerificationDecided(entry.clone()),
         ));
-        record.writes.push(oracled_store::Write::PutPending(Arc::new(inputs)));
+        record.writes.push(oracled_store::TableWrite::PutPending(Arc::new(inputs)));
         world.system.log.commit(record).await.expect("it is committed");
-        let World { system, .. } = world.restarted(Outside::default()).await;
+        let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
         let taken = loop {
             let taken = rebuilt(&system, "v-cut-off");
             if !taken.is_empty() {
@@ -194,13 +202,13 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         };
         assert_eq!(taken[0].0.kind, EnvelopeKind::Authoritative);
-        assert!(system.store.pending().expect("it is read").is_empty());
+        assert!(system.store.pending_decisions().expect("it is read").is_empty());
     });
 }
 
 /// The two decisions of an execution, once there are two.
 async fn decided(
-    system: &crate::system::System,
+    system: &crate::system::ActorSystem,
     execution_id: &str,
 ) -> Vec<(oracled_domain::audit::event::verification::VerificationEntry, Envelope)> {
     loop {
@@ -214,11 +222,11 @@ async fn decided(
 
 #[test]
 fn registered_deviation_goes_to_review_and_unverified_one_has_no_effect() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let settings = json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}});
-        two_that_say(&system, "54208", "54208", settings.clone()).await;
+        register_two_sources(&system, "54208", "54208", settings.clone()).await;
         source(&system, "scraper", json!({"oracle_tier": "unverified"})).await;
-        says(&system, "scraper", "2020-04-14", &["Aruba,ABW,1960,99999999"]).await;
+        ingest_source_rows(&system, "scraper", "2020-04-14", &["Aruba,ABW,1960,99999999"]).await;
         workflow(&system, &["office-a", "office-b", "scraper"], settings).await;
         let envelope = verified(&system).await;
         assert_eq!(
@@ -226,33 +234,35 @@ fn registered_deviation_goes_to_review_and_unverified_one_has_no_effect() {
             (EnvelopeKind::Authoritative, Some("54208"))
         );
         for oracle_id in ["office-a", "office-b"] {
-            says(&system, oracle_id, "2023-05-04", &["Aruba,ABW,1960,542080"]).await;
+            ingest_source_rows(&system, oracle_id, "2023-05-04", &["Aruba,ABW,1960,542080"]).await;
         }
         let envelope = verified(&system).await;
         assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
-        assert_eq!(envelope.reasons, [Reason::Deviation].into());
+        assert_eq!(envelope.reasons, [AxisReason::Deviation].into());
         assert_eq!(population(&envelope), None);
     });
 }
 
 #[test]
 fn invalid_question_is_rejected_without_a_log_entry() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         source(&system, "office-a", json!({})).await;
-        says(&system, "office-a", "2020-04-14", &[ARUBA]).await;
-        let refused = asked(&system, json!({})).await;
+        ingest_source_rows(&system, "office-a", "2020-04-14", &[ARUBA]).await;
+        let refused = verify_population(&system, json!({})).await;
         assert!(matches!(refused, Err(VerifyError::WorkflowUnknown(_))), "{refused:?}");
         workflow(&system, &["office-a"], json!({})).await;
-        let refused = asked(&system, json!({"axes": ["area_name"]})).await;
+        let refused = verify_population(&system, json!({"axes": ["area_name"]})).await;
         assert!(matches!(refused, Err(VerifyError::Bad(_))), "{refused:?}");
-        let open = asked(&system, json!({"where": {"area": "ABW"}})).await.expect("it can be meant");
+        let open =
+            verify_population(&system, json!({"where": {"area": "ABW"}})).await.expect("it can be meant");
         assert_eq!(open.kind, EnvelopeKind::RequiresSpecification);
         assert_eq!(events(&system, &open.execution_id), ["verification_decided"]);
         let decided =
             LogQuery { event: Some("verification_decided".into()), limit: 9, ..LogQuery::default() };
         assert_eq!(system.store.log(&decided).expect("it is read").len(), 1);
-        let unknown =
-            asked(&system, json!({"where": {"area": "ZZZ", "year": 1960}})).await.expect("it can be meant");
-        assert_eq!(unknown.axes["population"].reasons, [Reason::NoValue].into());
+        let unknown = verify_population(&system, json!({"where": {"area": "ZZZ", "year": 1960}}))
+            .await
+            .expect("it can be meant");
+        assert_eq!(unknown.axes["population"].reasons, [AxisReason::NoValue].into());
     });
 }

@@ -3,7 +3,7 @@
 //! It uses hyper directly: reqwest does not report `100 Continue`, which an upload waits for, and needs a TLS provider even
 //! for a Unix socket.
 
-use super::pieces::Pieces;
+use super::streamed_body::StreamedBody;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -58,17 +58,17 @@ pub enum ClientError {
 }
 
 /// The body of a request: complete, or sent in pieces.
-type Body = Either<Full<Bytes>, Pieces>;
+type RequestBody = Either<Full<Bytes>, StreamedBody>;
 
 /// One connection to a socket of the daemon.
 #[derive(Debug)]
-pub struct Client {
-    sender: SendRequest<Body>,
+pub struct DaemonClient {
+    sender: SendRequest<RequestBody>,
 }
 
 /// A complete answer.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct DaemonResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The headers.
@@ -77,7 +77,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Client {
+impl DaemonClient {
     /// Connects to the socket at `path`.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Client {
             connected = UnixStream::connect(path).await;
             attempts += 1;
         }
-        let stream = connected.map_err(|error| not_there(path, &error))?;
+        let stream = connected.map_err(|error| connect_error(path, &error))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self { sender })
@@ -107,25 +107,25 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, ClientError> {
-        Answer::whole(self.open(method, path, body).await?).await
+    ) -> Result<DaemonResponse, ClientError> {
+        DaemonResponse::read_whole(self.open(method, path, body).await?).await
     }
 
-    /// Sends a request like [`Client::call`], without a time limit for the start of the answer.
+    /// Sends a request like [`DaemonClient::call`], without a time limit for the start of the answer.
     ///
     /// # Errors
     /// The connection breaks, or the answer is too long.
-    pub async fn call_however_long(
+    pub async fn call_without_timeout(
         &mut self,
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<DaemonResponse, ClientError> {
         let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
         let request = request.header(HOST, HOST_NAME).body(Either::Left(Full::new(body)));
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
         self.sender.ready().await?;
-        Answer::whole(self.sender.send_request(request).await?).await
+        DaemonResponse::read_whole(self.sender.send_request(request).await?).await
     }
 
     /// Sends a request and returns the answer as soon as its headers are complete. The body is still to be read.
@@ -150,7 +150,11 @@ impl Client {
     ///
     /// # Errors
     /// The connection breaks before the answer begins, or the answer does not begin within [`PATIENCE`].
-    pub async fn exchange(&mut self, path: &str, lines: Pieces) -> Result<Response<Incoming>, ClientError> {
+    pub async fn post_lines(
+        &mut self,
+        path: &str,
+        lines: StreamedBody,
+    ) -> Result<Response<Incoming>, ClientError> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/x-ndjson");
         self.send(request, Either::Right(lines)).await
     }
@@ -164,7 +168,7 @@ impl Client {
     pub async fn upload(
         &mut self,
         path: &str,
-        payload: Pieces,
+        payload: StreamedBody,
         length_bytes: Option<u64>,
         wanted: Arc<Notify>,
     ) -> Result<Response<Incoming>, ClientError> {
@@ -182,7 +186,7 @@ impl Client {
         Ok(self.sender.send_request(request).await?)
     }
 
-    async fn send(&mut self, request: Builder, body: Body) -> Result<Response<Incoming>, ClientError> {
+    async fn send(&mut self, request: Builder, body: RequestBody) -> Result<Response<Incoming>, ClientError> {
         self.sender.ready().await?;
         let request = request.header(HOST, HOST_NAME).body(body);
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
@@ -191,9 +195,9 @@ impl Client {
     }
 }
 
-impl Answer {
+impl DaemonResponse {
     /// Reads the rest of an answer, at most 64 MiB.
-    pub async fn whole(response: Response<Incoming>) -> Result<Self, ClientError> {
+    pub async fn read_whole(response: Response<Incoming>) -> Result<Self, ClientError> {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
         let body = body.map_err(|error| ClientError::Unreadable(error.to_string()))?.to_bytes();
@@ -211,17 +215,17 @@ impl Answer {
 
 /// The lines of an answer, each available as soon as it arrives.
 #[derive(Debug)]
-pub struct AnswerLines {
+pub struct ResponseLines {
     body: Incoming,
     pending: BytesMut,
     /// Bytes at the start of `pending` that are known to contain no line end.
     searched: usize,
 }
 
-impl AnswerLines {
+impl ResponseLines {
     /// The lines of `body`.
     #[must_use]
-    pub fn of(body: Incoming) -> Self {
+    pub fn new(body: Incoming) -> Self {
         Self { body, pending: BytesMut::new(), searched: 0 }
     }
 
@@ -251,7 +255,7 @@ impl AnswerLines {
     }
 }
 
-fn not_there(path: &Path, error: &io::Error) -> ClientError {
+fn connect_error(path: &Path, error: &io::Error) -> ClientError {
     let reason = match error.kind() {
         ErrorKind::NotFound => "the socket does not exist; is the daemon running with this path?".to_owned(),
         ErrorKind::ConnectionRefused => {

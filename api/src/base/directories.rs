@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The default directories: systemd's if systemd runs the daemon, otherwise those of the XDG Base Directory
 /// Specification.
 #[derive(Debug)]
-pub struct Directories {
+pub struct DefaultDirectories {
     /// The directory of the configuration file.
     pub config: PathBuf,
     /// The state directory.
@@ -15,10 +15,10 @@ pub struct Directories {
     pub runtime: PathBuf,
 }
 
-impl Directories {
+impl DefaultDirectories {
     /// The directories of this process.
     #[must_use]
-    pub fn of_this_process() -> Self {
+    pub fn from_environment() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = variable("HOME").unwrap_or_else(|| "/".into());
         let below =
@@ -36,9 +36,9 @@ impl Directories {
 
     /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own.
     #[must_use]
-    pub fn socket(name: &str) -> PathBuf {
+    pub fn find_socket(name: &str) -> PathBuf {
         let of_systemd = Path::new("/run/oracled").join(name);
-        if of_systemd.exists() { of_systemd } else { Self::of_this_process().runtime.join(name) }
+        if of_systemd.exists() { of_systemd } else { Self::from_environment().runtime.join(name) }
     }
 
     /// The configuration file, if it exists.

@@ -6,19 +6,19 @@ use std::ops::Deref;
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     /// The items, in the order of the list.
     pub items: Vec<T>,
     /// The value of `after` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
-impl<T> Page<T> {
+impl<T> ListPage<T> {
     /// The first `limit` of `items`. `position` names an item for the parameter `after`.
     ///
     /// The caller reads one item more than `limit`: it shows whether there is another page.
     #[must_use]
-    pub fn of(mut items: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
+    pub fn from_items(mut items: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
         let has_more = items.len() > limit;
         items.truncate(limit);
         let next = items.last().filter(|_| has_more).map(position);
@@ -28,20 +28,20 @@ impl<T> Page<T> {
 
 /// The highest number of items on a page: 1 to `MAX`, by default `DEFAULT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit<const DEFAULT: usize = 100, const MAX: usize = 1000>(usize);
+pub struct PageLimit<const DEFAULT: usize = 100, const MAX: usize = 1000>(usize);
 
-impl<const DEFAULT: usize, const MAX: usize> Limit<DEFAULT, MAX> {
+impl<const DEFAULT: usize, const MAX: usize> PageLimit<DEFAULT, MAX> {
     /// The highest limit that a request may name.
     pub const MAX: usize = MAX;
 }
 
-impl<const DEFAULT: usize, const MAX: usize> Default for Limit<DEFAULT, MAX> {
+impl<const DEFAULT: usize, const MAX: usize> Default for PageLimit<DEFAULT, MAX> {
     fn default() -> Self {
         Self(DEFAULT)
     }
 }
 
-impl<const DEFAULT: usize, const MAX: usize> Deref for Limit<DEFAULT, MAX> {
+impl<const DEFAULT: usize, const MAX: usize> Deref for PageLimit<DEFAULT, MAX> {
     type Target = usize;
 
     fn deref(&self) -> &usize {
@@ -49,7 +49,7 @@ impl<const DEFAULT: usize, const MAX: usize> Deref for Limit<DEFAULT, MAX> {
     }
 }
 
-impl<'de, const DEFAULT: usize, const MAX: usize> Deserialize<'de> for Limit<DEFAULT, MAX> {
+impl<'de, const DEFAULT: usize, const MAX: usize> Deserialize<'de> for PageLimit<DEFAULT, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let limit = usize::deserialize(deserializer)?;
         if (1..=MAX).contains(&limit) {
@@ -71,13 +71,16 @@ mod tests {
             (vec![1, 2], json!({"items": [1, 2], "next": null})),
             (vec![1, 2, 3], json!({"items": [1, 2], "next": "2"})),
         ] {
-            assert_eq!(to_value(Page::of(read, 2, ToString::to_string)).expect("plain data"), page);
+            assert_eq!(
+                to_value(ListPage::from_items(read, 2, ToString::to_string)).expect("plain data"),
+                page
+            );
         }
     }
 
     #[test]
     fn limit_rejects_values_outside_its_range() {
-        type Ten = Limit<5, 10>;
+        type Ten = PageLimit<5, 10>;
         assert_eq!(
             (*Ten::default(), *from_str::<Ten>("1").unwrap(), *from_str::<Ten>("10").unwrap()),
             (5, 1, 10)

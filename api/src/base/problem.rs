@@ -1,9 +1,9 @@
 //! Errors, as `application/problem+json` (RFC 9457) with a stable code.
 
 use hyper::StatusCode;
-use oracled_domain::Decision;
-use oracled_domain::rules::Evaluation;
-use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::CrosscheckDecision;
+use oracled_domain::rules::RulesEvaluation;
+use oracled_domain::verdict::session::SessionMismatch;
 use serde::Serialize;
 
 /// The media type of an error.
@@ -237,18 +237,18 @@ pub struct ProblemDocument {
     /// With `crosscheck_rejected`: the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub decision: Option<Decision>,
+    pub decision: Option<CrosscheckDecision>,
     /// With `rules_rejected`: the result of the rules, with its evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub evaluation: Option<Evaluation>,
+    pub evaluation: Option<RulesEvaluation>,
     /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions, if one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
     /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub mismatch: Option<Mismatch>,
+    pub mismatch: Option<SessionMismatch>,
 }
 
 impl ProblemDocument {

@@ -1,13 +1,13 @@
 //! The daemon itself: health, status, draining, log level, circuits.
 
 use jiff::Timestamp;
-use oracled_domain::verdict::divergence::Variance;
-use oracled_domain::verdict::health::{CircuitAction, HealthStatus, Outcome};
+use oracled_domain::verdict::divergence::RegenVariance;
+use oracled_domain::verdict::health::{CircuitAction, CircuitCallOutcome, OracleHealthStatus};
 use serde::{Deserialize, Serialize};
 
 /// The answer of `/healthz`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct AliveResponse {
+pub struct LivenessResponse {
     /// Always `alive`.
     pub status: &'static str,
     /// The daemon's version.
@@ -43,16 +43,16 @@ pub struct DrainResponse {
 /// `POST /v1/health/oracles/{oracle_id}`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SteerRequest {
+pub struct CircuitRequest {
     /// `open`, `close` or `probe`.
     pub action: CircuitAction,
 }
 
 /// The result of a change to a circuit.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct SteerResponse {
+pub struct CircuitResponse {
     /// The health of the oracle now.
-    pub oracle: HealthStatus,
+    pub oracle: OracleHealthStatus,
     /// The result of the probe; null if none was requested.
     pub probe: Option<ProbeReport>,
 }
@@ -114,7 +114,7 @@ pub struct StatusReport {
     /// The health of each oracle.
     pub oracles: Vec<String>,
     /// How often regenerated verdicts differ from the delivered ones.
-    pub variance: Variance,
+    pub variance: RegenVariance,
     /// Verdicts that are being judged.
     pub in_flight: usize,
     /// Connections to the routes' socket.
@@ -132,14 +132,14 @@ pub struct ReloadResponse {
     pub needs_restart: Vec<String>,
 }
 
-impl From<Outcome> for ProbeReport {
-    fn from(outcome: Outcome) -> Self {
+impl From<CircuitCallOutcome> for ProbeReport {
+    fn from(outcome: CircuitCallOutcome) -> Self {
         match outcome {
-            Outcome::Success { .. } => Self { succeeded: Some(true), error: None },
-            Outcome::Failure(error) | Outcome::Refusal(error) => {
+            CircuitCallOutcome::Success { .. } => Self { succeeded: Some(true), error: None },
+            CircuitCallOutcome::Failure(error) | CircuitCallOutcome::Refusal(error) => {
                 Self { succeeded: Some(false), error: Some(error) }
             }
-            Outcome::Neutral => Self { succeeded: None, error: None },
+            CircuitCallOutcome::Neutral => Self { succeeded: None, error: None },
         }
     }
 }

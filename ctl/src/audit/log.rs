@@ -4,12 +4,12 @@ mod ground;
 mod verification;
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, answer_lines, segment};
-use crate::base::output::{harmless, on_one_line};
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::output::{escape_line, escape_text};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
-use oracled_api::base::client::{Client, ClientError};
+use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_domain::EventKind;
 use serde_json::Value;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 /// Show the audit log: the newest entries, or the selected ones
 #[derive(Debug, clap::Args)]
-pub(crate) struct Log {
+pub(crate) struct LogArgs {
     /// Keep running and print each new entry as it is written
     #[arg(short, long)]
     follow: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Log {
     event: Option<String>,
     /// Only entries since a time (2026-11-20T10:00:00Z), or of the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
-    since: Option<Since>,
+    since: Option<SinceTime>,
     /// Only entries after the entry with this number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
@@ -46,32 +46,32 @@ pub(crate) struct Log {
 
 /// A time, or a duration before now.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Since {
+pub(crate) enum SinceTime {
     At(Timestamp),
     Ago(SignedDuration),
 }
 
-impl FromStr for Since {
+impl FromStr for SinceTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(at) = text.parse() {
             return Ok(Self::At(at));
         }
-        duration(text).map(Self::Ago)
+        parse_duration(text).map(Self::Ago)
     }
 }
 
 /// Parses a duration such as 90s, 15m, 2h, 7d.
-pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
     let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
     let wrong = |_| format!("`{text}` is not a duration in days, hours or minutes; use 90d, 12h or 30m");
     days.map_or_else(|| text.parse::<SignedDuration>().map_err(wrong), Ok)
 }
 
-impl Since {
-    pub(crate) fn timestamp(self) -> Timestamp {
+impl SinceTime {
+    pub(crate) fn to_timestamp(self) -> Timestamp {
         match self {
             Self::At(at) => at,
             Self::Ago(ago) => Timestamp::now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
@@ -79,20 +79,20 @@ impl Since {
     }
 }
 
-impl Log {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let path = self.path();
-        let mut client = Client::connect(&options.control_path()).await?;
+impl LogArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = self.request_path();
+        let mut client = DaemonClient::connect(&options.control_path()).await?;
         let response = client.open(Method::GET, &path, None).await?;
-        let mut lines = answer_lines(response).await?;
+        let mut lines = response_lines(response).await?;
         while let Some(line) = lines.next_line().await? {
-            print(&line, options.json, out)?;
+            print_entry(&line, options.json, out)?;
             out.flush()?;
         }
         Ok(())
     }
 
-    fn path(&self) -> String {
+    fn request_path(&self) -> String {
         // with a start, all entries from there; otherwise the newest
         let from_there = (self.since.is_some() || self.after.is_some()).then_some(LogLimit::MAX);
         let limit = self.limit.or(from_there);
@@ -101,42 +101,42 @@ impl Log {
             ("execution", self.execution.clone()),
             ("request_id", self.request.clone()),
             ("event", self.event.clone()),
-            ("since", self.since.map(|since| since.timestamp().to_string())),
+            ("since", self.since.map(|since| since.to_timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
             ("limit", limit.map(|limit| limit.to_string())),
         ];
         let asked: Vec<_> = asked
             .into_iter()
-            .filter_map(|(name, value)| Some(format!("{name}={}", segment(&value?))))
+            .filter_map(|(name, value)| Some(format!("{name}={}", encode_segment(&value?))))
             .collect();
         format!("/v1/log{}?{}", if self.follow { "/follow" } else { "" }, asked.join("&"))
     }
 }
 
-fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+fn print_entry(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     if json {
-        return Ok(out.write_all(harmless(&String::from_utf8_lossy(line)).as_bytes())?);
+        return Ok(out.write_all(escape_text(&String::from_utf8_lossy(line)).as_bytes())?);
     }
     let entry: Value =
         serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
-    Ok(writeln!(out, "{}", for_people(&entry))?)
+    Ok(writeln!(out, "{}", format_entry(&entry))?)
 }
 
 /// The peer that gave the order; a signal has no peer.
-fn by(entry: &Value) -> String {
+fn format_peer(entry: &Value) -> String {
     let Some(peer) = entry.get("peer").filter(|peer| peer.is_object()) else { return "a signal".into() };
     let id = |name: &str| peer.get(name).map_or_else(|| "?".into(), Value::to_string);
     format!("uid {} gid {} pid {}", id("uid"), id("gid"), id("pid"))
 }
 
 /// The process and the request that caused the entry.
-fn caller(entry: &Value) -> String {
+fn format_caller(entry: &Value) -> String {
     let Some(caller) = entry.get("caller") else { return String::new() };
-    let text = |name: &str| text_of(caller, name);
+    let text = |name: &str| field_text(caller, name);
     format!("[uid {} pid {} request {}]", text("uid"), text("pid"), text("request_id"))
 }
 
-fn text_of(entry: &Value, name: &str) -> String {
+fn field_text(entry: &Value, name: &str) -> String {
     match entry.get(name) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -145,21 +145,21 @@ fn text_of(entry: &Value, name: &str) -> String {
 }
 
 /// The outcome of a request to the model.
-fn interaction(entry: &Value) -> String {
-    let text = |name: &str| text_of(entry, name);
+fn format_interaction(entry: &Value) -> String {
+    let text = |name: &str| field_text(entry, name);
     let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
     let why = [text("error_code"), text("finish_reason")].join(" ");
     format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
 /// A time with exactly three decimal places, so that the next column is aligned.
-fn in_one_width(timestamp: String) -> String {
+fn format_timestamp(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
 
 /// One line: number, time, event, session, a summary of the entry, and the caller.
-pub(crate) fn for_people(entry: &Value) -> String {
-    let text = |name: &str| text_of(entry, name);
+pub(crate) fn format_entry(entry: &Value) -> String {
+    let text = |name: &str| field_text(entry, name);
     let what = match text("event").as_str() {
         "tmm_crosscheck" => {
             let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
@@ -175,16 +175,16 @@ pub(crate) fn for_people(entry: &Value) -> String {
         }
         "rules_evaluated" => {
             let rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
-            let against = rules.filter(|rule| text_of(rule, "verdict") != "PASS");
+            let against = rules.filter(|rule| field_text(rule, "verdict") != "PASS");
             let against =
-                against.map(|rule| format!("{} {}", text_of(rule, "rule"), text_of(rule, "verdict")));
+                against.map(|rule| format!("{} {}", field_text(rule, "rule"), field_text(rule, "verdict")));
             let against: Vec<_> = against.collect();
             format!("{} {} {} {}", text("case_id"), text("path"), text("verdict"), against.join(", "))
         }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "regen_attempted" => text("tier"),
-        "oracle_interaction" => interaction(entry),
+        "oracle_interaction" => format_interaction(entry),
         "regen_divergence_check" => {
             let level = text("divergence_level");
             let level = if level.is_empty() { "not compared" } else { &level };
@@ -193,11 +193,12 @@ pub(crate) fn for_people(entry: &Value) -> String {
         "infrastructure_variance" => {
             format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
         }
-        "verdict_purged" => format!("by {}", by(entry)),
-        "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
+        "verdict_purged" => format!("by {}", format_peer(entry)),
+        "control_action" => format!("{} {} by {}", text("action"), text("detail"), format_peer(entry)),
         "oracle_health_changed" => {
             let (oracle_id, from, to, cause) = (text("oracle_id"), text("from"), text("to"), text("cause"));
-            let by = if text("peer").is_empty() { String::new() } else { format!(": {}", by(entry)) };
+            let by =
+                if text("peer").is_empty() { String::new() } else { format!(": {}", format_peer(entry)) };
             format!("{oracle_id} {from} → {to}: {cause}{by}")
         }
         "mail_queued" => text("kind"),
@@ -207,7 +208,7 @@ pub(crate) fn for_people(entry: &Value) -> String {
             let next = if next.is_empty() { "dead".to_owned() } else { format!("again at {next}") };
             format!("{kind} at attempt {attempt}: {}; {next}", text("cause"))
         }
-        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), by(entry)),
+        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), format_peer(entry)),
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
         "storage_recovered" => {
             format!(
@@ -217,13 +218,13 @@ pub(crate) fn for_people(entry: &Value) -> String {
                 text("fallback_entries")
             )
         }
-        name => ground::for_people(name, entry)
-            .or_else(|| verification::for_people(name, entry))
+        name => ground::format_entry(name, entry)
+            .or_else(|| verification::format_entry(name, entry))
             .unwrap_or_else(|| text("version")),
     };
-    let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
-    let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), caller(entry));
-    on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+    let (seq, at) = (text("seq"), format_timestamp(text("timestamp")));
+    let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), format_caller(entry));
+    escape_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -245,9 +246,9 @@ mod tests {
             "timestamp": "2026-11-20T10:00:00Z",
         });
         let line = "7 2026-11-20T10:00:00.000Z oracle_health_changed model healthy → degraded: a failure: status 500";
-        assert_eq!(for_people(&entry), line);
+        assert_eq!(format_entry(&entry), line);
         entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
-        assert_eq!(for_people(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+        assert_eq!(format_entry(&entry), format!("{line}: uid 1 gid 2 pid 3"));
     }
     #[test]
     fn rules_evaluation_is_printed_with_its_case_id() {
@@ -264,9 +265,9 @@ mod tests {
         });
         let head = "12 2026-11-20T10:00:00.250Z rules_evaluated";
         let told = "FAIL RULE-PREC-003 FAIL, RULE-CONT-001 ERROR";
-        assert_eq!(for_people(&entry), format!("{head} {told}"));
+        assert_eq!(format_entry(&entry), format!("{head} {told}"));
         entry["case_id"] = json!("page\n7");
-        assert_eq!(for_people(&entry), format!("{head} page 7 {told}"));
+        assert_eq!(format_entry(&entry), format!("{head} page 7 {told}"));
     }
 
     #[test]
@@ -277,7 +278,7 @@ mod tests {
             ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:00.123Z"),
             ("soon", "soon"),
         ] {
-            assert_eq!(in_one_width(given.to_owned()), shown);
+            assert_eq!(format_timestamp(given.to_owned()), shown);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum CtlError {
     ProbeFailed,
     /// A run failed, or a check found faults. The reason was printed.
     #[error("the run failed")]
-    CameToNothing,
+    RunFailed,
     /// A run is held. The gates that it failed were printed.
     #[error(
         "run {0} is held, so its records are not visible; `oraclectl ingest approve {0} --reason …` releases it, `oraclectl \
@@ -83,7 +83,7 @@ impl CtlError {
             Self::NotApproved
             | Self::NotReproduced
             | Self::ProbeFailed
-            | Self::CameToNothing
+            | Self::RunFailed
             | Self::NotOne(_) => 1,
             Self::Printed(first) => first.exit_code(),
             Self::NotVerified => 6,

@@ -108,7 +108,7 @@ mod tests {
     use super::EXAMPLES;
 
     /// The words of a command line, as a shell splits them.
-    fn words(line: &str) -> Vec<String> {
+    fn split_words(line: &str) -> Vec<String> {
         let line = line.replace("\\\n", " ");
         let parts = line.split('\'').enumerate();
         let marked =
@@ -121,7 +121,7 @@ mod tests {
     fn examples_parse_as_commands_of_their_verb() {
         for (path, examples) in EXAMPLES {
             for example in examples {
-                let matches = crate::command().try_get_matches_from(words(example));
+                let matches = crate::command().try_get_matches_from(split_words(example));
                 let mut matches = &matches.unwrap_or_else(|error| panic!("{example}: {error}"));
                 for name in path.split(' ') {
                     let (found, below) = matches.subcommand().expect("the example has a verb");

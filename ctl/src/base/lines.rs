@@ -9,10 +9,10 @@ use std::path::Path;
 pub(crate) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// An open file, and a bar that shows how much of it was read.
-pub(crate) type Opened = (BufReader<Box<dyn Read + Send>>, ProgressBar);
+pub(crate) type OpenedFile = (BufReader<Box<dyn Read + Send>>, ProgressBar);
 
 /// The name of a file for messages.
-pub(crate) fn name(file: &Path) -> String {
+pub(crate) fn display_name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
 }
 
@@ -22,7 +22,7 @@ fn is_stdin(file: &Path) -> bool {
 
 /// Opens a file, or standard input if the name is `-`. The bar begins with the word `done`; indicatif hides the bar if
 /// standard error is not a terminal.
-pub(crate) fn open(file: &Path, done: &str) -> io::Result<Opened> {
+pub(crate) fn open(file: &Path, done: &str) -> io::Result<OpenedFile> {
     let (input, length_bytes): (Box<dyn Read + Send>, _) = if is_stdin(file) {
         (Box::new(io::stdin()), None)
     } else {
@@ -32,11 +32,11 @@ pub(crate) fn open(file: &Path, done: &str) -> io::Result<Opened> {
         let length_bytes = Some(metadata.len()).filter(|length| metadata.is_file() && *length > 0);
         (Box::new(file), length_bytes)
     };
-    let bar = progress(length_bytes, done);
+    let bar = progress_bar(length_bytes, done);
     Ok((BufReader::new(Box::new(bar.wrap_read(input))), bar))
 }
 
-pub(crate) fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
+pub(crate) fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
     let (bar, template) = match length_bytes {
         Some(length) => (ProgressBar::new(length), "{bar:20} {percent:>3}%, {eta} left{wide_msg}"),
         None => (ProgressBar::no_length(), "{spinner} {bytes}{wide_msg}"),
@@ -50,19 +50,19 @@ pub(crate) fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
 /// The line has more bytes than [`LINE_MAX_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the line is longer than 4 MiB, the maximum")]
-pub(crate) struct TooLong;
+pub(crate) struct LineTooLong;
 
 /// A line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line<'l> {
+pub(crate) struct InputLine<'l> {
     /// The line number, from 1; blank lines count.
     pub(crate) number: u64,
     /// The text without surrounding white space.
-    pub(crate) text: Result<&'l [u8], TooLong>,
+    pub(crate) text: Result<&'l [u8], LineTooLong>,
 }
 
 /// Iterates over lines. The memory is bounded by [`LINE_MAX_BYTES`].
-pub(crate) struct Lines<R> {
+pub(crate) struct InputLineReader<R> {
     input: R,
     line: Vec<u8>,
     number: u64,
@@ -70,19 +70,19 @@ pub(crate) struct Lines<R> {
     is_cut: bool,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> InputLineReader<R> {
     pub(crate) fn new(input: R) -> Self {
         Self { input, line: Vec::new(), number: 0, is_cut: false }
     }
 
     /// The next line that is not blank; `None` at the end.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
         while self.read_line()? {
             if self.is_cut {
-                return Ok(Some(Line { number: self.number, text: Err(TooLong) }));
+                return Ok(Some(InputLine { number: self.number, text: Err(LineTooLong) }));
             }
             if !self.line.trim_ascii().is_empty() {
-                return Ok(Some(Line { number: self.number, text: Ok(self.line.trim_ascii()) }));
+                return Ok(Some(InputLine { number: self.number, text: Ok(self.line.trim_ascii()) }));
             }
         }
         Ok(None)
@@ -107,13 +107,13 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// The message of a JSON error, without the position.
-pub(crate) fn reason(error: &serde_json::Error) -> String {
-    without_place(&error.to_string()).to_owned()
+pub(crate) fn json_error_text(error: &serde_json::Error) -> String {
+    strip_position(&error.to_string()).to_owned()
 }
 
 /// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text that it gets,
 /// which may be one line of a file.
-pub(crate) fn without_place(told: &str) -> &str {
+pub(crate) fn strip_position(told: &str) -> &str {
     let is_place = |place: &str| place.split(" column ").all(|number| number.parse::<u64>().is_ok());
     told.rsplit_once(" at line ").filter(|(_, place)| is_place(place)).map_or(told, |(what, _)| what)
 }
@@ -122,8 +122,8 @@ pub(crate) fn without_place(told: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn all(text: &[u8]) -> Vec<(u64, Result<usize, TooLong>)> {
-        let mut lines = Lines::new(text);
+    fn read_all_lines(text: &[u8]) -> Vec<(u64, Result<usize, LineTooLong>)> {
+        let mut lines = InputLineReader::new(text);
         let mut found = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             found.push((line.number, line.text.map(<[u8]>::len)));
@@ -133,26 +133,29 @@ mod tests {
 
     #[test]
     fn line_numbers_count_blank_lines_and_text_is_trimmed() {
-        assert_eq!(all(b""), []);
-        assert_eq!(all(b"\n \t\r\n"), []);
-        assert_eq!(all(b"\none\r\n\n  four  \n\nsix"), [(2, Ok(3)), (4, Ok(4)), (6, Ok(3))]);
+        assert_eq!(read_all_lines(b""), []);
+        assert_eq!(read_all_lines(b"\n \t\r\n"), []);
+        assert_eq!(read_all_lines(b"\none\r\n\n  four  \n\nsix"), [(2, Ok(3)), (4, Ok(4)), (6, Ok(3))]);
     }
 
     #[test]
     fn line_at_the_limit_and_line_after_a_longer_one_are_read() {
         let line = |bytes: usize| "x".repeat(bytes);
         let text = format!("{}\n{}\nthree\n", line(LINE_MAX_BYTES), line(LINE_MAX_BYTES + 70_000));
-        assert_eq!(all(text.as_bytes()), [(1, Ok(LINE_MAX_BYTES)), (2, Err(TooLong)), (3, Ok(5))]);
-        assert_eq!(all(line(LINE_MAX_BYTES + 1).as_bytes()), [(1, Err(TooLong))]);
+        assert_eq!(
+            read_all_lines(text.as_bytes()),
+            [(1, Ok(LINE_MAX_BYTES)), (2, Err(LineTooLong)), (3, Ok(5))]
+        );
+        assert_eq!(read_all_lines(line(LINE_MAX_BYTES + 1).as_bytes()), [(1, Err(LineTooLong))]);
         let blank = format!("{}\ntwo", " ".repeat(LINE_MAX_BYTES + 1));
-        assert_eq!(all(blank.as_bytes()), [(1, Err(TooLong)), (2, Ok(3))]);
+        assert_eq!(read_all_lines(blank.as_bytes()), [(1, Err(LineTooLong)), (2, Ok(3))]);
     }
 
     #[test]
     fn endless_line_is_rejected_in_bounded_memory() {
         for endless in [b' ', b'x'] {
-            let mut lines = Lines::new(BufReader::new(io::repeat(endless)));
-            assert_eq!(lines.next_line().unwrap(), Some(Line { number: 1, text: Err(TooLong) }));
+            let mut lines = InputLineReader::new(BufReader::new(io::repeat(endless)));
+            assert_eq!(lines.next_line().unwrap(), Some(InputLine { number: 1, text: Err(LineTooLong) }));
             assert!(lines.line.capacity() <= 2 * (LINE_MAX_BYTES + 1), "{}", lines.line.capacity());
         }
     }
@@ -165,7 +168,7 @@ mod tests {
             ("`facts` has an entry at line ends", "`facts` has an entry at line ends"),
             ("it is too long", "it is too long"),
         ] {
-            assert_eq!(without_place(told), left);
+            assert_eq!(strip_position(told), left);
         }
     }
 }

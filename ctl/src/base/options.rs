@@ -4,8 +4,8 @@ use super::error::CtlError;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
-use oracled_api::base::client::{Answer, AnswerLines, Client, ClientError};
-use oracled_api::base::directories::Directories;
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
+use oracled_api::base::directories::DefaultDirectories;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const HEADING: &str = "Global options";
 
 /// The global options.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct GlobalOptions {
     /// The routes' socket [env: ORACLED_SOCKET]
     #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
@@ -26,51 +26,51 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-impl Options {
+impl GlobalOptions {
     pub(crate) fn routes_path(&self) -> PathBuf {
-        socket(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
+        socket_path(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
     }
 
     pub(crate) fn control_path(&self) -> PathBuf {
-        socket(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
+        socket_path(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
     }
 
-    pub(crate) async fn on_routes(
+    pub(crate) async fn call_routes(
         &self,
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, CtlError> {
+    ) -> Result<DaemonResponse, CtlError> {
         call(&self.routes_path(), method, path, body).await
     }
 
     /// Sends an order on the administrators' socket, and waits for its answer without a time limit.
-    pub(crate) async fn done_on_control(
+    pub(crate) async fn run_on_control(
         &self,
         path: &str,
         order: &impl serde::Serialize,
-    ) -> Result<Answer, CtlError> {
+    ) -> Result<DaemonResponse, CtlError> {
         let body = serde_json::to_vec(order).map_err(io::Error::from)?;
-        let mut client = Client::connect(&self.control_path()).await?;
-        let answer = client.call_however_long(Method::POST, path, body.into()).await?;
-        if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+        let mut client = DaemonClient::connect(&self.control_path()).await?;
+        let answer = client.call_without_timeout(Method::POST, path, body.into()).await?;
+        if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
     }
 
-    pub(crate) async fn on_control(
+    pub(crate) async fn call_control(
         &self,
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, CtlError> {
+    ) -> Result<DaemonResponse, CtlError> {
         call(&self.control_path(), method, path, body).await
     }
 }
 
 /// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else the user's own.
 /// clap does not get the variable: it would list the option as required in every usage line.
-pub(crate) fn socket(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
+pub(crate) fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
     let set = || std::env::var_os(variable).map(PathBuf::from);
-    given.cloned().or_else(set).unwrap_or_else(|| Directories::socket(name))
+    given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(name))
 }
 
 pub(crate) async fn call(
@@ -78,21 +78,21 @@ pub(crate) async fn call(
     method: Method,
     path: &str,
     body: Option<Bytes>,
-) -> Result<Answer, CtlError> {
-    let answer = Client::connect(socket).await?.call(method, path, body).await?;
-    if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+) -> Result<DaemonResponse, CtlError> {
+    let answer = DaemonClient::connect(socket).await?.call(method, path, body).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
 }
 
 /// The lines of a successful response, or its problem as an error.
-pub(crate) async fn answer_lines(response: Response<Incoming>) -> Result<AnswerLines, CtlError> {
+pub(crate) async fn response_lines(response: Response<Incoming>) -> Result<ResponseLines, CtlError> {
     if response.status().is_success() {
-        return Ok(AnswerLines::of(response.into_body()));
+        return Ok(ResponseLines::new(response.into_body()));
     }
-    Err(problem(&Answer::whole(response).await?))
+    Err(problem_error(&DaemonResponse::read_whole(response).await?))
 }
 
 /// The error in a response without success.
-pub(crate) fn problem(answer: &Answer) -> CtlError {
+pub(crate) fn problem_error(answer: &DaemonResponse) -> CtlError {
     let status = answer.status.as_u16();
     let Ok(document) = answer.json::<serde_json::Value>() else {
         let text = format!("status {status} without a problem document");
@@ -104,7 +104,7 @@ pub(crate) fn problem(answer: &Answer) -> CtlError {
 }
 
 /// One segment of a path. Every character that could end it is percent-encoded.
-pub(crate) fn segment(text: &str) -> String {
+pub(crate) fn encode_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })

@@ -1,6 +1,6 @@
 //! Printing: JSON for programs, tables for people.
 
-use super::look::{Look, text};
+use super::output_style::{OutputStyle, table_text};
 use crate::base::error::CtlError;
 use oracled_domain::Sha256Hex;
 use serde::Serialize;
@@ -11,17 +11,17 @@ use std::io::Write;
 const DIGITS: usize = 12;
 
 /// Prints one JSON document, indented.
-pub(crate) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
+pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
     let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
-    Ok(writeln!(out, "{}", harmless(&text))?)
+    Ok(writeln!(out, "{}", escape_text(&text))?)
 }
 
 /// `text` with every character escaped that a terminal interprets or does not show: control characters, and marks that
 /// change direction, join or hide text. Line breaks are kept. JSON keeps its meaning.
-pub(crate) fn harmless(text: &str) -> String {
+pub(crate) fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if steers(character) && character != '\n' {
+        if is_terminal_control(character) && character != '\n' {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
                 shown.push_str(&format!("\\u{unit:04x}"));
@@ -34,37 +34,37 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// Like [`harmless`], on one line, so that foreign text cannot imitate a line of output.
-pub(crate) fn on_one_line(text: &str) -> String {
-    harmless(text).replace('\n', "\\n")
+pub(crate) fn escape_line(text: &str) -> String {
+    escape_text(text).replace('\n', "\\n")
 }
 
-/// Like [`on_one_line`], cut to `chars_max` characters.
-pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
+/// Like [`escape_line`], cut to `chars_max` characters.
+pub(crate) fn shorten_line(text: &str, chars_max: usize) -> String {
     let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
     match cut.and_then(|at| text.get(..at)) {
-        Some(head) => on_one_line(head) + "…",
-        None => on_one_line(text),
+        Some(head) => escape_line(head) + "…",
+        None => escape_line(text),
     }
 }
 
-fn steers(character: char) -> bool {
+fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
         || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A number with its noun, singular or plural.
-pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
+pub(crate) fn format_count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A table with a heading; row by row if the terminal is too narrow.
-pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
-    let cells = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
-    if let Some(table) = Look::of_stdout().data(&heading, cells) {
-        return text(&table);
+pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
+    let cells = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
+    if let Some(table) = OutputStyle::for_stdout().data_table(&heading, cells) {
+        return table_text(&table);
     }
-    let row = |row: [String; N]| pairs(&heading.into_iter().zip(row).collect::<Vec<_>>());
+    let row = |row: [String; N]| format_pairs(&heading.into_iter().zip(row).collect::<Vec<_>>());
     rows.into_iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
@@ -72,57 +72,57 @@ pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) 
 const ROWS: u64 = 100;
 
 /// Maximum number of rows to print: `asked`, else all for programs, else [`ROWS`].
-pub(crate) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
+pub(crate) fn row_limit(asked: Option<u64>, for_programs: bool) -> usize {
     let rows = asked.unwrap_or(if for_programs { u64::MAX } else { ROWS });
     usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
 /// Prints on standard error that more results exist, in addition to output for programs.
-pub(crate) fn left_out() {
+pub(crate) fn warn_of_omitted_rows() {
     drop(writeln!(std::io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
 }
 
 /// The first digits of a run's id, which usually identify it.
-pub(crate) fn short(run_id: &Sha256Hex) -> String {
+pub(crate) fn short_run_id(run_id: &Sha256Hex) -> String {
     run_id.as_str().chars().take(DIGITS).collect()
 }
 
 /// The name of who requested something. A numeric user id is marked as one.
-pub(crate) fn by_whom(name: &str) -> String {
+pub(crate) fn format_requester(name: &str) -> String {
     let is_uid = name.bytes().all(|byte| byte.is_ascii_digit());
     if is_uid { format!("uid {name}") } else { name.to_owned() }
 }
 
 /// The same as CSV (RFC 4180).
-pub(crate) fn csv<const N: usize>(
+pub(crate) fn print_csv<const N: usize>(
     out: &mut dyn Write,
     heading: [&str; N],
     rows: Vec<[String; N]>,
 ) -> Result<(), CtlError> {
-    csv_of(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
+    print_csv_rows(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
 }
 
 /// The same for a table with a variable number of columns.
-pub(crate) fn csv_of(
+pub(crate) fn print_csv_rows(
     out: &mut dyn Write,
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
 ) -> Result<(), CtlError> {
     let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
     for row in [heading].into_iter().chain(rows) {
-        csv.write_record(row.iter().map(|cell| on_one_line(cell))).map_err(std::io::Error::from)?;
+        csv.write_record(row.iter().map(|cell| escape_line(cell))).map_err(std::io::Error::from)?;
     }
     Ok(csv.flush()?)
 }
 
 /// Names and values, one pair per line.
-pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
+pub(crate) fn format_pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", on_one_line(value))).collect()
+    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", escape_line(value))).collect()
 }
 
 /// A decision for people: the decision, its reason and its grounds.
-pub(crate) fn decision(decision: &Value) -> String {
+pub(crate) fn format_decision(decision: &Value) -> String {
     let field = |name: &str| match decision.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -131,7 +131,7 @@ pub(crate) fn decision(decision: &Value) -> String {
     let approved = decision.get("approved").and_then(Value::as_bool).unwrap_or(false);
     let flags = decision.get("flags").and_then(Value::as_array);
     let flags: Vec<_> = flags.into_iter().flatten().filter_map(Value::as_str).collect();
-    pairs(&[
+    format_pairs(&[
         ("decision", if approved { "approved".into() } else { "refused".into() }),
         ("reason", field("crosscheck_reason")),
         ("verdict", field("verdict_label")),
@@ -141,21 +141,21 @@ pub(crate) fn decision(decision: &Value) -> String {
 }
 
 /// Prints the error of a verb, unless its reason was printed already.
-pub(crate) fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
+pub(crate) fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
     if let (true, CtlError::Problem { document, .. }) = (json, error) {
-        drop(writeln!(out, "{}", harmless(&document.to_string())));
+        drop(writeln!(out, "{}", escape_text(&document.to_string())));
     }
     let was_printed = matches!(
         error,
         CtlError::NotApproved
             | CtlError::NotVerified
             | CtlError::ProbeFailed
-            | CtlError::CameToNothing
+            | CtlError::RunFailed
             | CtlError::Printed(_)
             | CtlError::Verb { was_printed: true, .. }
     );
     if !was_printed {
-        drop(writeln!(std::io::stderr(), "oraclectl: {}", on_one_line(&error.to_string())));
+        drop(writeln!(std::io::stderr(), "oraclectl: {}", escape_line(&error.to_string())));
     }
 }
 
@@ -167,18 +167,18 @@ mod tests {
     fn output_escapes_control_characters_of_foreign_text() {
         let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}b\u{feff}\u{e0041}é\u{301}";
         assert_eq!(
-            harmless(hostile),
+            escape_text(hostile),
             "a\\u001b]0;x\\u0007\\u009b2J\\u000d\\u202eb\\ufeff\\udb40\\udc41é\u{301}"
         );
-        assert_eq!(on_one_line("reason\ndecision  approved"), "reason\\ndecision  approved");
-        let lines = pairs(&[("flags", "x\ndecision   approved".into())]);
+        assert_eq!(escape_line("reason\ndecision  approved"), "reason\\ndecision  approved");
+        let lines = format_pairs(&[("flags", "x\ndecision   approved".into())]);
         assert_eq!(lines.lines().count(), 1, "{lines}");
     }
 
     #[test]
     fn escaped_json_is_the_same_json() {
         let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
-        let shown = harmless(&text);
+        let shown = escape_text(&text);
         assert!(shown.is_ascii());
         assert_eq!(
             serde_json::from_str::<String>(&shown).expect("it is JSON"),

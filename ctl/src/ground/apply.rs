@@ -2,14 +2,14 @@
 
 mod files;
 
-use super::documents::yaml;
+use super::documents::to_yaml;
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{count, json, on_one_line};
-use files::{FileFault, ReadDocument, read_all};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{escape_line, format_count, print_json};
+use files::{FileDocument, FileFault, read_all};
 use hyper::Method;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentFault, DocumentRequest,
+    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
 };
 use serde::Serialize;
 use similar::TextDiff;
@@ -24,7 +24,7 @@ const DIFF_CONTEXT_LINES: usize = 3;
 /// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one
 /// document is invalid, none is registered. Unchanged documents are not registered again.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Apply {
+pub(crate) struct ApplyArgs {
     /// File with documents, or folder with .yaml, .yml and .json files; `-` reads standard input
     #[arg(short, long = "file", value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
@@ -35,23 +35,23 @@ pub(crate) struct Apply {
 
 /// The result for programs.
 #[derive(Serialize)]
-struct Report<'r> {
+struct ApplyReport<'r> {
     dry_run: bool,
     registered: usize,
-    documents: Vec<PlacedDocument<'r>>,
+    documents: Vec<LocatedDocument<'r>>,
     faults: &'r [FileFault],
 }
 
 #[derive(Serialize)]
-struct PlacedDocument<'r> {
+struct LocatedDocument<'r> {
     file: &'r str,
     line: usize,
     #[serde(flatten)]
     applied: &'r AppliedDocument,
 }
 
-impl Apply {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl ApplyArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let (documents, mut faults) = read_all(&self.files)?;
         let is_readable = faults.is_empty();
         let response = match self.send(options, &documents, !is_readable).await {
@@ -66,19 +66,19 @@ impl Apply {
         let is_unknown = |fault: &DocumentFault| fault.code.ends_with("_unknown");
         let shows_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
         let shown = found.into_iter().filter(|(_, fault)| shows_unknown || !is_unknown(fault));
-        faults.extend(shown.map(|(read, fault)| FileFault::of(read, &fault.detail)));
+        faults.extend(shown.map(|(read, fault)| FileFault::from_document(read, &fault.detail)));
         faults.sort();
         if options.json {
             let placed = documents.iter().zip(&response.items);
             let documents = placed
-                .map(|(document, applied)| PlacedDocument {
+                .map(|(document, applied)| LocatedDocument {
                     file: &document.file,
                     line: document.line,
                     applied,
                 })
                 .collect();
             let (dry_run, registered) = (self.dry_run, response.registered);
-            json(out, &Report { dry_run, registered, documents, faults: &faults })?;
+            print_json(out, &ApplyReport { dry_run, registered, documents, faults: &faults })?;
         } else if faults.is_empty() {
             for (document, applied) in documents.iter().zip(&response.items) {
                 self.print(out, document, applied)?;
@@ -88,13 +88,16 @@ impl Apply {
             return Ok(());
         }
         for fault in &faults {
-            eprintln!("{}", on_one_line(&fault.to_string()));
+            eprintln!("{}", escape_line(&fault.to_string()));
         }
-        let faults = count(faults.len() as u64, "fault", "faults");
+        let faults = format_count(faults.len() as u64, "fault", "faults");
         let message = match response.registered {
             0 => format!("{faults}; nothing was registered"),
             number => {
-                format!("{faults}; {} registered", count(number as u64, "document was", "documents were"))
+                format!(
+                    "{faults}; {} registered",
+                    format_count(number as u64, "document was", "documents were")
+                )
             }
         };
         Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
@@ -103,11 +106,11 @@ impl Apply {
     /// Sends the documents to the daemon, which registers them or only checks them.
     async fn send(
         &self,
-        options: &Options,
-        documents: &[ReadDocument],
+        options: &GlobalOptions,
+        documents: &[FileDocument],
         check_only: bool,
     ) -> Result<ApplyResponse, CtlError> {
-        let request = |document: &ReadDocument| {
+        let request = |document: &FileDocument| {
             let raw = serde_json::value::to_raw_value(&document.document.to_json());
             Ok(DocumentRequest { kind: document.document.kind(), document: raw? })
         };
@@ -117,33 +120,33 @@ impl Apply {
             documents: documents.map_err(std::io::Error::from)?,
         };
         let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
-        Ok(options.on_control(Method::POST, "/v1/documents", Some(body.into())).await?.json()?)
+        Ok(options.call_control(Method::POST, "/v1/documents", Some(body.into())).await?.json()?)
     }
 
     fn print(
         &self,
         out: &mut dyn Write,
-        document: &ReadDocument,
+        document: &FileDocument,
         applied: &AppliedDocument,
     ) -> Result<(), CtlError> {
         let Some(change) = applied.change else { return Ok(()) };
         let how = match (change, self.dry_run) {
-            (ChangeKind::Unchanged, _) => "is unchanged",
-            (ChangeKind::Created, false) => "is created",
-            (ChangeKind::Changed, false) => "is changed",
-            (ChangeKind::Created, true) => "would be created",
-            (ChangeKind::Changed, true) => "would be changed",
+            (DocumentChangeKind::Unchanged, _) => "is unchanged",
+            (DocumentChangeKind::Created, false) => "is created",
+            (DocumentChangeKind::Changed, false) => "is changed",
+            (DocumentChangeKind::Created, true) => "would be created",
+            (DocumentChangeKind::Changed, true) => "would be changed",
         };
         writeln!(out, "{} {} {how}", applied.kind, document.document.document_id())?;
         let (true, Some(before), Some(after)) = (self.dry_run, &applied.before, &applied.document) else {
             return Ok(());
         };
-        let (before, after) = (yaml(applied.kind, before)?, yaml(applied.kind, after)?);
+        let (before, after) = (to_yaml(applied.kind, before)?, to_yaml(applied.kind, after)?);
         let diff = TextDiff::from_lines(before.as_str(), after.as_str());
         let diff = diff
             .unified_diff()
             .context_radius(DIFF_CONTEXT_LINES)
-            .header("registered", &on_one_line(&document.file))
+            .header("registered", &escape_line(&document.file))
             .to_string();
         Ok(out.write_all(diff.as_bytes())?)
     }

@@ -1,11 +1,11 @@
 //! Reads registered documents from the daemon.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::harmless;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::escape_text;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
-use oracled_api::base::page::Page;
+use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
 use oracled_domain::documents::DocumentKind;
 use serde::Serialize;
@@ -20,35 +20,42 @@ pub(crate) fn kind_parser() -> impl TypedValueParser<Value = DocumentKind> {
 }
 
 /// All registered documents of a kind.
-pub(crate) async fn listed(options: &Options, kind: DocumentKind) -> Result<Vec<DocumentSummary>, CtlError> {
+pub(crate) async fn list_documents(
+    options: &GlobalOptions,
+    kind: DocumentKind,
+) -> Result<Vec<DocumentSummary>, CtlError> {
     let (mut documents, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/v1/documents/{kind}?limit=1000{after}");
-        let page: Page<DocumentSummary> = options.on_control(Method::GET, &path, None).await?.json()?;
+        let page: ListPage<DocumentSummary> = options.call_control(Method::GET, &path, None).await?.json()?;
         documents.extend(page.items);
         let Some(next) = page.next else { return Ok(documents) };
-        after = format!("&after={}", segment(&next));
+        after = format!("&after={}", encode_segment(&next));
     }
 }
 
 /// A registered document.
-pub(crate) async fn found(
-    options: &Options,
+pub(crate) async fn find_document(
+    options: &GlobalOptions,
     kind: DocumentKind,
     document_id: &str,
 ) -> Result<DocumentReport, CtlError> {
-    let document_id = with_version(options, kind, document_id).await?;
-    let path = format!("/v1/documents/{kind}/{}", segment(&document_id));
-    Ok(options.on_control(Method::GET, &path, None).await?.json()?)
+    let document_id = complete_version(options, kind, document_id).await?;
+    let path = format!("/v1/documents/{kind}/{}", encode_segment(&document_id));
+    Ok(options.call_control(Method::GET, &path, None).await?.json()?)
 }
 
 /// The id of a document. The version of an ontology may be left out if only one is registered.
-async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) -> Result<String, CtlError> {
+async fn complete_version(
+    options: &GlobalOptions,
+    kind: DocumentKind,
+    document_id: &str,
+) -> Result<String, CtlError> {
     if kind != DocumentKind::Ontology || document_id.contains('@') {
         return Ok(document_id.to_owned());
     }
     let is_version = |known: &String| known.split_once('@').is_some_and(|(name, _)| name == document_id);
-    let known = listed(options, kind).await?.into_iter().map(|summary| summary.document_id);
+    let known = list_documents(options, kind).await?.into_iter().map(|summary| summary.document_id);
     let mut versions: Vec<_> = known.filter(is_version).collect();
     match versions.len() {
         0 => Ok(document_id.to_owned()),
@@ -62,7 +69,7 @@ async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) 
 
 /// A document with its kind, in the form that `apply` reads.
 #[derive(Serialize)]
-pub(crate) struct WithKind<'d> {
+pub(crate) struct TaggedDocument<'d> {
     pub(crate) kind: DocumentKind,
     #[serde(flatten)]
     pub(crate) document: &'d Value,
@@ -70,11 +77,11 @@ pub(crate) struct WithKind<'d> {
 
 /// A document as YAML, with its kind. If it has characters that a terminal interprets or does not show, it is written as
 /// JSON, which can escape them everywhere.
-pub(crate) fn yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
+pub(crate) fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
-    if harmless(&text) == text {
+    if escape_text(&text) == text {
         return Ok(format!("kind: {kind}\n{text}"));
     }
-    let json = serde_json::to_string_pretty(&WithKind { kind, document }).map_err(io::Error::from)?;
-    Ok(harmless(&json) + "\n")
+    let json = serde_json::to_string_pretty(&TaggedDocument { kind, document }).map_err(io::Error::from)?;
+    Ok(escape_text(&json) + "\n")
 }

@@ -1,16 +1,16 @@
 //! `oraclectl get`.
 
-use super::documents::{WithKind, found, kind_parser, listed, yaml};
+use super::documents::{TaggedDocument, find_document, kind_parser, list_documents, to_yaml};
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{by_whom, json, short, table};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_requester, format_table, print_json, short_run_id};
 use oracled_api::documents::DocumentSummary;
 use oracled_domain::documents::DocumentKind;
 use std::io::Write;
 
 /// Show the registered documents of a kind, or one of them in the form that `apply` reads
 #[derive(Debug, clap::Args)]
-pub(crate) struct Get {
+pub(crate) struct GetArgs {
     /// The kind of the documents
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
@@ -19,25 +19,25 @@ pub(crate) struct Get {
     document_id: Option<String>,
 }
 
-impl Get {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl GetArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let Some(document_id) = &self.document_id else {
-            let documents = listed(options, self.kind).await?;
+            let documents = list_documents(options, self.kind).await?;
             return if options.json {
-                json(out, &documents)
+                print_json(out, &documents)
             } else {
-                Ok(writeln!(out, "{}", page(self.kind, documents))?)
+                Ok(writeln!(out, "{}", format_documents(self.kind, documents))?)
             };
         };
-        let document = found(options, self.kind, document_id).await?.document;
+        let document = find_document(options, self.kind, document_id).await?.document;
         if options.json {
-            return json(out, &WithKind { kind: self.kind, document: &document });
+            return print_json(out, &TaggedDocument { kind: self.kind, document: &document });
         }
-        Ok(out.write_all(yaml(self.kind, &document)?.as_bytes())?)
+        Ok(out.write_all(to_yaml(self.kind, &document)?.as_bytes())?)
     }
 }
 
-fn page(kind: DocumentKind, documents: Vec<DocumentSummary>) -> String {
+fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummary>) -> String {
     if documents.is_empty() {
         return format!("no {kind} is registered: `oraclectl apply -f FILE`");
     }
@@ -45,11 +45,11 @@ fn page(kind: DocumentKind, documents: Vec<DocumentSummary>) -> String {
         [
             summary.document_id,
             summary.status.unwrap_or_default(),
-            short(&summary.sha256),
+            short_run_id(&summary.sha256),
             summary.registered_at.map(|at| at.to_string()).unwrap_or_default(),
-            summary.registered_by.map(|by| by_whom(&by)).unwrap_or_default(),
+            summary.registered_by.map(|by| format_requester(&by)).unwrap_or_default(),
         ]
     };
     let rows = documents.into_iter().map(row).collect();
-    table([kind.into_str(), "status", "sha256", "registered at", "by"], rows)
+    format_table([kind.into_str(), "status", "sha256", "registered at", "by"], rows)
 }

@@ -5,28 +5,28 @@ mod show;
 mod upload;
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{csv, json, left_out, table};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_table, print_csv, print_json, warn_of_omitted_rows};
 use hyper::Method;
-use oracled_api::base::page::Page;
+use oracled_api::base::page::ListPage;
 use oracled_api::ground::PullResponse;
 use oracled_api::ground::ReasonRequest;
 use oracled_api::ground::RunReport;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::ground::run::{IngestionRun, RunState};
 use std::io::Write;
 
 /// Ingest payloads of sources, and show and control ingestion runs
 #[derive(Debug, clap::Args)]
-pub(crate) struct Ingest {
+pub(crate) struct IngestArgs {
     #[command(subcommand)]
-    action: Action,
+    action: IngestAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
-    Run(upload::Run),
+enum IngestAction {
+    Run(upload::IngestRunArgs),
     /// Pull a payload from its source, and show the progress of its run
     Pull {
         /// The pipeline
@@ -88,12 +88,12 @@ enum Action {
     },
 }
 
-impl Ingest {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl IngestArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::Run(verb) => verb.run(options, out).await,
-            Action::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
-            Action::List { oracle_id, after, limit, csv } => {
+            IngestAction::Run(verb) => verb.run(options, out).await,
+            IngestAction::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
+            IngestAction::List { oracle_id, after, limit, csv } => {
                 let params = [
                     oracle_id.as_ref().map(|oracle_id| format!("oracle_id={oracle_id}")),
                     after.as_ref().map(|after| format!("after={after}")),
@@ -102,30 +102,30 @@ impl Ingest {
                 let params: Vec<_> = params.into_iter().flatten().collect();
                 list(options, out, &params.join("&"), *csv).await
             }
-            Action::Show { run_id } => {
-                let seen = seen(options, run_id).await?;
-                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            IngestAction::Show { run_id } => {
+                let seen = read_run(options, run_id).await?;
+                if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
-            Action::Approve { run_id, reason, detach } => {
+            IngestAction::Approve { run_id, reason, detach } => {
                 let seen: RunReport = decide(options, run_id, "approve", reason).await?;
                 if *detach {
-                    return if options.json { json(out, &seen) } else { show::show(out, &seen) };
+                    return if options.json { print_json(out, &seen) } else { show::show(out, &seen) };
                 }
-                ended(options, out, &follow::to_its_end(options, &seen.run.run_id).await?)
+                show_ended(options, out, &follow::wait_for_end(options, &seen.run.run_id).await?)
             }
-            Action::Discard { run_id, reason } => {
+            IngestAction::Discard { run_id, reason } => {
                 let seen = decide(options, run_id, "discard", reason).await?;
-                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+                if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
-            Action::Undo { run_id, reason } => {
+            IngestAction::Undo { run_id, reason } => {
                 let seen = decide(options, run_id, "undo", reason).await?;
-                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+                if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
-            Action::Cancel { run_id } => {
-                let path = path(run_id) + "/cancel";
-                let seen: RunReport = options.on_control(Method::POST, &path, None).await?.json()?;
+            IngestAction::Cancel { run_id } => {
+                let path = run_path(run_id) + "/cancel";
+                let seen: RunReport = options.call_control(Method::POST, &path, None).await?.json()?;
                 if options.json {
-                    return json(out, &seen);
+                    return print_json(out, &seen);
                 }
                 Ok(writeln!(out, "run {} is being canceled", seen.run.run_id)?)
             }
@@ -136,44 +136,44 @@ impl Ingest {
 /// Shows a run that has ended.
 ///
 /// # Errors
-/// `Held`, and `CameToNothing` if the run failed, was canceled or was discarded.
-fn ended(options: &Options, out: &mut dyn Write, seen: &RunReport) -> Result<(), CtlError> {
+/// `Held`, and `RunFailed` if the run failed, was canceled or was discarded.
+fn show_ended(options: &GlobalOptions, out: &mut dyn Write, seen: &RunReport) -> Result<(), CtlError> {
     if options.json {
-        json(out, seen)?;
+        print_json(out, seen)?;
     } else {
         show::show(out, seen)?;
     }
-    came_to(&seen.run)
+    check_state(&seen.run)
 }
 
 /// # Errors
-/// `Held`, and `CameToNothing` if the run failed, was canceled or was discarded.
-fn came_to(run: &Run) -> Result<(), CtlError> {
+/// `Held`, and `RunFailed` if the run failed, was canceled or was discarded.
+fn check_state(run: &IngestionRun) -> Result<(), CtlError> {
     match run.state {
         RunState::Completed | RunState::Running => Ok(()),
         RunState::Held => Err(CtlError::Held(run.run_id.clone())),
-        RunState::Failed | RunState::Cancelled | RunState::Discarded => Err(CtlError::CameToNothing),
+        RunState::Failed | RunState::Cancelled | RunState::Discarded => Err(CtlError::RunFailed),
     }
 }
 
 /// # Errors
 /// The same as [`ended`].
 async fn pull(
-    options: &Options,
+    options: &GlobalOptions,
     out: &mut dyn Write,
     pipeline_id: &PipelineId,
     detach: bool,
 ) -> Result<(), CtlError> {
     let path = format!("/v1/pipelines/{pipeline_id}/pull");
-    let pulled: PullResponse = options.done_on_control(&path, &serde_json::json!({})).await?.json()?;
+    let pulled: PullResponse = options.run_on_control(&path, &serde_json::json!({})).await?.json()?;
     let Some(run) = pulled.run.clone().filter(|_| !detach && !pulled.unchanged) else {
         if options.json {
-            json(out, &pulled)?;
-            return pulled.run.as_ref().map_or(Ok(()), came_to);
+            print_json(out, &pulled)?;
+            return pulled.run.as_ref().map_or(Ok(()), check_state);
         }
         let told = match &pulled.run {
             Some(run) if pulled.unchanged => {
-                came_to(run)?;
+                check_state(run)?;
                 format!("run {} has read the same payload before; nothing changes", run.run_id)
             }
             Some(run) => format!("run {} continues", run.run_id),
@@ -181,42 +181,52 @@ async fn pull(
         };
         return Ok(writeln!(out, "{told}")?);
     };
-    ended(options, out, &follow::to_its_end(options, &run.run_id).await?)
+    show_ended(options, out, &follow::wait_for_end(options, &run.run_id).await?)
 }
 
 /// Sends an operator's decision about a run to the daemon.
-async fn decide(options: &Options, run_id: &str, verb: &str, reason: &str) -> Result<RunReport, CtlError> {
+async fn decide(
+    options: &GlobalOptions,
+    run_id: &str,
+    verb: &str,
+    reason: &str,
+) -> Result<RunReport, CtlError> {
     let reason = ReasonRequest { reason: reason.to_owned() };
-    Ok(options.done_on_control(&format!("{}/{verb}", path(run_id)), &reason).await?.json()?)
+    Ok(options.run_on_control(&format!("{}/{verb}", run_path(run_id)), &reason).await?.json()?)
 }
 
 /// The path of a run.
-pub(crate) fn path(run_id: &str) -> String {
-    format!("/v1/runs/{}", segment(run_id))
+pub(crate) fn run_path(run_id: &str) -> String {
+    format!("/v1/runs/{}", encode_segment(run_id))
 }
 
 /// The current state of a run.
-pub(crate) async fn seen(options: &Options, run_id: &str) -> Result<RunReport, CtlError> {
-    Ok(options.on_control(Method::GET, &path(run_id), None).await?.json()?)
+pub(crate) async fn read_run(options: &GlobalOptions, run_id: &str) -> Result<RunReport, CtlError> {
+    Ok(options.call_control(Method::GET, &run_path(run_id), None).await?.json()?)
 }
 
-async fn list(options: &Options, out: &mut dyn Write, params: &str, is_csv: bool) -> Result<(), CtlError> {
+async fn list(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    params: &str,
+    is_csv: bool,
+) -> Result<(), CtlError> {
     let path = format!("/v1/runs?{params}");
-    let page: Page<RunReport> = options.on_control(Method::GET, &path, None).await?.json()?;
+    let page: ListPage<RunReport> = options.call_control(Method::GET, &path, None).await?.json()?;
     if options.json {
-        return json(out, &page);
+        return print_json(out, &page);
     }
     let runs = page.items;
     if is_csv {
         if page.next.is_some() {
-            left_out();
+            warn_of_omitted_rows();
         }
-        return csv(out, show::COLUMNS, runs.iter().map(show::row).collect());
+        return print_csv(out, show::COLUMNS, runs.iter().map(show::row).collect());
     }
     if runs.is_empty() {
         return Ok(writeln!(out, "no runs: `oraclectl ingest run`")?);
     }
-    writeln!(out, "{}", table(show::HEADING, runs.iter().map(show::short_row).collect()))?;
+    writeln!(out, "{}", format_table(show::HEADING, runs.iter().map(show::short_row).collect()))?;
     if let Some(next) = page.next {
         writeln!(out, "there are more: --after {next}")?;
     }

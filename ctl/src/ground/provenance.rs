@@ -1,36 +1,36 @@
 //! `oraclectl provenance`.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, pairs};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
-use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
+use oracled_domain::ground::provenance::{ProvenanceRecord, RecordVerificationStatus};
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::io::Write;
 
 /// Show the origin of a record, down to the bytes of its source
 #[derive(Debug, clap::Args)]
-pub(crate) struct Provenance {
+pub(crate) struct ProvenanceArgs {
     /// The id of the record, as a query returns it
     record_id: String,
 }
 
-impl Provenance {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let path = format!("/v1/records/{}", segment(&self.record_id));
+impl ProvenanceArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = format!("/v1/records/{}", encode_segment(&self.record_id));
         let chain: ProvenanceRecord =
-            options.on_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
+            options.call_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
         if options.json {
-            return json(out, &chain);
+            return print_json(out, &chain);
         }
         // a source that cannot be queried returns no record, but its provenance is still available
         let record: Option<RecordAnswer> =
-            options.on_routes(Method::GET, &path, None).await.ok().and_then(|answer| answer.json().ok());
-        Ok(out.write_all(pairs(&shown(&chain, record.as_ref())).as_bytes())?)
+            options.call_routes(Method::GET, &path, None).await.ok().and_then(|answer| answer.json().ok());
+        Ok(out.write_all(format_pairs(&format_provenance(&chain, record.as_ref())).as_bytes())?)
     }
 }
 
-fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'static str, String)> {
+fn format_provenance(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'static str, String)> {
     let open = || "open".to_owned();
     let mut shown = vec![
         ("record", format!("{}, which the source calls {}", chain.record_id, chain.source_record_id)),
@@ -62,8 +62,8 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
     ]);
     shown.extend(chain.source_url.clone().map(|url| ("pulled from", url)));
     let status = match chain.verification_status {
-        VerificationStatus::Unverified => "unverified: ingestion noted a warning",
-        VerificationStatus::AutoVerified => "by the schema and checks of its pipeline",
+        RecordVerificationStatus::Unverified => "unverified: ingestion noted a warning",
+        RecordVerificationStatus::AutoVerified => "by the schema and checks of its pipeline",
     };
     let raw = &chain.raw;
     shown.extend([

@@ -3,17 +3,19 @@
 mod joined;
 
 use crate::base::error::CtlError;
-use crate::base::look::{Look, text};
-use crate::base::options::Options;
-use crate::base::output::{csv_of, json, left_out, limit, on_one_line, pairs};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{
+    escape_line, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
+};
+use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{ColumnConstraint, Table};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::ground::ListedSource;
-use oracled_domain::base::moment::{Moment, span};
+use oracled_api::ground::SourceSummary;
+use oracled_domain::base::moment::{Moment, format_span};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{
-    NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
+    FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -21,12 +23,12 @@ use std::io::Write;
 
 /// Query the records of a source
 #[derive(Debug, clap::Args)]
-pub(crate) struct Query {
+pub(crate) struct QueryArgs {
     /// The source
     oracle_id: SourceId,
     /// Conditions on records: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
     /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (for values with a comma)
-    #[arg(value_name = "FILTER", value_parser = filter)]
+    #[arg(value_name = "FILTER", value_parser = parse_filter)]
     filters: Vec<QueryFilter>,
     /// Axes to show [default: all axes of the source]
     #[arg(long, value_delimiter = ',', value_name = "AXIS,AXIS")]
@@ -56,33 +58,34 @@ const FIXED: [&str; 3] = ["valid from", "until", "record"];
 const PAGE_MAX: usize = 10_000;
 
 /// The operators, the longest first.
-const OPERATORS: [(&str, Operator); 9] = [
-    (" in ", Operator::In),
-    ("!=", Operator::Ne),
-    (">=", Operator::Gte),
-    ("<=", Operator::Lte),
-    ("=~", Operator::Regex),
-    ("=", Operator::Eq),
-    (">", Operator::Gt),
-    ("<", Operator::Lt),
-    ("~", Operator::Contains),
+const OPERATORS: [(&str, FilterOperator); 9] = [
+    (" in ", FilterOperator::In),
+    ("!=", FilterOperator::Ne),
+    (">=", FilterOperator::Gte),
+    ("<=", FilterOperator::Lte),
+    ("=~", FilterOperator::Regex),
+    ("=", FilterOperator::Eq),
+    (">", FilterOperator::Gt),
+    ("<", FilterOperator::Lt),
+    ("~", FilterOperator::Contains),
 ];
 
 /// Parses a filter: an axis, the first operator in the text, and a value, which is the rest.
-fn filter(text: &str) -> Result<QueryFilter, String> {
-    let at = |(sign, operator): (&'static str, Operator)| Some((text.find(sign)?, sign, operator));
+fn parse_filter(text: &str) -> Result<QueryFilter, String> {
+    let at = |(sign, operator): (&'static str, FilterOperator)| Some((text.find(sign)?, sign, operator));
     let found =
         OPERATORS.into_iter().filter_map(at).min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
     let (at, sign, operator) = found.ok_or(
         "the filter has no operator; write AXIS, one of = != > >= < <= ~ =~ in, and a value, such as year>=2000 or 'area in ABW,AFG'",
     )?;
     let (axis, value) = (text.get(..at).unwrap_or_default(), text.get(at + sign.len()..).unwrap_or_default());
-    let value = if operator == Operator::In { list(value)? } else { Json::String(value.trim().into()) };
+    let value =
+        if operator == FilterOperator::In { parse_list(value)? } else { Json::String(value.trim().into()) };
     Ok(QueryFilter { axis: axis.trim().into(), operator, value })
 }
 
 /// Parses comma-separated values, or a JSON list.
-fn list(text: &str) -> Result<Json, String> {
+fn parse_list(text: &str) -> Result<Json, String> {
     if !text.trim_start().starts_with('[') {
         return Ok(text.split(',').map(|value| Json::String(value.trim().into())).collect());
     }
@@ -91,12 +94,12 @@ fn list(text: &str) -> Result<Json, String> {
     Ok(list.into())
 }
 
-impl Query {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let Provided { identity, axes } = provided(options, &self.oracle_id).await?;
+impl QueryArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let SourceAxes { identity, axes } = read_source_axes(options, &self.oracle_id).await?;
         let axes_requested = if self.axes.is_empty() { axes } else { self.axes.clone() };
         let order: Vec<_> = identity.into_iter().chain(axes_requested.iter().cloned()).collect();
-        let limit = limit(self.limit, options.json || self.csv);
+        let limit = row_limit(self.limit, options.json || self.csv);
         let mut request = QueryRequest {
             axes_requested,
             filters: self.filters.clone(),
@@ -106,7 +109,7 @@ impl Query {
             explain: self.explain,
             ..QueryRequest::default()
         };
-        let mut answer = ask(options, &self.oracle_id, &request).await?;
+        let mut answer = send_query(options, &self.oracle_id, &request).await?;
         while let Some(cursor) = answer.response.cursor.take() {
             let left = limit.saturating_sub(answer.response.records.len());
             if left == 0 {
@@ -115,22 +118,25 @@ impl Query {
             }
             request.cursor = Some(cursor);
             request.max_results = Some(left.min(PAGE_MAX));
-            joined::join(&mut answer.response, ask(options, &self.oracle_id, &request).await?.response);
+            joined::join(
+                &mut answer.response,
+                send_query(options, &self.oracle_id, &request).await?.response,
+            );
         }
         if answer.response.cursor.is_some() && (options.json || self.csv) {
-            left_out();
+            warn_of_omitted_rows();
         }
         if options.json {
-            return json(out, &answer);
+            return print_json(out, &answer);
         }
-        let paths = paths(&answer.response.records, &order);
+        let paths = value_paths(&answer.response.records, &order);
         if self.csv {
-            return self.csv(out, &answer, &paths);
+            return self.print_csv(out, &answer, &paths);
         }
-        show(out, &answer, &paths, Look::of_stdout())
+        show(out, &answer, &paths, OutputStyle::for_stdout())
     }
 
-    fn csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
+    fn print_csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
         let fixed = ["record_id", "source_record_id", "valid_from", "valid_until"].map(str::to_owned);
         let heading = fixed.into_iter().chain(paths.iter().cloned()).collect();
         let rows = answer.response.records.iter().map(|record| {
@@ -141,87 +147,92 @@ impl Query {
                 record.valid_from.to_string(),
                 until,
             ];
-            fixed.into_iter().chain(paths.iter().map(|path| value(record, path))).collect()
+            fixed.into_iter().chain(paths.iter().map(|path| format_value(record, path))).collect()
         });
-        csv_of(out, heading, rows.collect())
+        print_csv_rows(out, heading, rows.collect())
     }
 }
 
-async fn ask(
-    options: &Options,
+async fn send_query(
+    options: &GlobalOptions,
     oracle_id: &SourceId,
     request: &QueryRequest,
 ) -> Result<QueryAnswer, CtlError> {
     let asked = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
     let body = serde_json::to_vec(&asked).map_err(std::io::Error::from)?;
-    Ok(options.on_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
+    Ok(options.call_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
 }
 
 /// The axes that a source provides, and its identity axes, in their order.
-struct Provided {
+struct SourceAxes {
     identity: Vec<String>,
     axes: Vec<String>,
 }
 
-async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, CtlError> {
-    let listed: Vec<ListedSource> = options.on_routes(Method::GET, "/v1/sources", None).await?.json()?;
+async fn read_source_axes(options: &GlobalOptions, oracle_id: &SourceId) -> Result<SourceAxes, CtlError> {
+    let listed: Vec<SourceSummary> = options.call_routes(Method::GET, "/v1/sources", None).await?.json()?;
     let source = listed.into_iter().find(|source| source.entry.oracle_id() == oracle_id);
     // the daemon rejects an unknown source with its own error
     Ok(source.map_or_else(
-        || Provided { identity: Vec::new(), axes: vec!["*".into()] },
-        |source| Provided { identity: source.identity, axes: source.entry.registration.axes_provided },
+        || SourceAxes { identity: Vec::new(), axes: vec!["*".into()] },
+        |source| SourceAxes { identity: source.identity, axes: source.entry.registration.axes_provided },
     ))
 }
 
 /// The paths of all records, with or without a value, in the order of `axes`. The paths of a group are sorted by key.
-fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
+fn value_paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
     // a group without a value in any record is one path
-    let is_told = |path: &String| all.iter().any(|other| *other != path && covers(path, other));
+    let is_told = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
     let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
-    paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));
+    paths.sort_by_key(|path| axes.iter().position(|axis| is_axis_of(axis, path)).unwrap_or(axes.len()));
     paths
 }
 
 /// Whether `path` belongs to the axis, or to the group of axes (`nutrients.*.amount`).
-fn covers(axis: &str, path: &str) -> bool {
+fn is_axis_of(axis: &str, path: &str) -> bool {
     let (axis, path) = (axis.split('.'), path.split('.'));
     axis.clone().count() == path.clone().count()
         && axis.zip(path).all(|(axis, path)| axis == "*" || axis == path)
 }
 
-fn value(record: &NormalizedRecord, path: &str) -> String {
+fn format_value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
 /// Prints records for people, with their source and age.
-fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look) -> Result<(), CtlError> {
+fn show(
+    out: &mut dyn Write,
+    answer: &QueryAnswer,
+    paths: &[String],
+    look: OutputStyle,
+) -> Result<(), CtlError> {
     let response = &answer.response;
     let metadata = &response.query_metadata;
     if response.records.is_empty() {
         writeln!(out, "no records")?;
-    } else if let Some(table) = across(&response.records, paths, look) {
-        writeln!(out, "{}", text(&table))?;
+    } else if let Some(table) = record_table(&response.records, paths, look) {
+        writeln!(out, "{}", table_text(&table))?;
     } else {
         for record in &response.records {
-            writeln!(out, "{}", down(record, paths))?;
+            writeln!(out, "{}", format_record(record, paths))?;
         }
     }
     let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
     let age = metadata.freshness.staleness_seconds;
-    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", span(age_s)));
+    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", format_span(age_s)));
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
-    let coloured = look.painted(&age, !stale);
+    let coloured = look.paint(&age, !stale);
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     let version = if version.is_empty() { "none" } else { version };
     writeln!(
         out,
         "{source}, {}, version {}: {coloured}",
         metadata.oracle_tier.into_str(),
-        on_one_line(version)
+        escape_line(version)
     )?;
     for warning in &response.warnings {
-        writeln!(out, "warning: {}", on_one_line(warning))?;
+        writeln!(out, "warning: {}", escape_line(warning))?;
     }
     if response.cursor.is_some() {
         writeln!(out, "there are more: -n N")?;
@@ -238,7 +249,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
 }
 
 /// A table with one record per row; `None` if there are too many values or the terminal is too narrow.
-fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<Table> {
+fn record_table(records: &[NormalizedRecord], paths: &[String], look: OutputStyle) -> Option<Table> {
     if paths.len() > COLUMNS_MAX {
         return None;
     }
@@ -251,24 +262,24 @@ fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<
             let value = record.axes.get(path).and_then(Option::as_ref);
             match (value, record.definitions.get(path)) {
                 (Some(value), Some(definition)) => {
-                    format!("{}\n({})", on_one_line(&value.to_string()), on_one_line(definition))
+                    format!("{}\n({})", escape_line(&value.to_string()), escape_line(definition))
                 }
-                (Some(value), None) => on_one_line(&value.to_string()),
+                (Some(value), None) => escape_line(&value.to_string()),
                 (None, _) => "-".to_owned(),
             }
         });
-        let [from, until] = valid(record);
+        let [from, until] = format_validity(record);
         values.chain([from, until, record.record_id.clone()]).collect()
     };
-    let mut table = look.data(&titles, records.iter().map(row).collect())?;
+    let mut table = look.data_table(&titles, records.iter().map(row).collect())?;
     // the id stays unbroken so that it can be copied
     table.column_mut(titles.len() - 1)?.set_constraint(ColumnConstraint::ContentWidth);
     Some(table)
 }
 
 /// One record, with one value per line.
-fn down(record: &NormalizedRecord, paths: &[String]) -> String {
-    let [from, until] = valid(record);
+fn format_record(record: &NormalizedRecord, paths: &[String]) -> String {
+    let [from, until] = format_validity(record);
     let valid = [("valid from", from), ("until", until), ("record", record.record_id.clone())];
     let values = paths.iter().filter_map(|path| {
         let Some(value) = record.axes.get(path)? else { return Some((path.as_str(), "-".to_owned())) };
@@ -276,11 +287,11 @@ fn down(record: &NormalizedRecord, paths: &[String]) -> String {
         let definition = record.definitions.get(path).map(|definition| format!(" ({definition})"));
         Some((path.as_str(), format!("{value}{unit}{}", definition.unwrap_or_default())))
     });
-    pairs(&values.chain(valid).collect::<Vec<_>>())
+    format_pairs(&values.chain(valid).collect::<Vec<_>>())
 }
 
 /// The start and the end of a record's validity. Midnight is shown as a day, which is also a valid argument.
-fn valid(record: &NormalizedRecord) -> [String; 2] {
+fn format_validity(record: &NormalizedRecord) -> [String; 2] {
     let moment = |at: Timestamp| {
         let written = at.to_string();
         written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
@@ -294,20 +305,20 @@ mod tests {
 
     #[test]
     fn filter_parses_axis_operator_and_value() {
-        let read = |text: &str| filter(text).map(|filter| (filter.axis, filter.operator, filter.value));
+        let read = |text: &str| parse_filter(text).map(|filter| (filter.axis, filter.operator, filter.value));
         let text = |value: &str| Json::String(value.into());
-        assert_eq!(read("area=ABW"), Ok(("area".into(), Operator::Eq, text("ABW"))));
-        assert_eq!(read("year>=2000"), Ok(("year".into(), Operator::Gte, text("2000"))));
-        assert_eq!(read("year<2000"), Ok(("year".into(), Operator::Lt, text("2000"))));
-        assert_eq!(read("name=~^A.*=x"), Ok(("name".into(), Operator::Regex, text("^A.*=x"))));
-        assert_eq!(read("name~a=b"), Ok(("name".into(), Operator::Contains, text("a=b"))));
-        assert_eq!(read("area != X"), Ok(("area".into(), Operator::Ne, text("X"))));
-        assert_eq!(read("name=Korea, Rep."), Ok(("name".into(), Operator::Eq, text("Korea, Rep."))));
-        assert_eq!(read("name=Food in cans"), Ok(("name".into(), Operator::Eq, text("Food in cans"))));
+        assert_eq!(read("area=ABW"), Ok(("area".into(), FilterOperator::Eq, text("ABW"))));
+        assert_eq!(read("year>=2000"), Ok(("year".into(), FilterOperator::Gte, text("2000"))));
+        assert_eq!(read("year<2000"), Ok(("year".into(), FilterOperator::Lt, text("2000"))));
+        assert_eq!(read("name=~^A.*=x"), Ok(("name".into(), FilterOperator::Regex, text("^A.*=x"))));
+        assert_eq!(read("name~a=b"), Ok(("name".into(), FilterOperator::Contains, text("a=b"))));
+        assert_eq!(read("area != X"), Ok(("area".into(), FilterOperator::Ne, text("X"))));
+        assert_eq!(read("name=Korea, Rep."), Ok(("name".into(), FilterOperator::Eq, text("Korea, Rep."))));
+        assert_eq!(read("name=Food in cans"), Ok(("name".into(), FilterOperator::Eq, text("Food in cans"))));
         let several = Json::Array(vec![text("ABW"), text("AFG")]);
-        assert_eq!(read("area in ABW, AFG"), Ok(("area".into(), Operator::In, several)));
+        assert_eq!(read("area in ABW, AFG"), Ok(("area".into(), FilterOperator::In, several)));
         let several = Json::Array(vec![text("Korea, Rep."), 7.into()]);
-        assert_eq!(read(r#"name in ["Korea, Rep.", 7]"#), Ok(("name".into(), Operator::In, several)));
+        assert_eq!(read(r#"name in ["Korea, Rep.", 7]"#), Ok(("name".into(), FilterOperator::In, several)));
         for bad in ["area", "name in [\"Korea"] {
             assert!(read(bad).is_err(), "{bad}");
         }
@@ -326,7 +337,7 @@ mod tests {
     #[test]
     fn values_are_in_request_order_and_groups_by_key() {
         let axes = ["year", "area", "mass", "gases.*.share"].map(str::to_owned);
-        let paths = paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
+        let paths = value_paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
         assert_eq!(paths, ["year", "area", "mass", "gases.a.share", "gases.b.share"]);
     }
 
@@ -335,19 +346,19 @@ mod tests {
         let mut empty = record("2020-01-01T00:00:00Z", None);
         empty.axes = [("mass".to_owned(), None), ("gases.*.share".to_owned(), None)].into();
         let axes = ["mass", "gases.*.share"].map(str::to_owned);
-        assert_eq!(paths(std::slice::from_ref(&empty), &axes), axes);
+        assert_eq!(value_paths(std::slice::from_ref(&empty), &axes), axes);
         assert!(
-            down(&empty, &axes).starts_with("mass           -\ngases.*.share  -\n"),
+            format_record(&empty, &axes).starts_with("mass           -\ngases.*.share  -\n"),
             "{}",
-            down(&empty, &axes)
+            format_record(&empty, &axes)
         );
-        let both = paths(&[empty, record("2020-01-01T00:00:00Z", None)], &axes);
+        let both = value_paths(&[empty, record("2020-01-01T00:00:00Z", None)], &axes);
         assert_eq!(both.get(..3), Some(&["mass", "gases.a.share", "gases.b.share"].map(str::to_owned)[..]));
     }
 
     #[test]
     fn midnight_is_shown_as_a_day_and_other_times_in_full() {
-        let valid_in = |from, until| valid(&record(from, until));
+        let valid_in = |from, until| format_validity(&record(from, until));
         assert_eq!(
             valid_in("2020-01-01T00:00:00Z", Some("2020-01-01T10:30:00Z")),
             ["2020-01-01", "2020-01-01T10:30:00Z"]
@@ -359,13 +370,13 @@ mod tests {
     fn record_too_wide_for_a_row_is_shown_alone_with_its_id() {
         let paths = ["year", "mass"].map(str::to_owned);
         let records = [record("2020-01-01T00:00:00Z", None)];
-        let table = across(&records, &paths, Look::new(60, false)).expect("there is room");
+        let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("there is room");
         assert!(
-            text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
+            table_text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
             "{table}"
         );
-        assert!(across(&records, &paths, Look::new(40, false)).is_none());
+        assert!(record_table(&records, &paths, OutputStyle::new(40, false)).is_none());
         let alone = "year        2015\nmass        5 kg (dry)\nvalid from  2020-01-01\nuntil       now\nrecord      0123456789abcdef-7\n";
-        assert_eq!(down(&records[0], &paths), alone);
+        assert_eq!(format_record(&records[0], &paths), alone);
     }
 }

@@ -2,11 +2,11 @@
 
 use super::ingest;
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{csv, json, left_out, limit, table};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_table, print_csv, print_json, row_limit, warn_of_omitted_rows};
 use hyper::Method;
-use oracled_api::base::page::{Limit, Page};
-use oracled_domain::ground::rejection::{Reject, Rule};
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_domain::ground::rejection::{RecordRule, RejectedRecord};
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};
@@ -18,13 +18,13 @@ const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "pl
 
 /// Show the records that a run rejected, with the reasons
 #[derive(Debug, clap::Args)]
-pub(crate) struct Rejects {
+pub(crate) struct RejectsArgs {
     /// The run's id, or 8 or more of its first digits
     #[arg(value_name = "RUN")]
     run_id: String,
     /// Only records that this rule rejected
-    #[arg(long, value_parser = rule)]
-    rule: Option<Rule>,
+    #[arg(long, value_parser = parse_rule)]
+    rule: Option<RecordRule>,
     /// Maximum number of rejects [default: 100, and all with --csv or --json]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -35,41 +35,41 @@ pub(crate) struct Rejects {
 
 /// The result for programs.
 #[derive(Debug, Serialize)]
-struct Shown {
-    rejected_by_rule: BTreeMap<Rule, u64>,
-    rejects: Vec<Reject>,
+struct RejectsReport {
+    rejected_by_rule: BTreeMap<RecordRule, u64>,
+    rejects: Vec<RejectedRecord>,
     /// Whether there are more rejects than requested.
     more: bool,
 }
 
-fn rule(text: &str) -> Result<Rule, String> {
+fn parse_rule(text: &str) -> Result<RecordRule, String> {
     let text: StrDeserializer<'_, Error> = text.into_deserializer();
-    Rule::deserialize(text).map_err(|error| error.to_string())
+    RecordRule::deserialize(text).map_err(|error| error.to_string())
 }
 
-impl Rejects {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let run = ingest::seen(options, &self.run_id).await?.run;
-        let (rejects, more) = self.read(options).await?;
-        let shown = Shown { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };
+impl RejectsArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let run = ingest::read_run(options, &self.run_id).await?.run;
+        let (rejects, more) = self.read_rejects(options).await?;
+        let shown = RejectsReport { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };
         if more && (options.json || self.csv) {
-            left_out();
+            warn_of_omitted_rows();
         }
         if options.json {
-            return json(out, &shown);
+            return print_json(out, &shown);
         }
         if self.csv {
-            return csv(out, COLUMNS, shown.rejects.iter().map(row).collect());
+            return print_csv(out, COLUMNS, shown.rejects.iter().map(row).collect());
         }
         if shown.rejected_by_rule.is_empty() {
             return Ok(writeln!(out, "no rejects")?);
         }
         let by_rule = shown.rejected_by_rule.iter();
         let by_rule = by_rule.map(|(rule, count)| [rule.into_str().to_owned(), count.to_string()]).collect();
-        writeln!(out, "{}\n", table(["rule", "rejected"], by_rule))?;
+        writeln!(out, "{}\n", format_table(["rule", "rejected"], by_rule))?;
         let rows = shown.rejects.iter().map(row);
         let rows = rows.map(|[position, _, _, _, rule, place, reason]| [position, rule, place, reason]);
-        writeln!(out, "{}", table(["position", "rule", "place", "reason"], rows.collect()))?;
+        writeln!(out, "{}", format_table(["position", "rule", "place", "reason"], rows.collect()))?;
         if shown.more {
             writeln!(out, "there are more: -n N")?;
         }
@@ -77,15 +77,17 @@ impl Rejects {
     }
 
     /// The requested rejects, and whether there are more.
-    async fn read(&self, options: &Options) -> Result<(Vec<Reject>, bool), CtlError> {
-        let limit = limit(self.limit, options.json || self.csv);
+    async fn read_rejects(&self, options: &GlobalOptions) -> Result<(Vec<RejectedRecord>, bool), CtlError> {
+        let limit = row_limit(self.limit, options.json || self.csv);
         let (mut rejects, mut after) = (Vec::new(), None);
         loop {
             let behind = after.map(|after| format!("&after={after}")).unwrap_or_default();
-            let page_limit = <Limit>::MAX;
-            let path = format!("{}/rejects?limit={page_limit}{behind}", ingest::path(&self.run_id));
-            let page: Page<Reject> = options.on_control(Method::GET, &path, None).await?.json()?;
-            let is_asked = |reject: &Reject| self.rule.is_none_or(|rule| reject.rejection.rule == rule);
+            let page_limit = <PageLimit>::MAX;
+            let path = format!("{}/rejects?limit={page_limit}{behind}", ingest::run_path(&self.run_id));
+            let page: ListPage<RejectedRecord> =
+                options.call_control(Method::GET, &path, None).await?.json()?;
+            let is_asked =
+                |reject: &RejectedRecord| self.rule.is_none_or(|rule| reject.rejection.rule == rule);
             rejects.extend(page.items.into_iter().filter(is_asked));
             after = page.next;
             if rejects.len() > limit || after.is_none() {
@@ -97,7 +99,7 @@ impl Rejects {
     }
 }
 
-fn row(reject: &Reject) -> [String; 7] {
+fn row(reject: &RejectedRecord) -> [String; 7] {
     [
         reject.position.to_string(),
         reject.offset.to_string(),

@@ -3,25 +3,25 @@
 mod upkeep;
 
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::json;
+use crate::base::options::GlobalOptions;
+use crate::base::output::print_json;
 use hyper::Method;
 use oracled_api::ground::{ReasonRequest, SourceReviewRequest};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry};
+use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
 use serde::Serialize;
 use std::io::Write;
 
 /// Approve, deprecate and maintain sources
 #[derive(Debug, clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct SourceArgs {
     #[command(subcommand)]
-    action: Action,
+    action: SourceAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum SourceAction {
     /// Approve a source, so that it answers queries; cancel its deprecation
     Approve {
         /// The source
@@ -83,66 +83,78 @@ enum Action {
     },
 }
 
-impl Source {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl SourceArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::Approve { oracle_id } => {
+            SourceAction::Approve { oracle_id } => {
                 let entry =
-                    post(options, &path(oracle_id, "/review"), &SourceReviewRequest::Approve {}).await?;
-                say(options, out, &entry, &format!("is {}", status(&entry)))
+                    post(options, &source_path(oracle_id, "/review"), &SourceReviewRequest::Approve {})
+                        .await?;
+                print_entry(options, out, &entry, &format!("is {}", format_status(&entry)))
             }
-            Action::Deprecate { oracle_id, on } => {
+            SourceAction::Deprecate { oracle_id, on } => {
                 let entry =
-                    post(options, &path(oracle_id, "/review"), &SourceReviewRequest::Deprecate(*on)).await?;
-                say(options, out, &entry, &format!("is {}", status(&entry)))
+                    post(options, &source_path(oracle_id, "/review"), &SourceReviewRequest::Deprecate(*on))
+                        .await?;
+                print_entry(options, out, &entry, &format!("is {}", format_status(&entry)))
             }
-            Action::Invalidate { oracle_id, reason } => {
+            SourceAction::Invalidate { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
-                let entry = post(options, &path(oracle_id, "/invalidate"), &reason).await?;
-                say(options, out, &entry, "counts as stale until a new version or a confirmation")
+                let entry = post(options, &source_path(oracle_id, "/invalidate"), &reason).await?;
+                print_entry(options, out, &entry, "counts as stale until a new version or a confirmation")
             }
-            Action::Confirm { oracle_id, reason } => {
+            SourceAction::Confirm { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
-                let entry = post(options, &path(oracle_id, "/confirm"), &reason).await?;
-                say(options, out, &entry, "is as fresh as its release again")
+                let entry = post(options, &source_path(oracle_id, "/confirm"), &reason).await?;
+                print_entry(options, out, &entry, "is as fresh as its release again")
             }
-            Action::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
-            Action::Prune { oracle_id, before } => upkeep::prune(options, out, oracle_id, *before).await,
-            Action::Rebuild { oracle_id } => upkeep::rebuild(options, out, oracle_id).await,
-            Action::Export { oracle_id } => upkeep::export(options, out, oracle_id).await,
+            SourceAction::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
+            SourceAction::Prune { oracle_id, before } => {
+                upkeep::prune(options, out, oracle_id, *before).await
+            }
+            SourceAction::Rebuild { oracle_id } => upkeep::rebuild(options, out, oracle_id).await,
+            SourceAction::Export { oracle_id } => upkeep::export(options, out, oracle_id).await,
         }
     }
 }
 
-fn path(oracle_id: &SourceId, rest: &str) -> String {
+fn source_path(oracle_id: &SourceId, rest: &str) -> String {
     format!("/v1/sources/{oracle_id}{rest}")
 }
 
-async fn post(options: &Options, path: &str, body: &impl Serialize) -> Result<SourceRegistryEntry, CtlError> {
+async fn post(
+    options: &GlobalOptions,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<SourceRegistryEntry, CtlError> {
     let body = serde_json::to_vec(body).map_err(std::io::Error::from)?;
-    Ok(options.on_control(Method::POST, path, Some(body.into())).await?.json()?)
+    Ok(options.call_control(Method::POST, path, Some(body.into())).await?.json()?)
 }
 
-fn say(
-    options: &Options,
+fn print_entry(
+    options: &GlobalOptions,
     out: &mut dyn Write,
     entry: &SourceRegistryEntry,
     what: &str,
 ) -> Result<(), CtlError> {
-    if options.json { json(out, entry) } else { Ok(writeln!(out, "source {} {what}", entry.oracle_id())?) }
+    if options.json {
+        print_json(out, entry)
+    } else {
+        Ok(writeln!(out, "source {} {what}", entry.oracle_id())?)
+    }
 }
 
 /// Whether a source is queried for each verification and not ingested.
 pub(super) fn is_live(entry: &SourceRegistryEntry) -> bool {
-    entry.registration.adapter_id == AdapterId::Http
+    entry.registration.adapter_id == SourceAdapterKind::Http
 }
 
 /// The review status of a source, in words.
-pub(super) fn status(entry: &SourceRegistryEntry) -> String {
+pub(super) fn format_status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
-        (ReviewStatus::Pending, _) if is_live(entry) => "pending: not queried".into(),
-        (ReviewStatus::Pending, _) => "pending: can be ingested, and does not answer".into(),
-        (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
+        (SourceReviewStatus::Pending, _) if is_live(entry) => "pending: not queried".into(),
+        (SourceReviewStatus::Pending, _) => "pending: can be ingested, and does not answer".into(),
+        (SourceReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
         (status, _) => status.into_str().to_owned(),
     }
 }

@@ -1,18 +1,18 @@
 //! `oraclectl actors`.
 
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{json, table};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_table, print_json};
 use hyper::Method;
 use oracled_domain::base::actor_report::ActorReport;
 use std::io::Write;
 
 /// Prints the state of each actor.
-pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = options.on_control(Method::GET, "/v1/actors", None).await?;
+pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/actors", None).await?;
     let reports: Vec<ActorReport> = answer.json()?;
     if options.json {
-        return json(out, &reports);
+        return print_json(out, &reports);
     }
     let rows = reports.into_iter().map(|report| {
         let panic = report
@@ -30,5 +30,5 @@ pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         ]
     });
     let heading = ["actor", "handled", "waiting", "p50", "p99", "restarts", "last panic"];
-    Ok(writeln!(out, "{}", table(heading, rows.collect()))?)
+    Ok(writeln!(out, "{}", format_table(heading, rows.collect()))?)
 }

@@ -1,23 +1,23 @@
 //! `oraclectl health`.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, table};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_table, print_json};
 use hyper::Method;
-use oracled_api::base::service::{ProbeReport, SteerRequest, SteerResponse};
+use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
 use oracled_domain::verdict::health::CircuitAction;
-use oracled_domain::verdict::health::{HealthStatus, Status};
+use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use std::io::Write;
 
 /// Show the health of the oracles (model, mail service, live sources), or control one
 #[derive(Debug, clap::Args)]
-pub(crate) struct Health {
+pub(crate) struct HealthArgs {
     #[command(subcommand)]
-    action: Option<Steering>,
+    action: Option<HealthAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Steering {
+enum HealthAction {
     /// Open the circuit of an oracle, so that the oracle is not called until the circuit is closed
     Open {
         /// The id of the oracle, as `oraclectl health` shows it
@@ -35,21 +35,21 @@ enum Steering {
     },
 }
 
-impl Health {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl HealthArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let (oracle_id, action) = match &self.action {
             None => return list(options, out).await,
-            Some(Steering::Open { oracle_id }) => (oracle_id, CircuitAction::Open),
-            Some(Steering::Close { oracle_id }) => (oracle_id, CircuitAction::Close),
-            Some(Steering::Probe { oracle_id }) => (oracle_id, CircuitAction::Probe),
+            Some(HealthAction::Open { oracle_id }) => (oracle_id, CircuitAction::Open),
+            Some(HealthAction::Close { oracle_id }) => (oracle_id, CircuitAction::Close),
+            Some(HealthAction::Probe { oracle_id }) => (oracle_id, CircuitAction::Probe),
         };
-        let path = format!("/v1/health/oracles/{}", segment(oracle_id));
-        let body = serde_json::to_vec(&SteerRequest { action }).map_err(std::io::Error::from)?;
-        let steered: SteerResponse =
-            options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+        let path = format!("/v1/health/oracles/{}", encode_segment(oracle_id));
+        let body = serde_json::to_vec(&CircuitRequest { action }).map_err(std::io::Error::from)?;
+        let steered: CircuitResponse =
+            options.call_control(Method::POST, &path, Some(body.into())).await?.json()?;
         let failed = steered.probe.as_ref().is_some_and(|probe| probe.succeeded == Some(false));
         if options.json {
-            json(out, &steered)?;
+            print_json(out, &steered)?;
         } else {
             show(out, steered)?;
         }
@@ -57,13 +57,17 @@ impl Health {
     }
 }
 
-async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = options.on_control(Method::GET, "/v1/health/oracles", None).await?;
-    let statuses: Vec<HealthStatus> = answer.json()?;
-    if options.json { json(out, &statuses) } else { Ok(writeln!(out, "{}", page(statuses))?) }
+async fn list(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
+    let statuses: Vec<OracleHealthStatus> = answer.json()?;
+    if options.json {
+        print_json(out, &statuses)
+    } else {
+        Ok(writeln!(out, "{}", format_statuses(statuses))?)
+    }
 }
 
-fn show(out: &mut dyn Write, SteerResponse { oracle, probe }: SteerResponse) -> Result<(), CtlError> {
+fn show(out: &mut dyn Write, CircuitResponse { oracle, probe }: CircuitResponse) -> Result<(), CtlError> {
     match probe {
         Some(ProbeReport { succeeded: Some(true), .. }) => writeln!(out, "the probe succeeded")?,
         Some(ProbeReport { succeeded: None, .. }) => {
@@ -71,14 +75,14 @@ fn show(out: &mut dyn Write, SteerResponse { oracle, probe }: SteerResponse) -> 
         }
         Some(ProbeReport { succeeded: Some(false), error }) => {
             let error = error.unwrap_or_default();
-            writeln!(out, "the probe failed: {}", crate::base::output::on_one_line(&error))?;
+            writeln!(out, "the probe failed: {}", crate::base::output::escape_line(&error))?;
         }
         None => {}
     }
-    Ok(writeln!(out, "{}", page(vec![oracle]))?)
+    Ok(writeln!(out, "{}", format_statuses(vec![oracle]))?)
 }
 
-fn page(statuses: Vec<HealthStatus>) -> String {
+fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
     if statuses.is_empty() {
         return "no oracles: no model and no mail service is configured".into();
     }
@@ -86,7 +90,7 @@ fn page(statuses: Vec<HealthStatus>) -> String {
         let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".into(), |at| at.to_string());
         let status = match oracle.retry_at {
             _ if oracle.held_open => "circuit_open until it is closed".into(),
-            Some(retry_at) if oracle.status == Status::CircuitOpen => {
+            Some(retry_at) if oracle.status == OracleHealthLevel::CircuitOpen => {
                 format!("circuit_open until {retry_at}")
             }
             Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.into_str()),
@@ -105,20 +109,21 @@ fn page(statuses: Vec<HealthStatus>) -> String {
     });
     let heading =
         ["oracle", "status", "failures", "p50", "p99", "last success", "last failure", "last error"];
-    table(heading, rows.collect())
+    format_table(heading, rows.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::health::{self, HealthConfig, Outcome};
+    use oracled_domain::verdict::health::{self, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn table_shows_a_requested_wait_with_the_status() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        let mut model = health::Health::new("model".parse().expect("an id"), HealthConfig::default());
+        let mut model =
+            health::CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
         model.note_quota_wait(at, std::time::Duration::from_secs(61));
-        let shown = page(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = format_statuses(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("healthy, not called until") && !shown.contains("circuit_open"), "{shown}");
     }
 
@@ -126,14 +131,14 @@ mod tests {
     fn table_shows_until_when_a_circuit_is_open() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let id = "model".parse().expect("an id");
-        let mut model = health::Health::new(id, HealthConfig::default());
-        assert!(page(vec![model.status()]).contains("healthy"));
+        let mut model = health::CircuitBreaker::new(id, OracleHealthConfig::default());
+        assert!(format_statuses(vec![model.status()]).contains("healthy"));
         for _ in 0..3 {
             let permit = model.permit(at).expect("it is let through");
-            model.report(at, permit, Outcome::Failure("a\u{1b}[2Jb\nc".into()));
+            model.report(at, permit, CircuitCallOutcome::Failure("a\u{1b}[2Jb\nc".into()));
         }
-        let shown = |model: &health::Health| {
-            page(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ")
+        let shown = |model: &health::CircuitBreaker| {
+            format_statuses(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let open = shown(&model);
         assert!(open.contains("circuit_open") && open.contains("10:00:30Z"), "{open}");

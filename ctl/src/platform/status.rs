@@ -1,19 +1,19 @@
 //! `oraclectl status`.
 
 use crate::base::error::CtlError;
-use crate::base::options::Options;
-use crate::base::output::{json, pairs};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
 use oracled_api::base::service::StatusReport;
-use oracled_domain::verdict::divergence::Variance;
+use oracled_domain::verdict::divergence::RegenVariance;
 use std::io::Write;
 
 /// Prints the state of the daemon.
-pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = options.on_control(Method::GET, "/v1/status", None).await?;
+pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/status", None).await?;
     let status: StatusReport = answer.json()?;
     if options.json {
-        return json(out, &status);
+        return print_json(out, &status);
     }
     let mut shown = vec![
         ("oracled", format!("{} (pid {})", status.version, status.pid)),
@@ -26,7 +26,7 @@ pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
         ("reviews", format!("{} open", status.open_reviews)),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
-        ("divergence", diverged(&status.variance)),
+        ("divergence", format_variance(&status.variance)),
         ("in flight", status.in_flight.to_string()),
         (
             "connections",
@@ -42,11 +42,11 @@ pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
     if let Some(lag) = status.mirror_lag {
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
-    Ok(out.write_all(pairs(&shown).as_bytes())?)
+    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
-pub(crate) fn diverged(variance: &Variance) -> String {
-    let Variance { regens, diverged, rate, escalated } = variance;
+pub(crate) fn format_variance(variance: &RegenVariance) -> String {
+    let RegenVariance { regens, diverged, rate, escalated } = variance;
     let alarm = if *escalated { ": INFRASTRUCTURE VARIANCE" } else { "" };
     format!("{diverged} of the last {regens} regenerated verdicts ({:.1} %){alarm}", rate * 100.0)
 }

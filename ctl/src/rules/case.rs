@@ -1,18 +1,18 @@
 //! A case: one evaluation request with its expected result.
 
-use crate::base::lines::{TooLong, reason};
+use crate::base::lines::{LineTooLong, json_error_text};
 use bytes::Bytes;
 use oracled_api::base::problem::{ProblemCode, ProblemDocument};
-use oracled_domain::rules::{RuleId, Verdict};
+use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
 /// A fault in a line. Each message says what is allowed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LineFault {
+pub(crate) enum CaseLineFault {
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] LineTooLong),
     #[error(
         "not JSON ({reason}, column {column}); a line is one {{\"candidate_output\", \"facts\", …}} object"
     )]
@@ -27,7 +27,7 @@ pub(crate) enum LineFault {
     Impossible,
 }
 
-impl LineFault {
+impl CaseLineFault {
     /// The problem that the daemon would return for this line.
     pub(crate) fn problem(&self) -> ProblemDocument {
         match self {
@@ -43,31 +43,31 @@ impl LineFault {
 /// The expected result of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Want {
-    pub(crate) verdict: Verdict,
+pub(crate) struct CaseExpectation {
+    pub(crate) verdict: RuleVerdict,
     /// The exact set of rules that must fail; `None` accepts any set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<BTreeSet<RuleId>>,
 }
 
-impl Default for Want {
+impl Default for CaseExpectation {
     fn default() -> Self {
-        Self { verdict: Verdict::Pass, failed: None }
+        Self { verdict: RuleVerdict::Pass, failed: None }
     }
 }
 
-impl Want {
+impl CaseExpectation {
     /// Whether an evaluation can have this result: the verdict is `FAIL` if and only if a rule fails.
     fn is_possible(&self) -> bool {
         let fails = |failed: &BTreeSet<RuleId>| !failed.is_empty();
-        self.failed.as_ref().is_none_or(|failed| fails(failed) == (self.verdict == Verdict::Fail))
+        self.failed.as_ref().is_none_or(|failed| fails(failed) == (self.verdict == RuleVerdict::Fail))
     }
 }
 
 /// The members of a line. The request members are sent unchanged, and the daemon validates them; the others are not sent.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Members<'l> {
+struct CaseMembers<'l> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing)]
@@ -75,7 +75,7 @@ struct Members<'l> {
     #[serde(skip_serializing)]
     note: Option<String>,
     #[serde(skip_serializing)]
-    want: Option<Want>,
+    want: Option<CaseExpectation>,
     #[serde(borrow)]
     candidate_output: &'l RawValue,
     #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
@@ -99,45 +99,45 @@ fn as_it_stands<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Option<&'l R
 
 /// A case during its evaluation by the daemon.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub(crate) struct EvalCase {
     /// Line number in the file, from 1.
     pub(crate) line: u64,
     pub(crate) id: Option<String>,
     pub(crate) category: Option<String>,
     pub(crate) note: Option<String>,
-    pub(crate) want: Want,
+    pub(crate) want: CaseExpectation,
 }
 
-impl Case {
+impl EvalCase {
     /// Parses a line into the case and the request to send.
-    pub(crate) fn read(line: u64, text: &[u8]) -> Result<(Self, Bytes), LineFault> {
+    pub(crate) fn parse(line: u64, text: &[u8]) -> Result<(Self, Bytes), CaseLineFault> {
         // serde also accepts an array with the members in their order
         let is_object = text.first() == Some(&b'{');
-        let members: Members<'_> = match serde_json::from_slice(text) {
+        let members: CaseMembers<'_> = match serde_json::from_slice(text) {
             Ok(members) if is_object => members,
-            Ok(_) => return Err(LineFault::NotAnObject),
-            Err(error) => return Err(unread(&error, is_object)),
+            Ok(_) => return Err(CaseLineFault::NotAnObject),
+            Err(error) => return Err(line_fault(&error, is_object)),
         };
         if members.facts.is_none() && members.facts_from.is_none() {
-            return Err(LineFault::NoFacts);
+            return Err(CaseLineFault::NoFacts);
         }
         let mut request = serde_json::to_vec(&members).expect("members that were read can be written");
         request.push(b'\n');
-        let Members { id, category, note, want, .. } = members;
+        let CaseMembers { id, category, note, want, .. } = members;
         let want = want.unwrap_or_default();
         if !want.is_possible() {
-            return Err(LineFault::Impossible);
+            return Err(CaseLineFault::Impossible);
         }
         Ok((Self { line, id, category, note, want }, request.into()))
     }
 }
 
-fn unread(error: &serde_json::Error, is_object: bool) -> LineFault {
-    let (reason, column) = (reason(error), error.column());
+fn line_fault(error: &serde_json::Error, is_object: bool) -> CaseLineFault {
+    let (reason, column) = (json_error_text(error), error.column());
     match (error.is_data(), is_object) {
-        (false, _) => LineFault::NotJson { reason, column },
-        (true, false) => LineFault::NotAnObject,
-        (true, true) => LineFault::NotACase { reason, column },
+        (false, _) => CaseLineFault::NotJson { reason, column },
+        (true, false) => CaseLineFault::NotAnObject,
+        (true, true) => CaseLineFault::NotACase { reason, column },
     }
 }
 
@@ -146,27 +146,27 @@ mod tests {
     use super::*;
 
     fn fault(text: &str) -> String {
-        Case::read(1, text.as_bytes()).expect_err(text).to_string()
+        EvalCase::parse(1, text.as_bytes()).expect_err(text).to_string()
     }
 
     #[test]
     fn request_has_the_members_unchanged_without_local_ones() {
         let line = r#"{"category":"c","facts": [ "\u00e9" ],"facts_from":[ {} ],"note":"n","candidate_output":"a\u0020b","id":"7",
             "expected":{"max_unsupported_claims":1.0},"context":null,"want":{"verdict":"FAIL"}}"#;
-        let (case, request) = Case::read(3, line.replace('\n', "").as_bytes()).unwrap();
+        let (case, request) = EvalCase::parse(3, line.replace('\n', "").as_bytes()).unwrap();
         assert_eq!(
             std::str::from_utf8(&request).unwrap(),
             "{\"id\":\"7\",\"candidate_output\":\"a\\u0020b\",\"facts\":[ \"\\u00e9\" ],\"facts_from\":[ {} ],\"context\":null,\
              \"expected\":{\"max_unsupported_claims\":1.0}}\n"
         );
         assert_eq!((case.line, case.id.as_deref(), case.category.as_deref()), (3, Some("7"), Some("c")));
-        assert_eq!(case.want.verdict, Verdict::Fail);
+        assert_eq!(case.want.verdict, RuleVerdict::Fail);
     }
 
     #[test]
     fn case_without_want_expects_pass() {
-        let (case, _) = Case::read(1, br#"{"candidate_output":"","facts":[]}"#).unwrap();
-        assert_eq!(case.want, Want { verdict: Verdict::Pass, failed: None });
+        let (case, _) = EvalCase::parse(1, br#"{"candidate_output":"","facts":[]}"#).unwrap();
+        assert_eq!(case.want, CaseExpectation { verdict: RuleVerdict::Pass, failed: None });
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         ] {
             assert!(fault(line).contains(wrong), "{line}: {}", fault(line));
         }
-        assert!(Case::read(1, b"{\"candidate_output\":\"\xff\",\"facts\":[]}").is_err());
+        assert!(EvalCase::parse(1, b"{\"candidate_output\":\"\xff\",\"facts\":[]}").is_err());
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
             (r#"{"verdict":"ERROR","failed":["RULE-PREC-001"]}"#, false),
         ] {
             let line = format!(r#"{{"candidate_output":"","facts":[],"want":{want}}}"#);
-            assert_eq!(Case::read(1, line.as_bytes()).is_ok(), possible, "{want}");
+            assert_eq!(EvalCase::parse(1, line.as_bytes()).is_ok(), possible, "{want}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Complaints: the violations and errors of an evaluation, as text for people.
 
-use crate::base::output::{on_one_line, shortened};
-use oracled_domain::rules::{RuleId, Span, Verdict, Violation};
+use crate::base::output::{escape_line, shorten_line};
+use oracled_domain::rules::{CandidateSpan, RuleId, RuleVerdict, RuleViolation};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ const WORDS_MAX_CHARS: usize = 1_000;
 
 /// One complaint about a text. Control characters in foreign text are escaped.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct RuleComplaint {
     /// The rules with this complaint, or a problem code.
     pub(crate) about: Vec<String>,
     pub(crate) message: String,
@@ -21,88 +21,94 @@ pub(crate) struct Complaint {
     pub(crate) words: Option<String>,
 }
 
-impl Complaint {
+impl RuleComplaint {
     pub(crate) fn new(about: &str, message: &str) -> Self {
-        Self { about: vec![on_one_line(about)], message: shortened(message, MESSAGE_MAX_CHARS), words: None }
+        Self {
+            about: vec![escape_line(about)],
+            message: shorten_line(message, MESSAGE_MAX_CHARS),
+            words: None,
+        }
     }
 }
 
 /// The parts of an evaluation that are shown.
 #[derive(Deserialize)]
-pub(crate) struct Evaluated {
-    pub(crate) verdict: Verdict,
-    pub(crate) rules: Vec<Applied>,
+pub(crate) struct EvaluationSummary {
+    pub(crate) verdict: RuleVerdict,
+    pub(crate) rules: Vec<AppliedRule>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedRule {
     pub(crate) rule: RuleId,
-    verdict: Verdict,
+    verdict: RuleVerdict,
     cause: Option<String>,
-    violations: Vec<Violation>,
+    violations: Vec<RuleViolation>,
     violations_omitted: u64,
 }
 
-impl Evaluated {
+impl EvaluationSummary {
     /// The rules with this verdict.
-    pub(crate) fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Applied> {
+    pub(crate) fn with_verdict(&self, verdict: RuleVerdict) -> impl Iterator<Item = &AppliedRule> {
         self.rules.iter().filter(move |applied| applied.verdict == verdict)
     }
 
     /// The causes of the rules with `ERROR`, and the violations of the failing rules that `is_told` accepts.
-    pub(crate) fn against(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<Said<'_>> {
-        let causes = self.of(Verdict::Error).map(|Applied { rule, cause, .. }| {
-            Said::new(
+    pub(crate) fn collect_messages(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
+        let causes = self.with_verdict(RuleVerdict::Error).map(|AppliedRule { rule, cause, .. }| {
+            RuleMessage::new(
                 *rule,
                 format!("the rule could not be evaluated: {}", cause.as_deref().unwrap_or_default()),
             )
         });
-        let failing = self.of(Verdict::Fail).filter(|applied| is_told(applied.rule));
-        causes.chain(failing.flat_map(Applied::violations)).collect()
+        let failing = self.with_verdict(RuleVerdict::Fail).filter(|applied| is_told(applied.rule));
+        causes.chain(failing.flat_map(AppliedRule::violations)).collect()
     }
 }
 
-impl Applied {
-    fn violations(&self) -> impl Iterator<Item = Said<'_>> {
+impl AppliedRule {
+    fn violations(&self) -> impl Iterator<Item = RuleMessage<'_>> {
         let omitted = self.violations_omitted;
-        let rest = (omitted > 0).then(|| Said::new(self.rule, format!("{omitted} more violations")));
-        let told =
-            |violation| Said { violation: Some(violation), ..Said::new(self.rule, &violation.message) };
+        let rest = (omitted > 0).then(|| RuleMessage::new(self.rule, format!("{omitted} more violations")));
+        let told = |violation| RuleMessage {
+            violation: Some(violation),
+            ..RuleMessage::new(self.rule, &violation.message)
+        };
         self.violations.iter().map(told).chain(rest)
     }
 }
 
 /// A message of one rule.
-pub(crate) struct Said<'a> {
+pub(crate) struct RuleMessage<'a> {
     rule: RuleId,
     message: Cow<'a, str>,
-    violation: Option<&'a Violation>,
+    violation: Option<&'a RuleViolation>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> RuleMessage<'a> {
     pub(crate) fn new(rule: RuleId, message: impl Into<Cow<'a, str>>) -> Self {
         Self { rule, message: message.into(), violation: None }
     }
 
     /// The key that is equal for two rules with the same message about the same span.
-    fn what(&self) -> impl Eq + std::hash::Hash + use<'a> {
-        let stretch = |span: &'a Span| (span.field.as_deref(), span.start, span.end);
-        let violation = self.violation.map(|Violation { span, related, text, .. }| {
+    fn grouping_key(&self) -> impl Eq + std::hash::Hash + use<'a> {
+        let stretch = |span: &'a CandidateSpan| (span.field.as_deref(), span.start, span.end);
+        let violation = self.violation.map(|RuleViolation { span, related, text, .. }| {
             (span.as_ref().map(stretch), related.as_ref().map(stretch), text.as_str())
         });
         (self.message.clone(), violation)
     }
 
-    fn complaint(&self) -> Complaint {
-        let mut complaint = Complaint::new(self.rule.into_str(), &self.message);
-        if let Some(Violation { span, related, text, .. }) = self.violation {
-            complaint.words = Some(shortened(text, WORDS_MAX_CHARS));
+    fn to_complaint(&self) -> RuleComplaint {
+        let mut complaint = RuleComplaint::new(self.rule.into_str(), &self.message);
+        if let Some(RuleViolation { span, related, text, .. }) = self.violation {
+            complaint.words = Some(shorten_line(text, WORDS_MAX_CHARS));
             let mut spans: Vec<_> = span.iter().chain(related).collect();
             spans.sort_by_key(|span| span.start);
             let mut fields: Vec<_> = spans.iter().filter_map(|span| span.field.as_deref()).collect();
             fields.dedup();
             if !fields.is_empty() {
-                complaint.message += &on_one_line(&format!(" (in {})", fields.join(", ")));
+                complaint.message += &escape_line(&format!(" (in {})", fields.join(", ")));
             }
         }
         complaint
@@ -110,13 +116,13 @@ impl<'a> Said<'a> {
 }
 
 /// The complaints. Several rules with the same message about the same words give one complaint.
-pub(crate) fn complaints(said: &[Said<'_>]) -> Vec<Complaint> {
-    let (mut complaints, mut places) = (Vec::<Complaint>::new(), HashMap::new());
+pub(crate) fn merge_messages(said: &[RuleMessage<'_>]) -> Vec<RuleComplaint> {
+    let (mut complaints, mut places) = (Vec::<RuleComplaint>::new(), HashMap::new());
     for one in said {
-        let place = *places.entry(one.what()).or_insert(complaints.len());
+        let place = *places.entry(one.grouping_key()).or_insert(complaints.len());
         match complaints.get_mut(place) {
-            Some(Complaint { about, .. }) => about.push(one.rule.to_string()),
-            None => complaints.push(one.complaint()),
+            Some(RuleComplaint { about, .. }) => about.push(one.rule.to_string()),
+            None => complaints.push(one.to_complaint()),
         }
     }
     complaints
@@ -127,13 +133,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn told(rules: &Value) -> Vec<(String, String, String)> {
-        let evaluated: Evaluated =
+    fn complaint_texts(rules: &Value) -> Vec<(String, String, String)> {
+        let evaluated: EvaluationSummary =
             serde_json::from_value(json!({"verdict": "FAIL", "rules": rules})).expect("it is an evaluation");
-        let told = |Complaint { about, message, words }: Complaint| {
+        let told = |RuleComplaint { about, message, words }: RuleComplaint| {
             (about.join(" "), message, words.unwrap_or_default())
         };
-        complaints(&evaluated.against(|_| true)).into_iter().map(told).collect()
+        merge_messages(&evaluated.collect_messages(|_| true)).into_iter().map(told).collect()
     }
 
     fn applied(rule: &str, verdict: &str, violations: &[Value], omitted: u64) -> Value {
@@ -148,7 +154,7 @@ mod tests {
         json!({"invariant": "Q-INV-01", "message": message, "text": "bad", "span": span, "related": related})
     }
 
-    fn words(told: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    fn owned_texts(told: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
         told.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
     }
 
@@ -168,8 +174,8 @@ mod tests {
             applied("RULE-CONT-003", "FAIL", &[pair], 3),
         ]);
         assert_eq!(
-            told(&rules),
-            words(&[
+            complaint_texts(&rules),
+            owned_texts(&[
                 ("RULE-CONT-001 RULE-CONT-002", "the rule could not be evaluated: the pattern is blank", ""),
                 ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
                 ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
@@ -192,8 +198,8 @@ mod tests {
             applied("RULE-CONT-002", "FAIL", &[violation("no", &at("summary"), &at("summary"))], 0),
         ]);
         assert_eq!(
-            told(&rules),
-            words(&[
+            complaint_texts(&rules),
+            owned_texts(&[
                 ("RULE-PREC-001", "no (in summary)", "bad"),
                 ("RULE-PREC-004", "no (in b\\u001b)", "bad"),
                 ("RULE-CONT-001", "no (in summary, x.analysis)", "bad"),

@@ -1,17 +1,17 @@
 //! `oraclectl rules eval`.
 
-use super::RulesError;
-use super::feed::{Feed, Item, Requests};
-use super::outcome::{Answer, Outcome};
-use super::tally::Tally;
+use super::RulesCommandError;
+use super::feed::{BatchRequest, CaseFeed, CaseFeedItem};
+use super::outcome::{CaseOutcome, ReceivedBatchLine};
+use super::tally::CaseTally;
 use crate::base::error::CtlError;
 use crate::base::lines;
-use crate::base::look::Look;
-use crate::base::options::{Options, answer_lines};
-use crate::base::output::harmless;
+use crate::base::options::{GlobalOptions, response_lines};
+use crate::base::output::escape_text;
+use crate::base::output_style::OutputStyle;
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use oracled_api::base::client::{AnswerLines, Client, ClientError, PATIENCE};
+use oracled_api::base::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -26,76 +26,79 @@ const PATH: &str = "/v1/rules/evaluate:batch";
 /// Without `want`, the expected verdict is PASS. If a line is not a case, it is reported, the other lines are
 /// still evaluated, and the exit status is 5.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Eval {
+pub(crate) struct RulesEvalArgs {
     /// The cases, one `{"candidate_output", "facts", …}` object per line; `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub(crate) file: PathBuf,
 }
 
-impl Eval {
+impl RulesEvalArgs {
     /// Evaluates the cases. Prints the table even after an error.
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let began = Instant::now();
-        let mut run = Run { out, json: options.json, tally: Tally::default() };
+        let mut run = EvalOutput { out, json: options.json, tally: CaseTally::default() };
         let ended = self.evaluate(options, &mut run).await;
-        let ended = ended.and_then(|()| Ok(run.tally.verdict(&lines::name(&self.file))?));
-        let Run { out, tally, .. } = run;
-        let shown = if options.json { Ok(()) } else { tally.write(out, began.elapsed(), Look::of_stdout()) };
+        let ended = ended.and_then(|()| Ok(run.tally.check_result(&lines::display_name(&self.file))?));
+        let EvalOutput { out, tally, .. } = run;
+        let shown =
+            if options.json { Ok(()) } else { tally.write(out, began.elapsed(), OutputStyle::for_stdout()) };
         // the exit status is the result of the cases, even if printing fails
         ended.and(shown.map_err(CtlError::from))
     }
 
-    async fn evaluate(&self, options: &Options, run: &mut Run<'_>) -> Result<(), CtlError> {
-        let (input, bar) = lines::open(&self.file, "evaluating").map_err(|cause| self.unreadable(cause))?;
+    async fn evaluate(&self, options: &GlobalOptions, run: &mut EvalOutput<'_>) -> Result<(), CtlError> {
+        let (input, bar) = lines::open(&self.file, "evaluating").map_err(|cause| self.read_error(cause))?;
         if run.json && io::stdout().is_terminal() {
             // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        let client = Client::connect(&options.routes_path()).await?;
-        let feed = Feed::of(input).map_err(|cause| self.unreadable(cause))?;
-        let ended = self.answered(feed, client, run, &bar).await;
+        let client = DaemonClient::connect(&options.routes_path()).await?;
+        let feed = CaseFeed::start(input).map_err(|cause| self.read_error(cause))?;
+        let ended = self.read_answers(feed, client, run, &bar).await;
         bar.finish_and_clear();
         ended
     }
 
     /// Receives the daemon's answer to each case, in order.
-    async fn answered(
+    async fn read_answers(
         &self,
-        Feed { mut items, requests }: Feed,
-        client: Client,
-        run: &mut Run<'_>,
+        CaseFeed { mut items, requests }: CaseFeed,
+        client: DaemonClient,
+        run: &mut EvalOutput<'_>,
         bar: &ProgressBar,
     ) -> Result<(), CtlError> {
-        let mut answers = Answers { client, requests: Some(requests), lines: None, read: 0 };
+        let mut answers = BatchResponseReader { client, requests: Some(requests), lines: None, read: 0 };
         loop {
             let outcome = match items.recv().await {
-                Some(Item::Case(case, _room)) => Outcome::of(case, answers.next().await?)?,
-                Some(Item::NoCase(line, fault)) => Outcome::of_no_case(line, &fault),
-                Some(Item::Unreadable(cause)) => return Err(self.unreadable(cause)),
-                Some(Item::End) => return answers.end().await,
-                None => return Err(self.unreadable(io::Error::other("its reader failed"))),
+                Some(CaseFeedItem::Case(case, _room)) => {
+                    CaseOutcome::from_answer(case, answers.next().await?)?
+                }
+                Some(CaseFeedItem::NoCase(line, fault)) => CaseOutcome::from_line_fault(line, &fault),
+                Some(CaseFeedItem::Unreadable(cause)) => return Err(self.read_error(cause)),
+                Some(CaseFeedItem::End) => return answers.expect_end().await,
+                None => return Err(self.read_error(io::Error::other("its reader failed"))),
             };
-            run.take(outcome)?;
+            run.add_outcome(outcome)?;
             bar.set_message(run.tally.progress());
         }
     }
 
-    fn unreadable(&self, cause: io::Error) -> CtlError {
-        CtlError::Read { file: lines::name(&self.file), cause }
+    fn read_error(&self, cause: io::Error) -> CtlError {
+        CtlError::Read { file: lines::display_name(&self.file), cause }
     }
 }
 
 /// The destination of outcomes.
-struct Run<'a> {
+struct EvalOutput<'a> {
     out: &'a mut dyn Write,
     json: bool,
-    tally: Tally,
+    tally: CaseTally,
 }
 
-impl Run<'_> {
-    fn take(&mut self, outcome: Outcome) -> Result<(), RulesError> {
+impl EvalOutput<'_> {
+    fn add_outcome(&mut self, outcome: CaseOutcome) -> Result<(), RulesCommandError> {
         if self.json {
-            writeln!(self.out, "{}", harmless(&outcome.to_json())).map_err(RulesError::Output)?;
+            writeln!(self.out, "{}", escape_text(&outcome.to_json())).map_err(RulesCommandError::Output)?;
         }
         self.tally.add(outcome);
         Ok(())
@@ -103,29 +106,29 @@ impl Run<'_> {
 }
 
 /// The daemon's answer.
-struct Answers {
-    client: Client,
+struct BatchResponseReader {
+    client: DaemonClient,
     /// The request body, until the first case is sent. Without a case, no request is sent.
-    requests: Option<Requests>,
-    lines: Option<AnswerLines>,
+    requests: Option<BatchRequest>,
+    lines: Option<ResponseLines>,
     /// Number of answer lines read.
     read: u64,
 }
 
-impl Answers {
+impl BatchResponseReader {
     /// The answer to the next case.
-    async fn next(&mut self) -> Result<Answer, CtlError> {
-        if let Some(Requests { body, accepted }) = self.requests.take() {
-            let response = self.client.exchange(PATH, body).await?;
-            self.lines = Some(answer_lines(response).await?);
+    async fn next(&mut self) -> Result<ReceivedBatchLine, CtlError> {
+        if let Some(BatchRequest { body, accepted }) = self.requests.take() {
+            let response = self.client.post_lines(PATH, body).await?;
+            self.lines = Some(response_lines(response).await?);
             // the receiver is gone if the reading thread has ended
             accepted.send(()).ok();
         }
-        let Some(line) = self.line().await? else {
+        let Some(line) = self.next_line().await? else {
             return Err(ClientError::Unreadable("it ends before all cases are answered".into()).into());
         };
         self.read += 1;
-        match serde_json::from_slice::<Answer>(&line) {
+        match serde_json::from_slice::<ReceivedBatchLine>(&line) {
             Ok(answer) if answer.line == self.read => Ok(answer),
             Ok(answer) => {
                 let text = format!("it has line {} instead of line {}", answer.line, self.read);
@@ -136,14 +139,14 @@ impl Answers {
     }
 
     /// Checks that the answer ends after the last case.
-    async fn end(&mut self) -> Result<(), CtlError> {
-        match self.line().await? {
+    async fn expect_end(&mut self) -> Result<(), CtlError> {
+        match self.next_line().await? {
             None => Ok(()),
             Some(_) => Err(ClientError::Unreadable("it continues after the last case".into()).into()),
         }
     }
 
-    async fn line(&mut self) -> Result<Option<Bytes>, ClientError> {
+    async fn next_line(&mut self) -> Result<Option<Bytes>, ClientError> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         timeout(PATIENCE, lines.next_line()).await.unwrap_or(Err(ClientError::Silent(PATIENCE)))
     }

@@ -1,11 +1,11 @@
 //! The daemon's answer to a case, compared with the expected result.
 
-use super::case::{Case, LineFault, Want};
-use super::complaint::{Complaint, Evaluated, Said, complaints};
-use crate::base::lines::without_place;
-use crate::base::output::shortened;
+use super::case::{CaseExpectation, CaseLineFault, EvalCase};
+use super::complaint::{EvaluationSummary, RuleComplaint, RuleMessage, merge_messages};
+use crate::base::lines::strip_position;
+use crate::base::output::shorten_line;
 use oracled_api::base::client::ClientError;
-use oracled_domain::rules::{RuleId, Verdict};
+use oracled_domain::rules::{RuleId, RuleVerdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const NOTE_MAX_CHARS: usize = 500;
 
 /// A line of the daemon's answer.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct ReceivedBatchLine {
     /// Number of the request among the lines that were sent, from 1.
     pub(crate) line: u64,
     id: Option<String>,
@@ -27,29 +27,29 @@ pub(crate) struct Answer {
 
 /// The outcome of a line.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct CaseOutcome {
     pub(crate) line: u64,
     pub(crate) id: Option<String>,
     pub(crate) category: Option<String>,
     /// The note on one line, shortened.
     pub(crate) note: Option<String>,
-    pub(crate) end: End,
+    pub(crate) end: CaseStatus,
     /// The first complaints, if the result is not the expected one.
-    pub(crate) complaints: Vec<Complaint>,
+    pub(crate) complaints: Vec<RuleComplaint>,
     /// Number of complaints left out.
     pub(crate) complaints_omitted: u64,
-    want: Option<Want>,
+    want: Option<CaseExpectation>,
     evaluation: Option<Box<RawValue>>,
     problem: Option<Box<RawValue>>,
 }
 
 /// How a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CaseStatus {
     /// The result is the expected one.
-    AsWanted,
+    AsExpected,
     /// The result is not the expected one.
-    Otherwise,
+    Unexpected,
     /// The verdict is `ERROR`, which was not expected.
     Undecided,
     /// The line is not a case.
@@ -59,25 +59,25 @@ pub(crate) enum End {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct CaseProblem {
     code: String,
     detail: String,
     status: u16,
 }
 
-impl Outcome {
+impl CaseOutcome {
     /// Compares `answer` with the expected result of `case`.
     ///
     /// # Errors
     /// `Unreadable` if it is not an answer, or belongs to another case.
-    pub(crate) fn of(case: Case, answer: Answer) -> Result<Self, ClientError> {
+    pub(crate) fn from_answer(case: EvalCase, answer: ReceivedBatchLine) -> Result<Self, ClientError> {
         let (end, complaints) = match (&answer.evaluation, &answer.problem) {
-            (Some(evaluation), None) => judged(&case, &read(evaluation)?),
-            (None, Some(problem)) => complained(&read(problem)?),
-            _ => return Err(unreadable("a line has either `evaluation` or `problem`")),
+            (Some(evaluation), None) => compare_result(&case, &parse_raw(evaluation)?),
+            (None, Some(problem)) => problem_result(&parse_raw(problem)?),
+            _ => return Err(unreadable_error("a line has either `evaluation` or `problem`")),
         };
         if answer.id.is_some() && answer.id != case.id {
-            return Err(unreadable("the answer to a case has another id"));
+            return Err(unreadable_error("the answer to a case has another id"));
         }
         let complaints_omitted = complaints.len().saturating_sub(COMPLAINTS_MAX) as u64;
         Ok(Self {
@@ -86,7 +86,7 @@ impl Outcome {
             category: case.category,
             note: case
                 .note
-                .map(|note| shortened(note.trim(), NOTE_MAX_CHARS))
+                .map(|note| shorten_line(note.trim(), NOTE_MAX_CHARS))
                 .filter(|note| !note.is_empty()),
             end,
             complaints: complaints.into_iter().take(COMPLAINTS_MAX).collect(),
@@ -98,15 +98,15 @@ impl Outcome {
     }
 
     /// The outcome of a line that is not a case, with the problem that the daemon would return.
-    pub(crate) fn of_no_case(line: u64, fault: &LineFault) -> Self {
+    pub(crate) fn from_line_fault(line: u64, fault: &CaseLineFault) -> Self {
         let problem = fault.problem();
         Self {
             line,
             id: None,
             category: None,
             note: None,
-            end: End::NoCase,
-            complaints: vec![Complaint::new(problem.code.as_str(), &fault.to_string())],
+            end: CaseStatus::NoCase,
+            complaints: vec![RuleComplaint::new(problem.code.as_str(), &fault.to_string())],
             complaints_omitted: 0,
             want: None,
             evaluation: None,
@@ -115,14 +115,14 @@ impl Outcome {
     }
 
     /// The id of the case, or its line number.
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn case_name(&self) -> String {
         self.id.clone().unwrap_or_else(|| format!("line {}", self.line))
     }
 
     /// One JSON line: the daemon's answer, and whether the result is the expected one.
     pub(crate) fn to_json(&self) -> String {
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct CaseOutcomeLine<'a> {
             line: u64,
             #[serde(skip_serializing_if = "Option::is_none")]
             id: Option<&'a str>,
@@ -132,55 +132,57 @@ impl Outcome {
             problem: Option<&'a RawValue>,
             ok: bool,
             #[serde(skip_serializing_if = "Option::is_none")]
-            want: Option<&'a Want>,
+            want: Option<&'a CaseExpectation>,
         }
-        let told = Told {
+        let told = CaseOutcomeLine {
             line: self.line,
             id: self.id.as_deref(),
             evaluation: self.evaluation.as_deref(),
             problem: self.problem.as_deref(),
-            ok: self.end == End::AsWanted,
+            ok: self.end == CaseStatus::AsExpected,
             want: self.want.as_ref(),
         };
         serde_json::to_string(&told).expect("plain data with string keys can be written")
     }
 }
 
-fn unreadable(text: &str) -> ClientError {
+fn unreadable_error(text: &str) -> ClientError {
     ClientError::Unreadable(text.into())
 }
 
-fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, ClientError> {
-    serde_json::from_str(json.get()).map_err(|error| unreadable(&error.to_string()))
+fn parse_raw<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, ClientError> {
+    serde_json::from_str(json.get()).map_err(|error| unreadable_error(&error.to_string()))
 }
 
-fn complained(document: &Document) -> (End, Vec<Complaint>) {
-    let end = if document.status < 500 { End::NoCase } else { End::NotEvaluated };
-    (end, vec![Complaint::new(&document.code, without_place(&document.detail))])
+fn problem_result(document: &CaseProblem) -> (CaseStatus, Vec<RuleComplaint>) {
+    let end = if document.status < 500 { CaseStatus::NoCase } else { CaseStatus::NotEvaluated };
+    (end, vec![RuleComplaint::new(&document.code, strip_position(&document.detail))])
 }
 
-fn judged(case: &Case, evaluated: &Evaluated) -> (End, Vec<Complaint>) {
-    let Want { verdict: wanted, failed } = &case.want;
+fn compare_result(case: &EvalCase, evaluated: &EvaluationSummary) -> (CaseStatus, Vec<RuleComplaint>) {
+    let CaseExpectation { verdict: wanted, failed } = &case.want;
     let came = evaluated.verdict;
-    let fails: BTreeSet<RuleId> = evaluated.of(Verdict::Fail).map(|applied| applied.rule).collect();
+    let fails: BTreeSet<RuleId> =
+        evaluated.with_verdict(RuleVerdict::Fail).map(|applied| applied.rule).collect();
     if came == *wanted && failed.as_ref().is_none_or(|failed| *failed == fails) {
-        return (End::AsWanted, Vec::new());
+        return (CaseStatus::AsExpected, Vec::new());
     }
     let mut said = Vec::new();
-    if let (Verdict::Fail, Some(failed)) = (wanted, failed) {
+    if let (RuleVerdict::Fail, Some(failed)) = (wanted, failed) {
         let told = |rules: &BTreeSet<RuleId>, others: &BTreeSet<RuleId>, told: &'static str| {
-            rules.difference(others).map(|rule| Said::new(*rule, told)).collect::<Vec<_>>()
+            rules.difference(others).map(|rule| RuleMessage::new(*rule, told)).collect::<Vec<_>>()
         };
         said.extend(told(failed, &fails, "did not fail, but was expected to"));
         said.extend(told(&fails, failed, "failed, but was not expected to"));
     }
-    let is_wanted = |rule| failed.as_ref().map_or(*wanted == Verdict::Fail, |failed| failed.contains(&rule));
-    said.extend(evaluated.against(|rule| !is_wanted(rule)));
-    let mut complaints = complaints(&said);
+    let is_wanted =
+        |rule| failed.as_ref().map_or(*wanted == RuleVerdict::Fail, |failed| failed.contains(&rule));
+    said.extend(evaluated.collect_messages(|rule| !is_wanted(rule)));
+    let mut complaints = merge_messages(&said);
     // the complaints against a PASS already show that the verdict is not PASS
-    if came != *wanted && (*wanted != Verdict::Pass || complaints.is_empty()) {
+    if came != *wanted && (*wanted != RuleVerdict::Pass || complaints.is_empty()) {
         let message = format!("the verdict is {}; expected {}", came.into_str(), wanted.into_str());
-        complaints.insert(0, Complaint::new("verdict", &message));
+        complaints.insert(0, RuleComplaint::new("verdict", &message));
     }
-    (if came == Verdict::Error { End::Undecided } else { End::Otherwise }, complaints)
+    (if came == RuleVerdict::Error { CaseStatus::Undecided } else { CaseStatus::Unexpected }, complaints)
 }

@@ -1,10 +1,10 @@
 //! `oraclectl rules show`.
 
-use super::{Listed, ListedRule, RulesError, listed};
+use super::{ListedRule, RuleList, RulesCommandError, fetch_rules};
 use crate::base::error::CtlError;
-use crate::base::look::{Look, section};
-use crate::base::options::Options;
-use crate::base::output::{json, on_one_line, pairs};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{escape_line, format_pairs, print_json};
+use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
 use oracled_domain::rules::RuleId;
 use serde_json::{Map, Value};
@@ -12,22 +12,22 @@ use std::io::Write;
 
 /// Show one rule with all its parameters
 #[derive(Debug, clap::Args)]
-pub(crate) struct Show {
+pub(crate) struct RulesShowArgs {
     /// The rule
     id: RuleId,
 }
 
-impl Show {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let Listed { rules, .. } = listed(options).await?.json()?;
+impl RulesShowArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let RuleList { rules, .. } = fetch_rules(options).await?.json()?;
         let rule = rules.into_iter().find(|rule| rule.id == self.id.into_str());
-        let rule = rule.ok_or(RulesError::NoSuchRule(self.id))?;
-        if options.json { json(out, &rule) } else { show(out, rule, Look::of_stdout()) }
+        let rule = rule.ok_or(RulesCommandError::NoSuchRule(self.id))?;
+        if options.json { print_json(out, &rule) } else { show(out, rule, OutputStyle::for_stdout()) }
     }
 }
 
-fn show(out: &mut dyn Write, rule: ListedRule, look: Look) -> Result<(), CtlError> {
-    let parameters = table(&rule.parameters, look);
+fn show(out: &mut dyn Write, rule: ListedRule, look: OutputStyle) -> Result<(), CtlError> {
+    let parameters = parameter_table(&rule.parameters, look);
     let in_profile = rule.in_profile().to_owned();
     let head = [
         ("rule", rule.id),
@@ -38,14 +38,14 @@ fn show(out: &mut dyn Write, rule: ListedRule, look: Look) -> Result<(), CtlErro
         ("in profile", in_profile),
         ("SHA-256", rule.sha256),
     ];
-    write!(out, "{}", pairs(&head))?;
-    Ok(section(out, "Parameters", &parameters)?)
+    write!(out, "{}", format_pairs(&head))?;
+    Ok(write_section(out, "Parameters", &parameters)?)
 }
 
 /// Names and values, as wide as the terminal.
-fn table(parameters: &Map<String, Value>, look: Look) -> Table {
+fn parameter_table(parameters: &Map<String, Value>, look: OutputStyle) -> Table {
     let mut rows = Vec::new();
-    collect("", parameters, &mut rows);
+    collect_rows("", parameters, &mut rows);
     let mut table = Table::new();
     table.load_style(TableStyle::new()).set_width(look.width);
     let arrangement = if look.is_whole { ContentArrangement::Disabled } else { ContentArrangement::Dynamic };
@@ -57,36 +57,36 @@ fn table(parameters: &Map<String, Value>, look: Look) -> Table {
 }
 
 /// Adds a row for each member; the name of a nested member is its path.
-fn collect(within: &str, members: &Map<String, Value>, rows: &mut Vec<[String; 2]>) {
+fn collect_rows(within: &str, members: &Map<String, Value>, rows: &mut Vec<[String; 2]>) {
     for (name, value) in members {
         let name = format!("{within}{name}");
         match value {
-            Value::Object(members) => collect(&format!("{name}."), members, rows),
-            Value::String(text) => rows.push([on_one_line(&name), on_one_line(text)]),
+            Value::Object(members) => collect_rows(&format!("{name}."), members, rows),
+            Value::String(text) => rows.push([escape_line(&name), escape_line(text)]),
             Value::Array(values) if values.iter().any(Value::is_array) => {
-                let lines: Vec<_> = values.iter().map(readable).collect();
-                rows.push([on_one_line(&name), lines.join("\n")]);
+                let lines: Vec<_> = values.iter().map(format_value).collect();
+                rows.push([escape_line(&name), lines.join("\n")]);
             }
-            other => rows.push([on_one_line(&name), readable(other)]),
+            other => rows.push([escape_line(&name), format_value(other)]),
         }
     }
 }
 
 /// A value on one line; a list without its outer brackets.
-fn readable(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
-        Value::Array(values) => values.iter().map(written).collect::<Vec<_>>().join(", "),
-        other => written(other),
+        Value::Array(values) => values.iter().map(format_json).collect::<Vec<_>>().join(", "),
+        other => format_json(other),
     }
 }
 
 /// A value as JSON. White space other than a plain space is escaped, so that it can be seen.
-fn written(value: &Value) -> String {
+fn format_json(value: &Value) -> String {
     if value.is_array() {
-        return format!("[{}]", readable(value));
+        return format!("[{}]", format_value(value));
     }
     let mut shown = String::new();
-    for character in on_one_line(&value.to_string()).chars() {
+    for character in escape_line(&value.to_string()).chars() {
         if character.is_whitespace() && character != ' ' {
             shown += &format!("\\u{:04x}", u32::from(character));
         } else {
@@ -109,7 +109,7 @@ mod tests {
             "quantities": {"separators": {"none": []}, "digits_max": 64},
         });
         let mut rows = Vec::new();
-        collect("", parameters.as_object().unwrap(), &mut rows);
+        collect_rows("", parameters.as_object().unwrap(), &mut rows);
         let expected = [
             ["delimiters", r#"".", "\u00a0", "\u001b""#],
             ["mode", "whole words"],
@@ -118,7 +118,7 @@ mod tests {
             ["quantities.separators.none", ""],
         ];
         assert_eq!(rows, expected);
-        let shown = table(parameters.as_object().unwrap(), Look::new(60, false));
+        let shown = parameter_table(parameters.as_object().unwrap(), OutputStyle::new(60, false));
         assert!(
             shown.lines().count() == 7 && shown.lines().all(|line| line.chars().count() <= 60),
             "{shown}"

@@ -1,9 +1,9 @@
 //! Shows which facts of sources support a text, and the origin of each fact.
 
 use crate::base::error::CtlError;
-use crate::base::output::{count, on_one_line, pairs, shortened};
-use oracled_domain::rules::sourced::{Asked, FactSource, Origin, SourcedFact};
-use oracled_domain::rules::{Evidence, Finding, RuleResult};
+use crate::base::output::{escape_line, format_count, format_pairs, shorten_line};
+use oracled_domain::rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
+use oracled_domain::rules::{EvidenceFinding, RuleEvidence, RuleResult};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,31 +15,31 @@ const TEXT_MAX_CHARS: usize = 200;
 
 /// The parts of an evaluation that are shown.
 #[derive(Deserialize)]
-pub(crate) struct Sourced {
+pub(crate) struct SourcedEvaluation {
     #[serde(default)]
     facts_from: Vec<FactSource>,
     rules: Vec<RuleResult>,
 }
 
 /// A claim, and the fact of a source that supports it.
-struct Supported<'s> {
+struct SupportedClaim<'s> {
     claim: &'s str,
     fact: &'s SourcedFact,
-    origin: &'s Origin,
+    origin: &'s SourcedFactOrigin,
 }
 
-impl Sourced {
+impl SourcedEvaluation {
     /// Prints each claim of `text` that a source's fact supports, with the fact and its origin, and the number of facts from
     /// each source. Prints nothing if no sources were queried.
     pub(crate) fn show(&self, out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
-        let supported = self.supported(text);
-        for Supported { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {
+        let supported = self.find_supported(text);
+        for SupportedClaim { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {
             let mut rows = vec![
-                ("claim", shortened(claim, TEXT_MAX_CHARS)),
-                ("fact", shortened(&fact.text, TEXT_MAX_CHARS)),
+                ("claim", shorten_line(claim, TEXT_MAX_CHARS)),
+                ("fact", shorten_line(&fact.text, TEXT_MAX_CHARS)),
             ];
-            rows.extend(came_from(origin));
-            write!(out, "\n{}", pairs(&rows))?;
+            rows.extend(origin_rows(origin));
+            write!(out, "\n{}", format_pairs(&rows))?;
         }
         if let Some(more @ 1..) = supported.len().checked_sub(SHOWN_MAX) {
             writeln!(out, "\n{more} more claims are supported")?;
@@ -47,31 +47,36 @@ impl Sourced {
         for (place, FactSource { facts, asked, warnings, .. }) in self.facts_from.iter().enumerate() {
             let before = if place == 0 { "\n" } else { "" };
             let asked = match asked {
-                Asked::Query(oracle_id) => format!("source {oracle_id}"),
-                Asked::Verify(workflow_id) => format!("workflow {workflow_id}"),
+                FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
+                FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
             };
-            writeln!(out, "{before}facts_from[{place}]: {} from {asked}", count(*facts, "fact", "facts"))?;
+            writeln!(
+                out,
+                "{before}facts_from[{place}]: {} from {asked}",
+                format_count(*facts, "fact", "facts")
+            )?;
             for warning in warnings {
-                writeln!(out, "warning: {}", on_one_line(warning))?;
+                writeln!(out, "warning: {}", escape_line(warning))?;
             }
         }
         Ok(())
     }
 
     /// The supported claims, each once, even if several rules have it.
-    fn supported<'s>(&'s self, text: &'s str) -> Vec<Supported<'s>> {
+    fn find_supported<'s>(&'s self, text: &'s str) -> Vec<SupportedClaim<'s>> {
         let mut told = BTreeSet::new();
         let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
-        let supported = steps.filter(|step| step.output.finding == Finding::Supported).filter_map(|step| {
-            let (fact, origin) = self.fact(step.output.fact?)?;
-            let claim = claim(step, text);
-            told.insert((claim, fact.fact)).then_some(Supported { claim, fact, origin })
-        });
+        let supported =
+            steps.filter(|step| step.output.finding == EvidenceFinding::Supported).filter_map(|step| {
+                let (fact, origin) = self.find_fact(step.output.fact?)?;
+                let claim = claim_text(step, text);
+                told.insert((claim, fact.fact)).then_some(SupportedClaim { claim, fact, origin })
+            });
         supported.collect()
     }
 
     /// The fact with this number, if a source returned it.
-    fn fact(&self, place: u32) -> Option<(&SourcedFact, &Origin)> {
+    fn find_fact(&self, place: u32) -> Option<(&SourcedFact, &SourcedFactOrigin)> {
         let mut origins = self.facts_from.iter().flat_map(|source| &source.origins);
         origins.find_map(|origin| {
             let fact = origin.facts.iter().find(|fact| fact.fact == place)?;
@@ -81,21 +86,21 @@ impl Sourced {
 }
 
 /// The claim that a step is about: the text of its span in `text`, or, for a verdict's field, the compared text.
-fn claim<'s>(step: &'s Evidence, text: &'s str) -> &'s str {
+fn claim_text<'s>(step: &'s RuleEvidence, text: &'s str) -> &'s str {
     let span = step.output.span.as_ref().filter(|span| span.field.is_none());
     let stands = span.and_then(|span| text.get(span.start..span.end));
     stands.unwrap_or(&step.input.text).trim()
 }
 
-fn came_from(origin: &Origin) -> Vec<(&'static str, String)> {
+fn origin_rows(origin: &SourcedFactOrigin) -> Vec<(&'static str, String)> {
     let stale = |stale: bool| if stale { ", stale" } else { "" };
     match origin {
-        Origin::Record(record) => {
+        SourcedFactOrigin::Record(record) => {
             let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
             let told = format!("{source}, {tier}, version {}{}", record.source_version, stale(record.stale));
             vec![("source", told), ("record", record.record_id.clone())]
         }
-        Origin::Verification(decision) => {
+        SourcedFactOrigin::Verification(decision) => {
             let mut rows = vec![("decision", format!("{}{}", decision.execution_id, stale(decision.stale)))];
             for (axis, records) in &decision.records {
                 rows.extend(records.iter().map(|record| {

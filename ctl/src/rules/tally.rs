@@ -1,10 +1,10 @@
 //! Counts the cases with and without the expected result.
 
-use super::RulesError;
-use super::outcome::{End, Outcome};
-use super::wrong::Wrong;
-use crate::base::look::{Look, section};
-use crate::base::output::{count, shortened};
+use super::RulesCommandError;
+use super::complaint_table::ComplaintTable;
+use super::outcome::{CaseOutcome, CaseStatus};
+use crate::base::output::{format_count, shorten_line};
+use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::Table;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -24,16 +24,16 @@ pub(crate) const OTHER_CATEGORIES: &str = "other categories";
 
 /// The outcomes of the cases so far, in bounded memory.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    all: Counts,
-    categories: Categories<Counts>,
-    listed: Vec<Outcome>,
+pub(crate) struct CaseTally {
+    all: CaseCounts,
+    categories: CategoryMap<CaseCounts>,
+    listed: Vec<CaseOutcome>,
     not_listed: u64,
 }
 
 /// Number of lines by outcome.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct CaseCounts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     /// The verdict is `ERROR`, which was not expected.
@@ -46,17 +46,17 @@ pub(crate) struct Counts {
 
 /// One `T` per category, in the order of first occurrence.
 #[derive(Debug)]
-pub(crate) struct Categories<T>(Vec<(String, T)>);
+pub(crate) struct CategoryMap<T>(Vec<(String, T)>);
 
-impl<T> Default for Categories<T> {
+impl<T> Default for CategoryMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Default> Categories<T> {
+impl<T: Default> CategoryMap<T> {
     /// The value of an outcome's category.
-    pub(crate) fn of(&mut self, outcome: &Outcome) -> &mut T {
+    pub(crate) fn get_or_insert(&mut self, outcome: &CaseOutcome) -> &mut T {
         let name = outcome.category.as_deref().unwrap_or(NO_CATEGORY);
         let Self(all) = self;
         let known = |all: &[(String, T)], name: &str| all.iter().position(|(known, _)| known == name);
@@ -72,19 +72,19 @@ impl<T: Default> Categories<T> {
         of_category
     }
 
-    pub(crate) fn into_all(self) -> Vec<(String, T)> {
+    pub(crate) fn into_entries(self) -> Vec<(String, T)> {
         self.0
     }
 }
 
-impl Counts {
-    pub(crate) fn add(&mut self, end: End) {
+impl CaseCounts {
+    pub(crate) fn add(&mut self, end: CaseStatus) {
         *match end {
-            End::AsWanted => &mut self.passed,
-            End::Otherwise => &mut self.failed,
-            End::Undecided => &mut self.undecided,
-            End::NotEvaluated => &mut self.not_evaluated,
-            End::NoCase => &mut self.no_cases,
+            CaseStatus::AsExpected => &mut self.passed,
+            CaseStatus::Unexpected => &mut self.failed,
+            CaseStatus::Undecided => &mut self.undecided,
+            CaseStatus::NotEvaluated => &mut self.not_evaluated,
+            CaseStatus::NoCase => &mut self.no_cases,
         } += 1;
     }
 
@@ -110,25 +110,25 @@ impl Counts {
     }
 
     /// The counts in words.
-    fn told(&self) -> String {
+    fn format_counts(&self) -> String {
         let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
-        let cases = count(self.cases(), "case", "cases");
+        let cases = format_count(self.cases(), "case", "cases");
         let mut told = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
         if not_evaluated > 0 {
             told += &format!(", {not_evaluated} could not be evaluated");
         }
         if no_cases > 0 {
-            told += &format!("; {}", count(no_cases, "line is not a case", "lines are not cases"));
+            told += &format!("; {}", format_count(no_cases, "line is not a case", "lines are not cases"));
         }
         told
     }
 }
 
-impl Tally {
-    pub(crate) fn add(&mut self, outcome: Outcome) {
+impl CaseTally {
+    pub(crate) fn add(&mut self, outcome: CaseOutcome) {
         self.all.add(outcome.end);
-        self.categories.of(&outcome).add(outcome.end);
-        if outcome.end == End::AsWanted {
+        self.categories.get_or_insert(&outcome).add(outcome.end);
+        if outcome.end == CaseStatus::AsExpected {
             return;
         }
         if self.listed.len() < LISTED_MAX {
@@ -141,47 +141,49 @@ impl Tally {
     /// The message of the progress bar.
     pub(crate) fn progress(&self) -> String {
         let wrong = self.all.lines() - self.all.passed;
-        format!("; {}, {wrong} not as expected", count(self.all.lines(), "line", "lines"))
+        format!("; {}, {wrong} not as expected", format_count(self.all.lines(), "line", "lines"))
     }
 
     /// The result of all cases of `file`.
-    pub(crate) fn verdict(&self, file: &str) -> Result<(), RulesError> {
+    pub(crate) fn check_result(&self, file: &str) -> Result<(), RulesCommandError> {
         let file = || file.to_owned();
         match self.all {
-            Counts { not_evaluated: cases @ 1.., .. } => Err(RulesError::NotEvaluated(cases)),
-            Counts { no_cases: lines @ 1.., .. } => Err(RulesError::NoCases { file: file(), lines }),
-            all if all.cases() == 0 => Err(RulesError::Empty { file: file() }),
-            all if all.passed < all.cases() => Err(RulesError::NotAsWanted),
+            CaseCounts { not_evaluated: cases @ 1.., .. } => Err(RulesCommandError::NotEvaluated(cases)),
+            CaseCounts { no_cases: lines @ 1.., .. } => {
+                Err(RulesCommandError::NoCases { file: file(), lines })
+            }
+            all if all.cases() == 0 => Err(RulesCommandError::Empty { file: file() }),
+            all if all.passed < all.cases() => Err(RulesCommandError::UnexpectedResults),
             _ => Ok(()),
         }
     }
 
     /// Prints the cases without the expected result, and the counts by category. Prints nothing if there are no lines.
-    pub(crate) fn write(self, out: &mut dyn Write, took: Duration, look: Look) -> io::Result<()> {
+    pub(crate) fn write(self, out: &mut dyn Write, took: Duration, look: OutputStyle) -> io::Result<()> {
         if self.all.lines() == 0 {
             return Ok(());
         }
         if !self.listed.is_empty() {
-            list(out, &self.listed, look)?;
+            write_listed(out, &self.listed, look)?;
             if self.not_listed > 0 {
-                let more = count(self.not_listed, "more is", "more are");
+                let more = format_count(self.not_listed, "more is", "more are");
                 writeln!(out, "\n{more} not listed; --json lists all.")?;
             }
             writeln!(out)?;
         }
         let rate = self.all.cases() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
-        writeln!(out, "{}; {rate:.0} evaluations/s", self.all.told())?;
-        let categories = self.categories.into_all();
+        writeln!(out, "{}; {rate:.0} evaluations/s", self.all.format_counts())?;
+        let categories = self.categories.into_entries();
         if categories.iter().any(|(name, _)| name != NO_CATEGORY) {
-            section(out, "By category", &by_category(categories, self.all, look))?;
+            write_section(out, "By category", &category_table(categories, self.all, look))?;
         }
         Ok(())
     }
 }
 
 /// One row per category. Columns for rare outcomes are left out if they are zero everywhere.
-fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Table {
-    let shown = |counts: Counts| {
+fn category_table(categories: Vec<(String, CaseCounts)>, all: CaseCounts, look: OutputStyle) -> Table {
+    let shown = |counts: CaseCounts| {
         let with_all = counts.columns().into_iter().zip(all.columns());
         with_all
             .enumerate()
@@ -192,18 +194,23 @@ fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Ta
     let mut table = look.table(&header, &[0]);
     for (name, counts) in categories {
         let numbers = shown(counts).map(|(_, number)| number.to_string());
-        table.add_row([shortened(&name, NAME_MAX_CHARS)].into_iter().chain(numbers));
+        table.add_row([shorten_line(&name, NAME_MAX_CHARS)].into_iter().chain(numbers));
     }
     table
 }
 
 /// Prints the cases without the expected result.
-fn list(out: &mut dyn Write, listed: &[Outcome], look: Look) -> io::Result<()> {
+fn write_listed(out: &mut dyn Write, listed: &[CaseOutcome], look: OutputStyle) -> io::Result<()> {
     let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
-    let mut wrong = Wrong::new(names, look);
+    let mut wrong = ComplaintTable::new(names, look);
     for outcome in listed {
-        let names = [&outcome.name(), outcome.category.as_deref().unwrap_or_default()];
-        wrong.add(&names, &outcome.complaints, outcome.complaints_omitted, outcome.note.as_deref());
+        let names = [&outcome.case_name(), outcome.category.as_deref().unwrap_or_default()];
+        wrong.add_complaints(
+            &names,
+            &outcome.complaints,
+            outcome.complaints_omitted,
+            outcome.note.as_deref(),
+        );
     }
     wrong.write(out)
 }
@@ -214,16 +221,25 @@ mod tests {
 
     #[test]
     fn counts_separate_cases_from_lines_that_are_not_cases() {
-        let mut counts = Counts::default();
-        counts.add(End::AsWanted);
-        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
-        counts.add(End::NoCase);
-        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is not a case");
-        for end in [End::NoCase, End::Otherwise, End::Undecided, End::Undecided, End::NotEvaluated] {
+        let mut counts = CaseCounts::default();
+        counts.add(CaseStatus::AsExpected);
+        assert_eq!(counts.format_counts(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
+        counts.add(CaseStatus::NoCase);
+        assert_eq!(
+            counts.format_counts(),
+            "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is not a case"
+        );
+        for end in [
+            CaseStatus::NoCase,
+            CaseStatus::Unexpected,
+            CaseStatus::Undecided,
+            CaseStatus::Undecided,
+            CaseStatus::NotEvaluated,
+        ] {
             counts.add(end);
         }
         assert_eq!(
-            counts.told(),
+            counts.format_counts(),
             "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are not cases"
         );
         assert_eq!(counts.lines(), 7);

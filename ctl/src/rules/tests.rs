@@ -1,15 +1,15 @@
 //! `oraclectl rules eval` against simulated daemons, each with a given behavior.
 
-use super::eval::Eval;
+use super::eval::RulesEvalArgs;
 use super::*;
 use crate::base::error::CtlError;
-use crate::base::options::Options;
+use crate::base::options::GlobalOptions;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use serde_json::json;
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-type Answered = Either<Full<bytes::Bytes>, Pieces>;
+type SimulatedBody = Either<Full<bytes::Bytes>, StreamedBody>;
 
 /// How a simulated daemon answers.
 #[derive(Clone)]
-struct Manner {
+struct SimulatedAnswers {
     /// Number of lines that are sent together.
     at_once: usize,
     /// The line for each request; `None` ends the answer there.
@@ -32,7 +32,7 @@ struct Manner {
     last: &'static str,
 }
 
-impl Manner {
+impl SimulatedAnswers {
     /// Answers like the real daemon. The verdict is the request's `context`.
     fn plain() -> Self {
         let line = |line, request: Value| {
@@ -65,7 +65,11 @@ fn answer(line: u64, request: &Value, verdict: &str, violations: &[Value]) -> St
 }
 
 /// Answers each line of a body while the body is still arriving.
-async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) -> Option<()> {
+async fn answer_lines(
+    manner: SimulatedAnswers,
+    mut body: Incoming,
+    lines: &mut StreamedBodySender,
+) -> Option<()> {
     let (mut pending, mut ready, mut number) = (Vec::new(), String::new(), 0);
     while let Some(frame) = body.frame().await {
         pending.extend_from_slice(frame.ok()?.data_ref()?);
@@ -85,10 +89,13 @@ async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) ->
     lines.send((ready + manner.last).into()).await.ok()
 }
 
-async fn respond(manner: Manner, request: Request<Incoming>) -> Result<Response<Answered>, Infallible> {
+async fn respond(
+    manner: SimulatedAnswers,
+    request: Request<Incoming>,
+) -> Result<Response<SimulatedBody>, Infallible> {
     assert_eq!((request.method().as_str(), request.uri().path()), ("POST", "/v1/rules/evaluate:batch"));
     assert_eq!(request.headers()["content-type"], "application/x-ndjson");
-    let (mut lines, body) = Pieces::new(1);
+    let (mut lines, body) = StreamedBody::new(1);
     tokio::spawn(async move {
         answer_lines(manner, request.into_body(), &mut lines).await;
         lines.finish();
@@ -97,16 +104,16 @@ async fn respond(manner: Manner, request: Request<Incoming>) -> Result<Response<
 }
 
 /// A directory with a daemon's socket.
-struct World(TempDir);
+struct EvalWorld(TempDir);
 
-impl World {
+impl EvalWorld {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn serving<A>(manner: Manner, answer: fn(Manner, Request<Incoming>) -> A) -> Self
+    fn serving<A>(manner: SimulatedAnswers, answer: fn(SimulatedAnswers, Request<Incoming>) -> A) -> Self
     where
-        A: Future<Output = Result<Response<Answered>, Infallible>> + Send + 'static,
+        A: Future<Output = Result<Response<SimulatedBody>, Infallible>> + Send + 'static,
     {
         let world = Self::new();
         let listener = UnixListener::bind(world.path("socket")).unwrap();
@@ -121,7 +128,7 @@ impl World {
         world
     }
 
-    fn with(manner: Manner) -> Self {
+    fn with(manner: SimulatedAnswers) -> Self {
         Self::serving(manner, respond)
     }
 
@@ -136,8 +143,8 @@ impl World {
 
     /// Evaluates a file. Returns the output and the result.
     async fn eval(&self, file: &Path, json: bool) -> (String, Result<(), CtlError>) {
-        let options = Options { socket: Some(self.path("socket")), control_socket: None, json };
-        let eval = Eval { file: file.to_owned() };
+        let options = GlobalOptions { socket: Some(self.path("socket")), control_socket: None, json };
+        let eval = RulesEvalArgs { file: file.to_owned() };
         let mut out = Vec::new();
         let patient = Duration::from_secs(60);
         let ended = tokio::time::timeout(patient, eval.run(&options, &mut out)).await.expect("it ends");
@@ -168,7 +175,7 @@ fn violation(start: usize, end: usize) -> Value {
 
 #[tokio::test]
 async fn cases_with_expected_results_are_a_success() {
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     let text = [
         case(json!({})),
         "\n".into(),
@@ -184,7 +191,7 @@ async fn cases_with_expected_results_are_a_success() {
 
 #[tokio::test]
 async fn each_unexpected_result_is_listed_with_its_offending_words() {
-    let world = World::with(Manner::of(|line, request| {
+    let world = EvalWorld::with(SimulatedAnswers::of(|line, request| {
         Some(match request["context"].as_str() {
             Some("problem") => {
                 let problem = json!({"code": "invalid_request", "detail": "`facts` is \u{1b}[2J at line 1 column 12", "status": 400});
@@ -229,7 +236,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
 
 #[tokio::test]
 async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
-    let world = World::with(Manner::of(|line, request| {
+    let world = EvalWorld::with(SimulatedAnswers::of(|line, request| {
         Some(format!(
             "{{\"line\":{line},\"evaluation\":{{\"verdict\":\"FAIL\", \"rules\":[],\"x\":1.50}},\"id\":{}}}",
             request["id"]
@@ -260,7 +267,7 @@ async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
 
 #[tokio::test]
 async fn invalid_line_is_reported_and_the_others_are_evaluated() {
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     let long = "x".repeat(crate::base::lines::LINE_MAX_BYTES + 1);
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
@@ -288,7 +295,7 @@ async fn invalid_line_is_reported_and_the_others_are_evaluated() {
 #[tokio::test]
 async fn late_answers_in_groups_beyond_the_cases_in_flight_are_accepted() {
     for at_once in [1, 7, 200, usize::MAX] {
-        let world = World::with(Manner { at_once, ..Manner::plain() });
+        let world = EvalWorld::with(SimulatedAnswers { at_once, ..SimulatedAnswers::plain() });
         let cases = if at_once == usize::MAX { 200 } else { 3000 };
         let (shown, ended) = world.eval_text(&case(json!({})).repeat(cases), false).await;
         assert_eq!(exit_code(&ended), 0, "{ended:?}");
@@ -298,7 +305,7 @@ async fn late_answers_in_groups_beyond_the_cases_in_flight_are_accepted() {
 
 #[tokio::test]
 async fn long_cases_wait_for_one_another() {
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     let text = case(json!({"candidate_output": "x".repeat(3_000_000)}));
     let (shown, ended) = world.eval_text(&text.repeat(20), false).await;
     assert_eq!(exit_code(&ended), 0, "{ended:?}");
@@ -309,17 +316,20 @@ async fn long_cases_wait_for_one_another() {
 async fn invalid_answer_ends_the_run_and_is_never_a_pass() {
     let plain = |line, request: &Value| Some(answer(line, request, "PASS", &[]));
     let manners = [
-        ("ends before all cases", Manner::of(move |line, r| (line < 3).then(|| plain(line, &r))?)),
-        ("line 9 instead of line 3", Manner::of(move |l, r| plain(if l == 3 { 9 } else { l }, &r))),
-        ("another id", Manner::of(|line, _| Some(answer(line, &json!({"id": "x"}), "PASS", &[])))),
-        ("either `evaluation` or `problem`", Manner::of(|line, _| Some(json!({"line": line}).to_string()))),
-        ("expected", Manner::of(|_, _| Some("nonsense".into()))),
-        ("unknown variant `MAYBE`", Manner::of(|line, r| Some(answer(line, &r, "MAYBE", &[])))),
-        ("continues after the last case", Manner { last: "{}\n", ..Manner::plain() }),
-        ("ends within a line", Manner { last: "{", ..Manner::plain() }),
+        ("ends before all cases", SimulatedAnswers::of(move |line, r| (line < 3).then(|| plain(line, &r))?)),
+        ("line 9 instead of line 3", SimulatedAnswers::of(move |l, r| plain(if l == 3 { 9 } else { l }, &r))),
+        ("another id", SimulatedAnswers::of(|line, _| Some(answer(line, &json!({"id": "x"}), "PASS", &[])))),
+        (
+            "either `evaluation` or `problem`",
+            SimulatedAnswers::of(|line, _| Some(json!({"line": line}).to_string())),
+        ),
+        ("expected", SimulatedAnswers::of(|_, _| Some("nonsense".into()))),
+        ("unknown variant `MAYBE`", SimulatedAnswers::of(|line, r| Some(answer(line, &r, "MAYBE", &[])))),
+        ("continues after the last case", SimulatedAnswers { last: "{}\n", ..SimulatedAnswers::plain() }),
+        ("ends within a line", SimulatedAnswers { last: "{", ..SimulatedAnswers::plain() }),
     ];
     for (told, manner) in manners {
-        let world = World::with(manner);
+        let world = EvalWorld::with(manner);
         let (_, ended) = world.eval_text(&case(json!({})).repeat(20), false).await;
         assert_eq!(exit_code(&ended), 3, "{told}: {ended:?}");
         // while cases are still being written, the client sees a daemon that closes as a broken connection
@@ -333,18 +343,18 @@ async fn invalid_answer_ends_the_run_and_is_never_a_pass() {
 
 #[tokio::test]
 async fn missing_or_refusing_daemon_gives_the_usual_exit_codes() {
-    let (shown, ended) = World::new().eval_text(&case(json!({})), false).await;
+    let (shown, ended) = EvalWorld::new().eval_text(&case(json!({})), false).await;
     assert!(shown.is_empty() && exit_code(&ended) == 3, "{ended:?}");
     for (status, code) in [(StatusCode::NOT_FOUND, 1), (StatusCode::SERVICE_UNAVAILABLE, 4)] {
         let world = if code == 1 {
-            World::serving(Manner::plain(), |_, _| refused(StatusCode::NOT_FOUND))
+            EvalWorld::serving(SimulatedAnswers::plain(), |_, _| refused(StatusCode::NOT_FOUND))
         } else {
-            World::serving(Manner::plain(), |_, _| refused(StatusCode::SERVICE_UNAVAILABLE))
+            EvalWorld::serving(SimulatedAnswers::plain(), |_, _| refused(StatusCode::SERVICE_UNAVAILABLE))
         };
         let (_, ended) = world.eval_text(&case(json!({})).repeat(2000), false).await;
         assert_eq!(exit_code(&ended), code, "{status}: {ended:?}");
     }
-    let world = World::with(Manner::of(|line, _| {
+    let world = EvalWorld::with(SimulatedAnswers::of(|line, _| {
         let problem = json!({"code": "internal_error", "detail": "the handler panicked", "status": 500});
         Some(json!({"line": line, "problem": problem}).to_string())
     }));
@@ -352,7 +362,7 @@ async fn missing_or_refusing_daemon_gives_the_usual_exit_codes() {
     assert_eq!(exit_code(&ended), 4, "{ended:?}");
 }
 
-async fn refused(status: StatusCode) -> Result<Response<Answered>, Infallible> {
+async fn refused(status: StatusCode) -> Result<Response<SimulatedBody>, Infallible> {
     let document = json!({"code": "refused", "detail": "not now", "status": status.as_u16()}).to_string();
     let mut response = Response::new(Either::Left(Full::new(document.into())));
     *response.status_mut() = status;
@@ -361,7 +371,7 @@ async fn refused(status: StatusCode) -> Result<Response<Answered>, Infallible> {
 
 #[tokio::test]
 async fn unreadable_file_is_an_error_with_its_cause() {
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     for (file, told) in [(world.path("absent"), "No such file"), (world.path(""), "directory")] {
         let (_, ended) = world.eval(&file, false).await;
         assert_eq!(exit_code(&ended), 5);
@@ -371,8 +381,8 @@ async fn unreadable_file_is_an_error_with_its_cause() {
 
 #[tokio::test]
 async fn failed_output_is_not_a_success() {
-    struct Closed;
-    impl Write for Closed {
+    struct ClosedOutput;
+    impl Write for ClosedOutput {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -380,12 +390,12 @@ async fn failed_output_is_not_a_success() {
             Ok(())
         }
     }
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     let file = world.cases(&case(json!({"context": "FAIL"})));
-    let eval = Eval { file };
+    let eval = RulesEvalArgs { file };
     for (json, code) in [(true, 5), (false, 1)] {
-        let options = Options { socket: Some(world.path("socket")), control_socket: None, json };
-        let ended = eval.run(&options, &mut Closed).await;
+        let options = GlobalOptions { socket: Some(world.path("socket")), control_socket: None, json };
+        let ended = eval.run(&options, &mut ClosedOutput).await;
         assert_eq!(exit_code(&ended), code, "{ended:?}");
         assert!(!ended.unwrap_err().is_broken_pipe());
     }
@@ -393,7 +403,7 @@ async fn failed_output_is_not_a_success() {
 
 #[tokio::test]
 async fn table_is_harmless_for_any_input() {
-    let world = World::with(Manner::of(|line, request| {
+    let world = EvalWorld::with(SimulatedAnswers::of(|line, request| {
         let verdict = request["context"].as_str().unwrap_or("PASS").to_owned();
         let mut violation = violation(0, 3);
         violation["message"] = json!("]]> & <b> \"'\u{0}\u{1b}\u{ffff}\u{e000}\n é");
@@ -414,7 +424,7 @@ async fn table_is_harmless_for_any_input() {
 
 #[tokio::test]
 async fn listed_cases_and_categories_are_bounded() {
-    let world = World::with(Manner::plain());
+    let world = EvalWorld::with(SimulatedAnswers::plain());
     let text: String =
         (0..1500).map(|n| case(json!({"category": format!("c{n}"), "context": "FAIL"}))).collect();
     let (shown, ended) = world.eval_text(&text, false).await;

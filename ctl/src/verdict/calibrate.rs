@@ -12,14 +12,14 @@ mod histogram;
 mod report;
 mod terminal;
 
-pub(crate) use corpus::LineFault;
-pub(crate) use report::Report;
+pub(crate) use corpus::CorpusLineFault;
+pub(crate) use report::CalibrationReport;
 
 use crate::base::error::CtlError;
 use crate::base::lines;
-use crate::base::look::Look;
-use corpus::{Corpus, Entry};
-use oracled_domain::Payload;
+use crate::base::output_style::OutputStyle;
+use corpus::{CorpusEntry, CorpusReader};
+use oracled_domain::VerdictPayload;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ use std::path::PathBuf;
 /// that each flag occurs at each place, and the single flags that change a decision. An invalid line stops
 /// the calibration.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Calibrate {
+pub(crate) struct CalibrateArgs {
     /// The corpus, one `{"tier", "raw", …}` object per line (other fields are ignored); `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub file: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) enum CalibrateError {
         /// Line number, from 1; blank lines count.
         line: u64,
         /// The fault.
-        fault: LineFault,
+        fault: CorpusLineFault,
     },
     /// The corpus has only blank lines, or none.
     #[error("{file} has no verdict; a corpus has one {{\"tier\", \"raw\", …}} object per line, at least one")]
@@ -76,17 +76,17 @@ impl From<CalibrateError> for CtlError {
     }
 }
 
-impl Calibrate {
+impl CalibrateArgs {
     /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on one line, with
-    /// the fields of [`Report`]. Progress goes to standard error if that is a terminal.
+    /// the fields of [`CalibrationReport`]. Progress goes to standard error if that is a terminal.
     pub(crate) fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
         let report = self.report()?;
-        print(out, &report, json, Look::of_stdout()).map_err(CalibrateError::Output)
+        print(out, &report, json, OutputStyle::for_stdout()).map_err(CalibrateError::Output)
     }
 
     /// Judges the corpus line by line, with one line in memory at a time.
-    fn report(&self) -> Result<Report, CalibrateError> {
-        let name = lines::name(&self.file);
+    fn report(&self) -> Result<CalibrationReport, CalibrateError> {
+        let name = lines::display_name(&self.file);
         let opened = lines::open(&self.file, "judging");
         let (input, bar) = opened.map_err(|cause| CalibrateError::Read { file: name.clone(), cause })?;
         let report = judge_all(name, input);
@@ -95,11 +95,11 @@ impl Calibrate {
     }
 }
 
-fn judge_all(name: String, input: impl BufRead) -> Result<Report, CalibrateError> {
-    let mut report = Report::new(name.clone());
-    let mut corpus = Corpus::new(name.clone(), input);
-    while let Some(Entry { tier, raw }) = corpus.next_entry()? {
-        report.add(&oracled_domain::judge(tier, Payload::raw(&raw)));
+fn judge_all(name: String, input: impl BufRead) -> Result<CalibrationReport, CalibrateError> {
+    let mut report = CalibrationReport::new(name.clone());
+    let mut corpus = CorpusReader::new(name.clone(), input);
+    while let Some(CorpusEntry { tier, raw }) = corpus.next_entry()? {
+        report.add(&oracled_domain::judge(tier, VerdictPayload::raw(&raw)));
     }
     if report.approval.all.verdicts == 0 {
         return Err(CalibrateError::Empty { file: name });
@@ -107,7 +107,7 @@ fn judge_all(name: String, input: impl BufRead) -> Result<Report, CalibrateError
     Ok(report)
 }
 
-fn print(out: &mut dyn Write, report: &Report, json: bool, look: Look) -> io::Result<()> {
+fn print(out: &mut dyn Write, report: &CalibrationReport, json: bool, look: OutputStyle) -> io::Result<()> {
     if json {
         serde_json::to_writer(&mut *out, report)?;
         writeln!(out)?;

@@ -2,23 +2,23 @@
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::options::Options;
-use crate::base::output::{decision, json};
+use crate::base::options::GlobalOptions;
+use crate::base::output::{format_decision, print_json};
 use hyper::Method;
-use oracled_domain::Tier;
+use oracled_domain::ProductTier;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
 /// Check a verdict without delivering it; the check is logged
 #[derive(Debug, clap::Args)]
-pub(crate) struct Crosscheck {
+pub(crate) struct CrosscheckArgs {
     /// The model's text; `-` reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Tier of the verdict: quick, full or strategy
     #[arg(long)]
-    tier: Tier,
+    tier: ProductTier,
     /// Session id for the log
     #[arg(long, default_value = "oraclectl")]
     session: String,
@@ -27,17 +27,17 @@ pub(crate) struct Crosscheck {
     query: String,
 }
 
-impl Crosscheck {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl CrosscheckArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let raw = read_text(&self.file)?;
         let Self { tier, session, query, .. } = self;
         let body = json!({"session_id": session, "tier": tier, "query": query, "raw": raw}).to_string();
-        let answer = options.on_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
+        let answer = options.call_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
         let decided: Value = answer.json()?;
         let shown = if options.json {
-            json(out, &decided)
+            print_json(out, &decided)
         } else {
-            out.write_all(decision(&decided).as_bytes()).map_err(CtlError::from)
+            out.write_all(format_decision(&decided).as_bytes()).map_err(CtlError::from)
         };
         // the exit status is the decision, even if printing fails
         let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);

@@ -1,31 +1,32 @@
 //! `oraclectl divergence`.
 
-use crate::audit::log::Since;
+use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, pairs, table};
-use crate::platform::status::diverged;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, format_table, print_json};
+use crate::platform::status::format_variance;
 use hyper::Method;
 use oracled_api::verdict::DivergenceResponse;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
-use oracled_domain::{DivergenceLevel, Label};
+use oracled_domain::{DivergenceLevel, VerdictLabel};
 use std::io::Write;
 
 /// Show how often regenerated verdicts differ from the delivered ones
 #[derive(Debug, clap::Args)]
-pub(crate) struct Divergence {
+pub(crate) struct DivergenceArgs {
     /// Only regenerations since a time (2026-11-20T10:00:00Z), or of the last period (15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
-    since: Option<Since>,
+    since: Option<SinceTime>,
 }
 
-impl Divergence {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let since = self.since.map(|since| format!("?since={}", segment(&since.timestamp().to_string())));
+impl DivergenceArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let since =
+            self.since.map(|since| format!("?since={}", encode_segment(&since.to_timestamp().to_string())));
         let path = format!("/v1/divergence{}", since.unwrap_or_default());
-        let divergences: DivergenceResponse = options.on_control(Method::GET, &path, None).await?.json()?;
+        let divergences: DivergenceResponse = options.call_control(Method::GET, &path, None).await?.json()?;
         if options.json {
-            return json(out, &divergences);
+            return print_json(out, &divergences);
         }
         let DivergenceResponse { table: all, variance } = divergences;
         let at = |level: Option<DivergenceLevel>| all.at(level).to_string();
@@ -34,27 +35,27 @@ impl Divergence {
             ("minor", at(Some(DivergenceLevel::Minor))),
             ("significant", at(Some(DivergenceLevel::Significant))),
             ("not compared", at(None)),
-            ("watch", diverged(&variance)),
+            ("watch", format_variance(&variance)),
         ];
-        Ok(write!(out, "{}\n{}", counted(&all), pairs(&below))?)
+        Ok(write!(out, "{}\n{}", format_divergences(&all), format_pairs(&below))?)
     }
 }
 
 /// One row per first verdict, one column per regenerated verdict.
-pub(crate) fn counted(all: &DivergenceTable) -> String {
-    let [green, amber, red, null] = Label::ALL.map(<&str>::from);
-    let row = |original: Option<Label>| {
+pub(crate) fn format_divergences(all: &DivergenceTable) -> String {
+    let [green, amber, red, null] = VerdictLabel::ALL.map(<&str>::from);
+    let row = |original: Option<VerdictLabel>| {
         let original = OriginalLabel(original);
-        let count = |regenerated: Label| {
+        let count = |regenerated: VerdictLabel| {
             let cell = all
                 .cells
                 .iter()
                 .find(|cell| (cell.original_verdict, cell.regen_verdict) == (original, regenerated));
             cell.map_or(0, |cell| cell.count).to_string()
         };
-        let [green, amber, red, null] = Label::ALL.map(count);
+        let [green, amber, red, null] = VerdictLabel::ALL.map(count);
         [original.as_str().to_owned(), green, amber, red, null]
     };
-    let rows = Label::ALL.map(Some).into_iter().chain([None]).map(row).collect();
-    table(["first \\ again", green, amber, red, null], rows)
+    let rows = VerdictLabel::ALL.map(Some).into_iter().chain([None]).map(row).collect();
+    format_table(["first \\ again", green, amber, red, null], rows)
 }

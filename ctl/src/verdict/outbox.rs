@@ -1,20 +1,20 @@
 //! `oraclectl outbox`.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, table};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_table, print_json};
 use hyper::Method;
 use jiff::Timestamp;
-use oracled_api::base::page::{Limit, Page};
-use oracled_api::verdict::{MailAction, MailRequest};
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::verdict::{MailAction, MailActionRequest};
 use oracled_domain::MailId;
-use oracled_domain::verdict::mail::Standing;
+use oracled_domain::verdict::mail::MailState;
 use std::io::Write;
 
 /// Show queued mails and dead letters, or requeue or drop one
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Outbox {
+pub(crate) struct OutboxArgs {
     /// Only dead letters
     #[arg(long)]
     dead: bool,
@@ -25,11 +25,11 @@ pub(crate) struct Outbox {
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     #[command(subcommand)]
-    steering: Option<Steering>,
+    steering: Option<OutboxAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Steering {
+enum OutboxAction {
     /// Retry a mail as if it had just been queued
     Requeue {
         /// The mail
@@ -46,28 +46,29 @@ enum Steering {
     },
 }
 
-impl Outbox {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl OutboxArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.steering {
             None => self.list(options, out).await,
-            Some(Steering::Requeue { mail_id: Some(mail_id), .. }) => {
+            Some(OutboxAction::Requeue { mail_id: Some(mail_id), .. }) => {
                 let standing = requeue(options, mail_id).await?;
-                say(options, out, &standing, "is queued again")
+                print_mail(options, out, &standing, "is queued again")
             }
-            Some(Steering::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
-            Some(Steering::Drop { mail_id }) => {
-                let dropped = options.on_control(Method::DELETE, &path(mail_id), None).await?.json()?;
-                say(options, out, &dropped, "is removed unsent")
+            Some(OutboxAction::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
+            Some(OutboxAction::Drop { mail_id }) => {
+                let dropped =
+                    options.call_control(Method::DELETE, &mail_path(mail_id), None).await?.json()?;
+                print_mail(options, out, &dropped, "is removed unsent")
             }
         }
     }
 
-    async fn list(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let page = page(options, self.after.as_ref().map(MailId::as_str), self.limit, self.dead).await?;
+    async fn list(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let page = read_page(options, self.after.as_ref().map(MailId::as_str), self.limit, self.dead).await?;
         if options.json {
-            return json(out, &page);
+            return print_json(out, &page);
         }
-        writeln!(out, "{}", shown(&page.items, Timestamp::now()))?;
+        writeln!(out, "{}", format_mails(&page.items, Timestamp::now()))?;
         if let Some(next) = page.next {
             writeln!(out, "there are more: --after {next}")?;
         }
@@ -75,32 +76,32 @@ impl Outbox {
     }
 }
 
-async fn page(
-    options: &Options,
+async fn read_page(
+    options: &GlobalOptions,
     after: Option<&str>,
     limit: Option<usize>,
     dead: bool,
-) -> Result<Page<Standing>, CtlError> {
-    let after = after.map(|after| format!("&after={}", segment(after))).unwrap_or_default();
+) -> Result<ListPage<MailState>, CtlError> {
+    let after = after.map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
     let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
     let path = format!("/v1/outbox?dead={dead}{after}{limit}");
-    Ok(options.on_control(Method::GET, &path, None).await?.json()?)
+    Ok(options.call_control(Method::GET, &path, None).await?.json()?)
 }
 
-fn path(mail_id: &MailId) -> String {
-    format!("/v1/outbox/{}", segment(mail_id.as_str()))
+fn mail_path(mail_id: &MailId) -> String {
+    format!("/v1/outbox/{}", encode_segment(mail_id.as_str()))
 }
 
-async fn requeue(options: &Options, mail_id: &MailId) -> Result<Standing, CtlError> {
-    let body =
-        serde_json::to_vec(&MailRequest { action: MailAction::Requeue }).map_err(std::io::Error::from)?;
-    Ok(options.on_control(Method::POST, &path(mail_id), Some(body.into())).await?.json()?)
+async fn requeue(options: &GlobalOptions, mail_id: &MailId) -> Result<MailState, CtlError> {
+    let body = serde_json::to_vec(&MailActionRequest { action: MailAction::Requeue })
+        .map_err(std::io::Error::from)?;
+    Ok(options.call_control(Method::POST, &mail_path(mail_id), Some(body.into())).await?.json()?)
 }
 
-async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+async fn requeue_all_dead(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
     let (mut requeued, mut after) = (Vec::new(), None);
     loop {
-        let page = page(options, after.as_deref(), Some(<Limit>::MAX), true).await?;
+        let page = read_page(options, after.as_deref(), Some(<PageLimit>::MAX), true).await?;
         for mail in &page.items {
             match requeue(options, &mail.mail_id).await {
                 Ok(standing) => requeued.push(standing),
@@ -115,16 +116,21 @@ async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), 
         }
     }
     if options.json {
-        return json(out, &requeued);
+        return print_json(out, &requeued);
     }
     Ok(writeln!(out, "{} dead letters are queued again", requeued.len())?)
 }
 
-fn say(options: &Options, out: &mut dyn Write, mail: &Standing, what: &str) -> Result<(), CtlError> {
-    if options.json { json(out, mail) } else { Ok(writeln!(out, "mail {} {what}", mail.mail_id)?) }
+fn print_mail(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    mail: &MailState,
+    what: &str,
+) -> Result<(), CtlError> {
+    if options.json { print_json(out, mail) } else { Ok(writeln!(out, "mail {} {what}", mail.mail_id)?) }
 }
 
-fn shown(mails: &[Standing], now: Timestamp) -> String {
+fn format_mails(mails: &[MailState], now: Timestamp) -> String {
     if mails.is_empty() {
         return "no mails".into();
     }
@@ -141,5 +147,5 @@ fn shown(mails: &[Standing], now: Timestamp) -> String {
             mail.last_error.clone().unwrap_or_else(|| "none".into()),
         ]
     });
-    table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())
+    format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())
 }

@@ -1,22 +1,22 @@
 //! `oraclectl register`.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, pairs};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, print_json};
 use hyper::{Method, StatusCode};
-use oracled_api::verdict::KnownSession;
-use oracled_domain::Tier;
+use oracled_api::verdict::RegisterSessionResponse;
+use oracled_domain::ProductTier;
 use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Register a session so that a lost verdict can be regenerated
 #[derive(Debug, clap::Args)]
-pub(crate) struct Register {
+pub(crate) struct RegisterArgs {
     /// Session id
     session_id: String,
     /// Tier that the customer bought: quick, full or strategy
     #[arg(long)]
-    tier: Tier,
+    tier: ProductTier,
     /// Query of the customer
     #[arg(long)]
     query: String,
@@ -28,8 +28,8 @@ pub(crate) struct Register {
     original_verdict: Option<String>,
 }
 
-impl Register {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl RegisterArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let given = [
             ("tier", Some(self.tier.into_str())),
             ("query", Some(self.query.as_str())),
@@ -38,12 +38,12 @@ impl Register {
         ];
         let body: Map<String, Value> =
             given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-        let path = format!("/v1/sessions/{}", segment(&self.session_id));
+        let path = format!("/v1/sessions/{}", encode_segment(&self.session_id));
         let body = Value::Object(body).to_string();
-        let answer = options.on_routes(Method::PUT, &path, Some(body.into())).await?;
-        let known: KnownSession = answer.json()?;
+        let answer = options.call_routes(Method::PUT, &path, Some(body.into())).await?;
+        let known: RegisterSessionResponse = answer.json()?;
         if options.json {
-            return json(out, &known);
+            return print_json(out, &known);
         }
         let how =
             if answer.status == StatusCode::CREATED { "is registered" } else { "is already registered" };
@@ -54,6 +54,6 @@ impl Register {
             ("mail to", if known.has_email { "the customer's address" } else { "none" }.into()),
             ("first verdict", known.original_verdict.as_str().into()),
         ];
-        Ok(out.write_all(pairs(&shown).as_bytes())?)
+        Ok(out.write_all(format_pairs(&shown).as_bytes())?)
     }
 }

@@ -1,8 +1,8 @@
 //! `oraclectl session`.
 
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{json, pairs};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
 use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
 use oracled_domain::Sha256Hex;
@@ -10,13 +10,13 @@ use std::io::Write;
 
 /// Show, correct or remove a session
 #[derive(Debug, clap::Args)]
-pub(crate) struct Session {
+pub(crate) struct SessionArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SessionAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum SessionAction {
     /// Show a session with its address and its owner
     Show {
         /// Session id
@@ -27,7 +27,7 @@ enum Verb {
         /// Session id
         session_id: String,
         #[command(flatten)]
-        corrections: Corrections,
+        corrections: SessionCorrections,
     },
     /// Remove a session with its cached verdict and its queued mail
     Remove {
@@ -38,7 +38,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
-struct Corrections {
+struct SessionCorrections {
     /// Address of the customer
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
@@ -50,12 +50,12 @@ struct Corrections {
     owner_uid: Option<u32>,
 }
 
-impl Session {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl SessionArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let (session_id, method, body) = match &self.verb {
-            Verb::Show { session_id } => (session_id, Method::GET, None),
-            Verb::Remove { session_id } => (session_id, Method::DELETE, None),
-            Verb::Correct { session_id, corrections } => {
+            SessionAction::Show { session_id } => (session_id, Method::GET, None),
+            SessionAction::Remove { session_id } => (session_id, Method::DELETE, None),
+            SessionAction::Correct { session_id, corrections } => {
                 let request = CorrectSessionRequest {
                     customer_email: corrections.customer_email.clone(),
                     original_verdict: corrections.original_verdict.clone(),
@@ -65,12 +65,12 @@ impl Session {
                 (session_id, Method::PATCH, Some(body.into()))
             }
         };
-        let path = format!("/v1/sessions/{}", segment(session_id));
-        let session: SessionReport = options.on_control(method, &path, body).await?.json()?;
+        let path = format!("/v1/sessions/{}", encode_segment(session_id));
+        let session: SessionReport = options.call_control(method, &path, body).await?.json()?;
         if options.json {
-            return json(out, &session);
+            return print_json(out, &session);
         }
-        if matches!(self.verb, Verb::Remove { .. }) {
+        if matches!(self.verb, SessionAction::Remove { .. }) {
             return Ok(writeln!(out, "session {session_id} is removed")?);
         }
         let digest = |sha256: Option<Sha256Hex>| sha256.map_or_else(|| "none".into(), |it| it.to_string());
@@ -84,6 +84,6 @@ impl Session {
             ("delivered SHA-256", digest(session.delivered_sha256)),
             ("cached SHA-256", digest(session.cached_sha256)),
         ];
-        Ok(out.write_all(pairs(&shown).as_bytes())?)
+        Ok(out.write_all(format_pairs(&shown).as_bytes())?)
     }
 }

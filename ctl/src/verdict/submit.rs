@@ -1,13 +1,13 @@
 //! `oraclectl submit`.
 
 use crate::base::error::CtlError;
-use crate::base::input::{facts, facts_from, read_text, regular_file};
-use crate::base::options::{Options, segment};
-use crate::base::output::{decision, harmless, on_one_line, pairs};
-use crate::rules::show_of_verdict;
+use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{escape_line, escape_text, format_decision, format_pairs};
+use crate::rules::show_verdict_evaluation;
 use hyper::Method;
-use oracled_api::base::client::Answer;
-use oracled_domain::Tier;
+use oracled_api::base::client::DaemonResponse;
+use oracled_domain::ProductTier;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// Submit a verdict for delivery; without FILE the daemon requests it from the model
 #[derive(Debug, clap::Args)]
-pub(crate) struct Submit {
+pub(crate) struct SubmitArgs {
     /// Session id
     session_id: String,
     /// The model's text; `-` reads standard input. Without FILE, the daemon requests a verdict from the model
@@ -24,7 +24,7 @@ pub(crate) struct Submit {
     file: Option<PathBuf>,
     /// Tier that the customer bought: quick, full or strategy
     #[arg(long)]
-    tier: Tier,
+    tier: ProductTier,
     /// Query of the customer
     #[arg(long)]
     query: String,
@@ -32,51 +32,51 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
     /// Facts to check the verdict against, one per line; the verdict must also pass the rules
-    #[arg(long, value_name = "FILE", value_parser = regular_file())]
+    #[arg(long, value_name = "FILE", value_parser = regular_file_parser())]
     facts: Option<PathBuf>,
     /// Sources of facts to check the verdict against: a list of {"query": …} and {"verify": …}, as in
-    /// `facts_from` of a request
-    #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
+    /// `read_facts_from` of a request
+    #[arg(long, value_name = "FILE.json", value_parser = regular_file_parser())]
     facts_from: Option<PathBuf>,
 }
 
-impl Submit {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl SubmitArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let raw = self.file.as_deref().map(read_text).transpose()?;
         let mut body = json!({"tier": self.tier, "query": self.query});
-        let facts = self.facts.as_deref().map(facts).transpose()?;
+        let facts = self.facts.as_deref().map(read_facts).transpose()?;
         let more = [
             ("raw", raw.map(Value::from)),
             ("customer_email", self.customer_email.clone().map(Value::from)),
             ("facts", facts.map(Value::from)),
-            ("facts_from", self.facts_from.as_deref().map(facts_from).transpose()?),
+            ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
         ];
         for (name, value) in more {
             if let (Some(value), Some(members)) = (value, body.as_object_mut()) {
                 members.insert(name.into(), value);
             }
         }
-        let path = format!("/v1/verdicts/{}", segment(&self.session_id));
-        let answer = options.on_routes(Method::POST, &path, Some(body.to_string().into())).await;
+        let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
+        let answer = options.call_routes(Method::POST, &path, Some(body.to_string().into())).await;
         if let (false, Err(CtlError::Problem { document, .. })) = (options.json, &answer) {
             // a refusal is reported as an error, even if printing its grounds fails
             drop(show_grounds(document, out));
         }
-        show(&answer?, options, out)
+        show_delivered(&answer?, options, out)
     }
 }
 
 /// Prints the grounds of a refusal: the decision of the crosscheck, and the evaluation by the rules.
 fn show_grounds(document: &Value, out: &mut dyn Write) -> Result<(), CtlError> {
     if let Some(decided) = document.get("decision") {
-        out.write_all(decision(decided).as_bytes())?;
+        out.write_all(format_decision(decided).as_bytes())?;
     }
-    document.get("evaluation").map_or(Ok(()), |evaluation| show_of_verdict(out, evaluation))
+    document.get("evaluation").map_or(Ok(()), |evaluation| show_verdict_evaluation(out, evaluation))
 }
 
 /// The answer to a delivery. The verdict stays unparsed, since its digest covers the exact text.
 #[derive(Deserialize)]
-struct Delivered {
+struct DeliveredVerdict {
     session_id: String,
     tier: String,
     query: String,
@@ -93,11 +93,15 @@ struct Delivered {
 }
 
 /// Prints a delivered verdict.
-pub(crate) fn show(answer: &Answer, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+pub(crate) fn show_delivered(
+    answer: &DaemonResponse,
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
     if options.json {
-        return Ok(writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?);
+        return Ok(writeln!(out, "{}", escape_text(&String::from_utf8_lossy(&answer.body)))?);
     }
-    let delivered: Delivered = answer.json()?;
+    let delivered: DeliveredVerdict = answer.json()?;
     let how = match (delivered.replayed, delivered.regen) {
         (true, _) => "was delivered before; this is the same verdict",
         (false, true) => "was delivered before and lost; this verdict is regenerated",
@@ -113,9 +117,9 @@ pub(crate) fn show(answer: &Answer, options: &Options, out: &mut dyn Write) -> R
         let level = delivered.divergence_level.unwrap_or_else(|| "not compared".into());
         head.push(("first verdict", format!("{original}; divergence: {level}")));
     }
-    write!(out, "{}{}", pairs(&head), decision(&delivered.decision))?;
+    write!(out, "{}{}", format_pairs(&head), format_decision(&delivered.decision))?;
     for told in [delivered.disclaimer, delivered.notice].into_iter().flatten() {
-        writeln!(out, "{}", on_one_line(&told))?;
+        writeln!(out, "{}", escape_line(&told))?;
     }
-    Ok(writeln!(out, "{}", harmless(delivered.verdict.get()))?)
+    Ok(writeln!(out, "{}", escape_text(delivered.verdict.get()))?)
 }

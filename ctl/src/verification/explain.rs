@@ -1,55 +1,55 @@
 //! `oraclectl explain`.
 
-use super::verify::{show, words};
+use super::verify::{descriptions, show};
 use crate::base::error::CtlError;
-use crate::base::look::Look;
-use crate::base::options::{Options, segment};
-use crate::base::output::{by_whom, json, pairs, table};
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, format_requester, format_table, print_json};
+use crate::base::output_style::OutputStyle;
 use hyper::Method;
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
+use oracled_domain::verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCall, decide};
 use std::io::Write;
 
 /// Show a logged decision with its inputs, and reproduce it
 #[derive(Debug, clap::Args)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArgs {
     /// The execution id in the decision's envelope
     execution_id: String,
 }
 
-impl Explain {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let path = format!("/v1/executions/{}", segment(&self.execution_id));
-        let explained: ExplainResponse = options.on_control(Method::GET, &path, None).await?.json()?;
+impl ExplainArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = format!("/v1/executions/{}", encode_segment(&self.execution_id));
+        let explained: ExplainResponse = options.call_control(Method::GET, &path, None).await?.json()?;
         if options.json {
-            json(out, &explained)?;
+            print_json(out, &explained)?;
         } else {
             for (index, decision) in explained.decisions.iter().enumerate() {
                 if index > 0 {
                     writeln!(out)?;
                 }
-                shown(out, decision)?;
+                show_decision(out, decision)?;
             }
         }
         let is_reproduced =
-            explained.decisions.iter().all(|decision| decision.reproduced && is_taken_so(decision));
+            explained.decisions.iter().all(|decision| decision.reproduced && is_reproduced_here(decision));
         is_reproduced.then_some(()).ok_or(CtlError::NotReproduced)
     }
 }
 
 /// Whether this program makes the same decision from the inputs. The check does not rely on the daemon's result.
-fn is_taken_so(ExplainedDecision { inputs, envelope, .. }: &ExplainedDecision) -> bool {
+fn is_reproduced_here(ExplainedDecision { inputs, envelope, .. }: &ExplainedDecision) -> bool {
     decide(inputs).to_json() == envelope.to_json()
 }
 
-fn shown(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {
+fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {
     let ExplainedDecision { inputs, envelope, reproduced } = decision;
-    show::envelope(out, envelope, Look::of_stdout())?;
+    show::show_envelope(out, envelope, OutputStyle::for_stdout())?;
     let mut asked = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
-        ("taken", when(inputs, envelope.kind)),
+        ("taken", format_stage(inputs, envelope.kind)),
         ("workflow", format!("SHA-256 {}", envelope.workflow_sha256)),
     ];
     asked.extend(inputs.question.claimed.iter().map(|(path, claim)| {
@@ -57,15 +57,19 @@ fn shown(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlErr
         ("claimed", format!("{path} {} by {}{confirmed}", claim.value, claim.claimed_by))
     }));
     asked.extend(inputs.locks.iter().map(|lock| {
-        let (by, until) = (by_whom(&lock.verifier_id), lock.valid_until);
+        let (by, until) = (format_requester(&lock.verifier_id), lock.valid_until);
         ("decided by a reviewer", format!("{} by {by} until {until}", lock.axis))
     }));
-    writeln!(out, "\n{}", pairs(&asked))?;
+    writeln!(out, "\n{}", format_pairs(&asked))?;
     if !inputs.calls.is_empty() {
-        let rows = inputs.calls.iter().map(row).collect();
-        writeln!(out, "{}", table(["source", "asked at", "answered at", "took", "axes", "outcome"], rows))?;
+        let rows = inputs.calls.iter().map(call_row).collect();
+        writeln!(
+            out,
+            "{}",
+            format_table(["source", "asked at", "answered at", "took", "axes", "outcome"], rows)
+        )?;
     }
-    let made = match (reproduced, is_taken_so(decision)) {
+    let made = match (reproduced, is_reproduced_here(decision)) {
         (true, true) => "reproduced from the log, bit for bit",
         (false, _) => {
             "as it was returned then; this version of the daemon makes another envelope from the same inputs"
@@ -78,20 +82,20 @@ fn shown(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlErr
 }
 
 /// When the decision was made, in relation to the caller's wait.
-fn when(inputs: &Inputs, kind: EnvelopeKind) -> String {
+fn format_stage(inputs: &DecisionInputs, kind: EnvelopeKind) -> String {
     let who = match inputs.stage {
-        Stage::First if kind == EnvelopeKind::Provisional => {
+        DecisionStage::First if kind == EnvelopeKind::Provisional => {
             "before any source was queried; their answers follow later"
         }
-        Stage::First => "while the caller waited",
-        Stage::Delayed => "after the caller stopped waiting",
+        DecisionStage::First => "while the caller waited",
+        DecisionStage::Delayed => "after the caller stopped waiting",
     };
     let again = if inputs.reverified { ", after sources were queried again" } else { "" };
     format!("after {} ms, {who}{again}", inputs.elapsed_ms)
 }
 
 /// The row of a call.
-fn row((oracle_id, call): (&SourceId, &Call)) -> [String; 6] {
+fn call_row((oracle_id, call): (&SourceId, &OracleCall)) -> [String; 6] {
     let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".into(), |at| format!("{at:.3}"));
     let cached = if call.cache_hit { ", from the cache and fresh" } else { "" };
     [
@@ -100,6 +104,6 @@ fn row((oracle_id, call): (&SourceId, &Call)) -> [String; 6] {
         at(call.ended_at),
         format!("{} ms", call.latency_ms),
         call.axes.join(", "),
-        format!("{}{cached}", words::reply(&call.reply)),
+        format!("{}{cached}", descriptions::describe_reply(&call.reply)),
     ]
 }

@@ -2,21 +2,23 @@
 
 mod show;
 
-use crate::audit::log::duration;
+use crate::audit::log::parse_duration;
+use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
-use crate::base::given::{Given, by_axis, given};
-use crate::base::options::{Options, answer_lines, segment};
-use crate::base::output::complain;
-use crate::base::output::{harmless, json, on_one_line};
+use crate::base::options::{GlobalOptions, encode_segment, response_lines};
+use crate::base::output::print_error;
+use crate::base::output::{escape_line, escape_text, print_json};
 use hyper::Method;
 use jiff::SignedDuration;
-use oracled_api::base::client::{Client, ClientError};
-use oracled_api::base::page::{Limit, Page};
+use oracled_api::base::client::{ClientError, DaemonClient};
+use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::base::service::StatusReport;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use oracled_domain::verification::review::{
+    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -24,13 +26,13 @@ use std::io::Write;
 
 /// List, show and decide reviews of questions that the sources could not settle
 #[derive(Debug, clap::Args)]
-pub(crate) struct Review {
+pub(crate) struct ReviewArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ReviewAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum ReviewAction {
     /// List the open reviews, the newest first
     List {
         /// Also list resolved and dismissed reviews
@@ -53,12 +55,12 @@ enum Action {
         /// The review
         review_id: String,
         /// The value of every axis of the review, such as `population=54208`
-        #[arg(value_name = "AXIS=VALUE", required = true, value_parser = given)]
-        values: Vec<Given>,
+        #[arg(value_name = "AXIS=VALUE", required = true, value_parser = parse_axis_value)]
+        values: Vec<AxisValueArg>,
         /// The definition of a value, if the sources have different ones: `population=without Kosovo`, or `population=` for
         /// the axis's own definition
-        #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
-        definitions: Vec<Given>,
+        #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = parse_axis_value)]
+        definitions: Vec<AxisValueArg>,
         /// Allow a value that no source and no claim has
         #[arg(long)]
         own_value: bool,
@@ -66,7 +68,7 @@ enum Action {
         #[arg(long)]
         reason: String,
         /// Validity of the resolution, such as 90d, 12h, 30m
-        #[arg(long, value_name = "TIME", value_parser = duration)]
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         valid_for: SignedDuration,
     },
     /// Revoke the resolution of a review, so that the next verification decides again
@@ -90,28 +92,28 @@ enum Action {
     Watch,
 }
 
-impl Review {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl ReviewArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::List { all, workflow, limit } => {
+            ReviewAction::List { all, workflow, limit } => {
                 let most = limit.unwrap_or(usize::MAX);
-                let reviews = all_pages(options, *all, workflow.as_ref(), most).await?;
+                let reviews = read_reviews(options, *all, workflow.as_ref(), most).await?;
                 if options.json {
-                    json(out, &reviews)
+                    print_json(out, &reviews)
                 } else {
-                    Ok(writeln!(out, "{}", show::page(&reviews))?)
+                    Ok(writeln!(out, "{}", show::format_reviews(&reviews))?)
                 }
             }
-            Action::Show { review_id } => {
+            ReviewAction::Show { review_id } => {
                 let state: ReviewState =
-                    options.on_control(Method::GET, &path(review_id), None).await?.json()?;
-                if options.json { json(out, &state) } else { show::review(out, &state) }
+                    options.call_control(Method::GET, &review_path(review_id), None).await?.json()?;
+                if options.json { print_json(out, &state) } else { show::show_review(out, &state) }
             }
-            Action::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
-                let values = by_axis(values)?;
-                let given = by_axis(definitions)?;
-                let resolution = Resolution {
-                    definitions: definitions_of(options, review_id, &values, given).await?,
+            ReviewAction::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
+                let values = collect_by_axis(values)?;
+                let given = collect_by_axis(definitions)?;
+                let resolution = ReviewResolution {
+                    definitions: complete_definitions(options, review_id, &values, given).await?,
                     values,
                     own_value: *own_value,
                     reason: reason.clone(),
@@ -119,35 +121,35 @@ impl Review {
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
                 };
                 let state = post(options, review_id, "resolve", &resolution).await?;
-                if options.json { json(out, &state) } else { show::resolved(out, &state) }
+                if options.json { print_json(out, &state) } else { show::show_resolved(out, &state) }
             }
-            Action::Revoke { review_id, reason } => {
-                let revocation = Revocation { reason: reason.clone() };
+            ReviewAction::Revoke { review_id, reason } => {
+                let revocation = RevocationRequest { reason: reason.clone() };
                 let state = post(options, review_id, "revoke", &revocation).await?;
-                if options.json { json(out, &state) } else { show::revoked(out, &state) }
+                if options.json { print_json(out, &state) } else { show::show_revoked(out, &state) }
             }
-            Action::Dismiss { review_ids, reason } => {
-                dismiss(options, review_ids, &Dismissal { reason: reason.clone() }, out).await
+            ReviewAction::Dismiss { review_ids, reason } => {
+                dismiss(options, review_ids, &DismissalRequest { reason: reason.clone() }, out).await
             }
-            Action::Watch => watch(options, out).await,
+            ReviewAction::Watch => watch(options, out).await,
         }
     }
 }
 
 /// Dismisses the reviews one by one. After an error it continues with the next review.
 async fn dismiss(
-    options: &Options,
+    options: &GlobalOptions,
     review_ids: &[String],
-    dismissal: &Dismissal,
+    dismissal: &DismissalRequest,
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
     let mut first = None;
     for review_id in review_ids {
         match post(options, review_id, "dismiss", dismissal).await {
-            Ok(state) if options.json => json(out, &state)?,
-            Ok(state) => show::dismissed(out, &state)?,
+            Ok(state) if options.json => print_json(out, &state)?,
+            Ok(state) => show::show_dismissed(out, &state)?,
             Err(error) => {
-                complain(&error, options.json, out);
+                print_error(&error, options.json, out);
                 first.get_or_insert(error);
             }
         }
@@ -157,19 +159,19 @@ async fn dismiss(
 
 /// Sends an operator's decision about a review. Returns the new state of the review.
 async fn post(
-    options: &Options,
+    options: &GlobalOptions,
     review_id: &str,
     verb: &str,
     word: &impl Serialize,
 ) -> Result<ReviewState, CtlError> {
     let body = serde_json::to_vec(word).map_err(std::io::Error::from)?;
-    let path = format!("{}/{verb}", path(review_id));
-    Ok(options.on_control(Method::POST, &path, Some(body.into())).await?.json()?)
+    let path = format!("{}/{verb}", review_path(review_id));
+    Ok(options.call_control(Method::POST, &path, Some(body.into())).await?.json()?)
 }
 
 /// The definitions of `values`: the given ones, else the only definition with this value.
-async fn definitions_of(
-    options: &Options,
+async fn complete_definitions(
+    options: &GlobalOptions,
     review_id: &str,
     values: &BTreeMap<String, Json>,
     given: BTreeMap<String, Json>,
@@ -177,8 +179,9 @@ async fn definitions_of(
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let mut definitions: BTreeMap<_, _> =
         given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
-    let state: ReviewState = options.on_control(Method::GET, &path(review_id), None).await?.json()?;
-    for (axis, value) in values.iter().filter(|(axis, _)| state.review.asks_for_definition(axis)) {
+    let state: ReviewState =
+        options.call_control(Method::GET, &review_path(review_id), None).await?.json()?;
+    for (axis, value) in values.iter().filter(|(axis, _)| state.review.is_definition_required(axis)) {
         if definitions.contains_key(axis) {
             continue;
         }
@@ -189,43 +192,44 @@ async fn definitions_of(
     Ok(definitions)
 }
 
-fn path(review_id: &str) -> String {
-    format!("/v1/reviews/{}", segment(review_id))
+fn review_path(review_id: &str) -> String {
+    format!("/v1/reviews/{}", encode_segment(review_id))
 }
 
-async fn all_pages(
-    options: &Options,
+async fn read_reviews(
+    options: &GlobalOptions,
     all: bool,
     workflow: Option<&WorkflowId>,
     most: usize,
 ) -> Result<Vec<ReviewSummary>, CtlError> {
-    let workflow = workflow.map(|id| format!("&workflow={}", segment(id.as_str()))).unwrap_or_default();
+    let workflow =
+        workflow.map(|id| format!("&workflow={}", encode_segment(id.as_str()))).unwrap_or_default();
     let (mut reviews, mut after) = (Vec::new(), String::new());
     loop {
-        let path = format!("/v1/reviews?open={}&limit={}{workflow}{after}", !all, <Limit>::MAX);
-        let page: Page<ReviewSummary> = options.on_control(Method::GET, &path, None).await?.json()?;
+        let path = format!("/v1/reviews?open={}&limit={}{workflow}{after}", !all, <PageLimit>::MAX);
+        let page: ListPage<ReviewSummary> = options.call_control(Method::GET, &path, None).await?.json()?;
         reviews.extend(page.items);
         reviews.truncate(most);
         let Some(next) = page.next.filter(|_| reviews.len() < most) else { return Ok(reviews) };
-        after = format!("&after={}", segment(&next));
+        after = format!("&after={}", encode_segment(&next));
     }
 }
 
 /// Follows the log from its current end.
-async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let status: StatusReport = options.on_control(Method::GET, "/v1/status", None).await?.json()?;
+async fn watch(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let status: StatusReport = options.call_control(Method::GET, "/v1/status", None).await?.json()?;
     let path = format!("/v1/log/follow?event=review_opened&after={}", status.entries);
-    let mut client = Client::connect(&options.control_path()).await?;
-    let mut lines = answer_lines(client.open(Method::GET, &path, None).await?).await?;
+    let mut client = DaemonClient::connect(&options.control_path()).await?;
+    let mut lines = response_lines(client.open(Method::GET, &path, None).await?).await?;
     while let Some(line) = lines.next_line().await? {
         let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
         let ReviewEntry { review, .. } = serde_json::from_slice(&line).map_err(unreadable)?;
-        let listed = ReviewSummary::from(ReviewState::opened(*review));
+        let listed = ReviewSummary::from(ReviewState::new_open(*review));
         if options.json {
             let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
-            writeln!(out, "{}", harmless(&text))?;
+            writeln!(out, "{}", escape_text(&text))?;
         } else {
-            writeln!(out, "{}", on_one_line(&show::line(&listed)))?;
+            writeln!(out, "{}", escape_line(&show::format_line(&listed)))?;
         }
         out.flush()?;
     }

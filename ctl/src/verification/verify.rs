@@ -1,17 +1,17 @@
 //! `oraclectl verify`.
 
+pub(crate) mod descriptions;
 pub(crate) mod show;
-pub(crate) mod words;
 
+use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
-use crate::base::given::{Given, by_axis, given};
-use crate::base::look::Look;
-use crate::base::options::{Options, segment};
-use crate::base::output::json;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::print_json;
+use crate::base::output_style::OutputStyle;
 use hyper::{Method, StatusCode};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::verification::request::Claimed;
+use oracled_domain::verification::request::ClaimedValue;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use std::io::Write;
 use std::time::Duration;
@@ -21,18 +21,18 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Verify values with the sources of a workflow; exit status 0 only if they are verified
 #[derive(Debug, clap::Args)]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     /// The workflow
     workflow: WorkflowId,
     /// The entity: the values of its identity axes, such as `area=ABW year=1960`
-    #[arg(value_name = "AXIS=VALUE", value_parser = given)]
-    thing: Vec<Given>,
+    #[arg(value_name = "AXIS=VALUE", value_parser = parse_axis_value)]
+    thing: Vec<AxisValueArg>,
     /// Axes to verify
     #[arg(long, required = true, value_delimiter = ',', value_name = "AXIS,AXIS")]
     axes: Vec<String>,
     /// A claimed value of an axis
-    #[arg(long = "claim", value_name = "AXIS=VALUE", value_parser = given, requires = "by")]
-    claims: Vec<Given>,
+    #[arg(long = "claim", value_name = "AXIS=VALUE", value_parser = parse_axis_value, requires = "by")]
+    claims: Vec<AxisValueArg>,
     /// The name of the claimant
     #[arg(long, value_name = "NAME", requires = "claims")]
     by: Option<String>,
@@ -50,33 +50,33 @@ pub(crate) struct Verify {
     wait: bool,
 }
 
-impl Verify {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl VerifyArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let body = serde_json::to_vec(&self.request()?).map_err(std::io::Error::from)?;
-        let mut answer = options.on_routes(Method::POST, "/v1/verify", Some(body.into())).await?;
+        let mut answer = options.call_routes(Method::POST, "/v1/verify", Some(body.into())).await?;
         let mut envelope: Envelope = answer.json()?;
         while self.wait && answer.status == StatusCode::ACCEPTED {
             tokio::time::sleep(PAUSE).await;
-            let path = format!("/v1/verify/{}", segment(&envelope.execution_id));
-            answer = options.on_routes(Method::GET, &path, None).await?;
+            let path = format!("/v1/verify/{}", encode_segment(&envelope.execution_id));
+            answer = options.call_routes(Method::GET, &path, None).await?;
             envelope = answer.json()?;
         }
         if options.json {
-            json(out, &envelope)?;
+            print_json(out, &envelope)?;
         } else {
-            show::envelope(out, &envelope, Look::of_stdout())?;
+            show::show_envelope(out, &envelope, OutputStyle::for_stdout())?;
         }
         if envelope.kind == EnvelopeKind::Authoritative { Ok(()) } else { Err(CtlError::NotVerified) }
     }
 
     fn request(&self) -> Result<VerifyRequest, CtlError> {
         let claimed_by = self.by.clone().unwrap_or_default();
-        let claimed = by_axis(&self.claims)?.into_iter().map(|(axis, value)| {
-            (axis, Claimed { value, claimed_by: claimed_by.clone(), confirmed: self.confirmed })
+        let claimed = collect_by_axis(&self.claims)?.into_iter().map(|(axis, value)| {
+            (axis, ClaimedValue { value, claimed_by: claimed_by.clone(), confirmed: self.confirmed })
         });
         Ok(VerifyRequest {
             workflow: self.workflow.clone(),
-            thing: by_axis(&self.thing)?,
+            thing: collect_by_axis(&self.thing)?,
             axes: self.axes.clone(),
             claimed: claimed.collect(),
             point_in_time: self.at.map(|Moment(at)| at),

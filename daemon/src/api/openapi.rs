@@ -14,9 +14,9 @@ use utoipa::{Modify, OpenApi};
 const JSON: &str = "application/json";
 
 /// Replaces the media type of problems: utoipa describes them as plain JSON.
-struct Problems;
+struct MediaTypeModifier;
 
-impl Modify for Problems {
+impl Modify for MediaTypeModifier {
     fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
         for item in description.paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.post, &mut item.put];
@@ -41,7 +41,7 @@ impl Modify for Problems {
 /// The description of the routes' socket.
 #[derive(Debug, OpenApi)]
 #[openapi(
-    modifiers(&Problems),
+    modifiers(&MediaTypeModifier),
     info(
         title = "oracled",
         description = "Judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`; every response has an `X-Request-Id` header.",
@@ -71,16 +71,16 @@ impl Modify for Problems {
         get,
     )
 )]
-struct Description;
+struct OpenApiDescription;
 
 /// The description of each socket, with the name of the socket.
 #[must_use]
 pub fn documents() -> [(&'static str, utoipa::openapi::OpenApi); 1] {
-    [("The routes' socket", Description::openapi())]
+    [("The routes' socket", OpenApiDescription::openapi())]
 }
 
 /// The description, as JSON.
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "This document", body = Object)))]
 pub async fn get() -> Json<utoipa::openapi::OpenApi> {
-    Json(Description::openapi())
+    Json(OpenApiDescription::openapi())
 }

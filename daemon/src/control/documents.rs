@@ -2,24 +2,24 @@
 
 use crate::platform::api::request::{JsonBody, QueryParams, strict};
 use crate::platform::control::body::{ControlBody, DOCUMENT_MAX_BYTES};
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::{Problem, without_state_dir};
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{DocumentChange, RegistryError, check_workflow, registrable};
-use oracled_api::base::page::Page;
+use oracled_actors::ground::registry::{DocumentChange, RegistryError, as_registrable, check_workflow};
+use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentFault, DocumentReport, DocumentSummary,
-    DocumentsParams,
+    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentReport,
+    DocumentSummary, DocumentsParams,
 };
-use oracled_domain::Peer;
-use oracled_domain::documents::{AnyDocument, Document, DocumentKind, Registered};
+use oracled_domain::PeerCredentials;
+use oracled_domain::documents::{AnyDocument, DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::{AdapterId, OracleTier, ReviewStatus};
+use oracled_domain::ground::source::{OracleTier, SourceAdapterKind, SourceReviewStatus};
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::ground::state::SourceState;
@@ -39,15 +39,15 @@ const APPLY_MAX_DOCUMENTS: usize = 1000;
 /// # Errors
 /// `InvalidRequest` if the kind does not exist.
 pub(super) async fn list(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     kind: Result<Path<String>, PathRejection>,
     QueryParams(params): QueryParams<DocumentsParams>,
-) -> Result<Json<Page<DocumentSummary>>, Problem> {
+) -> Result<Json<ListPage<DocumentSummary>>, Problem> {
     let DocumentsParams { after, limit } = params;
-    let mut known = summaries(&service.system.store, kind_of(named(kind)?)?)?;
+    let mut known = read_summaries(&service.system.store, parse_kind(parse_name(kind)?)?)?;
     known.sort_by(|one, other| one.document_id.cmp(&other.document_id));
     known.retain(|summary| after.as_ref().is_none_or(|after| summary.document_id > *after));
-    Ok(Json(Page::of(known, *limit, |summary| summary.document_id.clone())))
+    Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
 }
 
 /// A registered document.
@@ -55,13 +55,13 @@ pub(super) async fn list(
 /// # Errors
 /// `InvalidRequest` if the kind does not exist; `DocumentUnknown`.
 pub(super) async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<DocumentReport>, Problem> {
-    let (kind, document_id) = placed(path)?;
+    let (kind, document_id) = parse_path(path)?;
     let store = &service.system.store;
-    let summary = summaries(store, kind)?.into_iter().find(|summary| summary.document_id == document_id);
-    let document = content(store, kind, &document_id)?;
+    let summary = read_summaries(store, kind)?.into_iter().find(|summary| summary.document_id == document_id);
+    let document = read_content(store, kind, &document_id)?;
     let unknown =
         || Problem::new(ProblemCode::DocumentUnknown, format!("no {kind} {document_id} is registered"));
     let (summary, document) = summary.zip(document).ok_or_else(unknown)?;
@@ -78,13 +78,13 @@ pub(super) async fn get(
 /// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if the document cannot be changed in this
 /// way; `…Unknown` if a document that it names is not registered. If the entry cannot be committed, nothing changes.
 pub(super) async fn put(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     path: Result<Path<(String, String)>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    let (kind, document_id) = placed(path)?;
-    let document = strict::read_document(body.text(), kind)?;
+    let (kind, document_id) = parse_path(path)?;
+    let document = strict::read_document(body.as_bytes(), kind)?;
     if document.document_id() != document_id {
         let detail = format!(
             "the document's id is {}, and the path has {document_id}; they must be equal",
@@ -92,9 +92,9 @@ pub(super) async fn put(
         );
         return Err(Problem::new(ProblemCode::InvalidDocument, detail));
     }
-    act(async move {
-        let change = service.system.registry.register(registrable(&document), peer).await?;
-        Ok(Json(applied(&document, change)))
+    run_to_end(async move {
+        let change = service.system.registry.register(as_registrable(&document), peer).await?;
+        Ok(Json(applied_document(&document, change)))
     })
     .await
 }
@@ -106,13 +106,13 @@ pub(super) async fn put(
 /// # Errors
 /// `InvalidRequest`. The fault of a document is in its result.
 pub(super) async fn apply(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     request: Request,
 ) -> Result<Json<ApplyResponse>, Problem> {
-    let body = JsonBody::within(request, &service, APPLY_MAX_BYTES).await?;
+    let body = JsonBody::read_within(request, &service, APPLY_MAX_BYTES).await?;
     let ApplyRequest { dry_run, documents } =
-        strict::read(body.text(), "a request", ProblemCode::InvalidRequest)?;
+        strict::read(body.as_bytes(), "a request", ProblemCode::InvalidRequest)?;
     if documents.len() > APPLY_MAX_DOCUMENTS {
         let detail =
             format!("`documents` has {} items (at most {APPLY_MAX_DOCUMENTS} allowed)", documents.len());
@@ -130,7 +130,7 @@ pub(super) async fn apply(
         match read {
             Ok(document) => readable.push((position, document)),
             Err(problem) => {
-                items.insert(position, faulty(request.kind, None, problem));
+                items.insert(position, rejected_document(request.kind, None, problem));
             }
         }
     }
@@ -138,10 +138,10 @@ pub(super) async fn apply(
     readable.sort_by_key(|(position, document)| (document.kind(), *position));
     let (positions, documents): (Vec<_>, Vec<_>) = readable.into_iter().unzip();
     let check_only = dry_run || !items.is_empty();
-    act(async move {
+    run_to_end(async move {
         let changes = service.system.registry.register_all(&documents, check_only, peer).await?;
         for ((position, document), change) in positions.into_iter().zip(&documents).zip(changes) {
-            items.insert(position, result(document, change));
+            items.insert(position, document_result(document, change));
         }
         let items: Vec<_> = items.into_values().collect();
         let is_registered = !dry_run && items.iter().all(|item| item.fault.is_none());
@@ -159,18 +159,18 @@ fn read_within_limit(text: &str, kind: DocumentKind) -> Result<AnyDocument, Prob
     strict::read_document(text.as_bytes(), kind)
 }
 
-fn result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {
+fn document_result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {
     match change {
-        Ok(change) => applied(document, change),
-        Err(error) => faulty(document.kind(), Some(document), error.into()),
+        Ok(change) => applied_document(document, change),
+        Err(error) => rejected_document(document.kind(), Some(document), error.into()),
     }
 }
 
-fn applied(document: &AnyDocument, change: DocumentChange) -> AppliedDocument {
+fn applied_document(document: &AnyDocument, change: DocumentChange) -> AppliedDocument {
     let (change, before) = match change {
-        DocumentChange::Created => (ChangeKind::Created, None),
-        DocumentChange::Changed(before) => (ChangeKind::Changed, Some(*before)),
-        DocumentChange::Unchanged => (ChangeKind::Unchanged, None),
+        DocumentChange::Created => (DocumentChangeKind::Created, None),
+        DocumentChange::Changed(before) => (DocumentChangeKind::Changed, Some(*before)),
+        DocumentChange::Unchanged => (DocumentChangeKind::Unchanged, None),
     };
     AppliedDocument {
         kind: document.kind(),
@@ -182,7 +182,11 @@ fn applied(document: &AnyDocument, change: DocumentChange) -> AppliedDocument {
     }
 }
 
-fn faulty(kind: DocumentKind, document: Option<&AnyDocument>, problem: Problem) -> AppliedDocument {
+fn rejected_document(
+    kind: DocumentKind,
+    document: Option<&AnyDocument>,
+    problem: Problem,
+) -> AppliedDocument {
     AppliedDocument {
         kind,
         document_id: document.map(AnyDocument::document_id),
@@ -197,11 +201,13 @@ fn faulty(kind: DocumentKind, document: Option<&AnyDocument>, problem: Problem) 
 }
 
 /// The registered documents of a kind without their content.
-fn summaries(store: &Store, kind: DocumentKind) -> Result<Vec<DocumentSummary>, Problem> {
+fn read_summaries(store: &Store, kind: DocumentKind) -> Result<Vec<DocumentSummary>, Problem> {
     match kind {
-        DocumentKind::Ontology => registered::<Ontology>(store, |_| Ok(None)),
-        DocumentKind::Adapter => registered::<Adapter>(store, |_| Ok(None)),
-        DocumentKind::Workflow => registered(store, |workflow| workflow_status(store, workflow).map(Some)),
+        DocumentKind::Ontology => list_registered::<Ontology>(store, |_| Ok(None)),
+        DocumentKind::Adapter => list_registered::<Adapter>(store, |_| Ok(None)),
+        DocumentKind::Workflow => {
+            list_registered(store, |workflow| workflow_status(store, workflow).map(Some))
+        }
         DocumentKind::Pipeline => {
             let pipelines = store.pipelines()?.into_iter().map(|registered| DocumentSummary {
                 kind,
@@ -242,27 +248,31 @@ fn summaries(store: &Store, kind: DocumentKind) -> Result<Vec<DocumentSummary>, 
     }
 }
 
-/// The documents of a kind that is stored as [`Registered`].
-fn registered<D: Document>(
+/// The documents of a kind that is stored as [`RegisteredDocument`].
+fn list_registered<D: RegistryDocument>(
     store: &Store,
     status: impl Fn(&D) -> Result<Option<String>, Problem>,
 ) -> Result<Vec<DocumentSummary>, Problem> {
-    let summary = |Registered { document, sha256, registered_at, registered_by }: Registered<D>| {
-        Ok(DocumentSummary {
-            kind: D::KIND,
-            document_id: document.document_id(),
-            sha256,
-            registered_at: Some(registered_at),
-            registered_by: Some(registered_by),
-            status: status(&document)?,
-        })
-    };
+    let summary =
+        |RegisteredDocument { document, sha256, registered_at, registered_by }: RegisteredDocument<D>| {
+            Ok(DocumentSummary {
+                kind: D::KIND,
+                document_id: document.document_id(),
+                sha256,
+                registered_at: Some(registered_at),
+                registered_by: Some(registered_by),
+                status: status(&document)?,
+            })
+        };
     store.all_registered::<D>()?.into_iter().map(summary).collect()
 }
 
 /// The content of a registered document.
-fn content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
-    fn of<D: Document>(store: &Store, document_id: &str) -> Result<Option<Value>, StoreError> {
+fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
+    fn read_registered<D: RegistryDocument>(
+        store: &Store,
+        document_id: &str,
+    ) -> Result<Option<Value>, StoreError> {
         Ok(store.registered::<D>(document_id)?.map(|(registered, _)| registered.document.to_json()))
     }
     let source = || match document_id.parse() {
@@ -270,9 +280,9 @@ fn content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Optio
         Err(_) => Ok::<_, StoreError>(None),
     };
     Ok(match kind {
-        DocumentKind::Ontology => of::<Ontology>(store, document_id)?,
-        DocumentKind::Adapter => of::<Adapter>(store, document_id)?,
-        DocumentKind::Workflow => of::<Workflow>(store, document_id)?,
+        DocumentKind::Ontology => read_registered::<Ontology>(store, document_id)?,
+        DocumentKind::Adapter => read_registered::<Adapter>(store, document_id)?,
+        DocumentKind::Workflow => read_registered::<Workflow>(store, document_id)?,
         DocumentKind::Source => source()?.map(|state| state.entry.registration.to_json()),
         DocumentKind::FreshnessPolicy => {
             source()?.and_then(|state| state.policy).map(|policy| policy.to_json())
@@ -296,11 +306,11 @@ fn workflow_status(store: &Store, workflow: &Workflow) -> Result<String, Problem
     for oracle_id in &workflow.oracles {
         let Some((state, _)) = store.source(oracle_id)? else { continue };
         let registration = &state.entry.registration;
-        let is_live = registration.adapter_id == AdapterId::Http;
+        let is_live = registration.adapter_id == SourceAdapterKind::Http;
         let cause = match state.entry.review_status {
             // a workflow decides without these
             _ if registration.oracle_tier == OracleTier::Unverified => continue,
-            ReviewStatus::Pending => "is not approved",
+            SourceReviewStatus::Pending => "is not approved",
             _ if is_live && store.registered::<Adapter>(oracle_id.as_str())?.is_none() => {
                 "is live and has no adapter"
             }
@@ -315,15 +325,17 @@ fn workflow_status(store: &Store, workflow: &Workflow) -> Result<String, Problem
     })
 }
 
-fn kind_of(name: String) -> Result<DocumentKind, Problem> {
+fn parse_kind(name: String) -> Result<DocumentKind, Problem> {
     let kinds = || DocumentKind::VARIANTS.iter().map(|kind| kind.into_str()).collect::<Vec<_>>().join(", ");
     let unknown =
         |_| Problem::new(ProblemCode::InvalidRequest, format!("`{name}` is not a kind (one of {})", kinds()));
     name.parse().map_err(unknown)
 }
 
-fn placed(path: Result<Path<(String, String)>, PathRejection>) -> Result<(DocumentKind, String), Problem> {
+fn parse_path(
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<(DocumentKind, String), Problem> {
     let Path((kind, document_id)) =
         path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    Ok((kind_of(kind)?, document_id))
+    Ok((parse_kind(kind)?, document_id))
 }

@@ -1,6 +1,6 @@
 //! Chapters about facts: a source, the provenance of its values, a text, sources that disagree, and the log.
 
-use super::walk::{Lines, Walk, text};
+use super::walk::{ChapterLines, DevWalk, text};
 use anyhow::Context;
 use hyper::{Method, StatusCode};
 use oracled_domain::Sha256Hex;
@@ -19,9 +19,10 @@ const BETWEEN: &str = "2018-01-01T00:00:00Z";
 /// The values of Moldova in 2015, of both releases.
 const VALUES: [&str; 2] = ["3554108", "2835978"];
 
-pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn ingest_two_releases(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let (ontology, source) = (walk.id("population"), walk.id("world-bank"));
-    let ontology = json!({"kind": "ontology", "document": with(ONTOLOGY, &[("/ontology_id", &ontology)])?});
+    let ontology =
+        json!({"kind": "ontology", "document": set_texts(ONTOLOGY, &[("/ontology_id", &ontology)])?});
     let mut documents = vec![ontology];
     documents.extend(source_documents(walk, &source)?);
     register(walk, &documents).await?;
@@ -42,11 +43,15 @@ pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
             SECOND.0,
             text(&second, "/run/counts/changes/superseded"),
         ),
-        format!("Moldova in 2015: {} as known on 2018-01-01, {} as known now", value(&then), value(&now)),
+        format!(
+            "Moldova in 2015: {} as known on 2018-01-01, {} as known now",
+            population_text(&then),
+            population_text(&now)
+        ),
     ])
 }
 
-pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn trace_value(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let now = query(walk, &walk.id("world-bank"), None).await?;
     walk.record_id = text(&now, "/response/records/0/record_id");
     let provenance = walk.get(&format!("/v1/records/{}/provenance", walk.record_id)).await?;
@@ -58,7 +63,7 @@ pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(vec![
         format!(
             "{} is from record {} of release {}",
-            value(&now),
+            population_text(&now),
             walk.record_id,
             text(&provenance, "/source_version")
         ),
@@ -70,7 +75,7 @@ pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     ])
 }
 
-pub(super) async fn checked(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn check_texts(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let request = json!({"axes_requested": ["area_name", "population"], "filters": [filter("year", 2015)]});
     let facts_from = json!([{"query": {"oracle_id": walk.id("world-bank"), "request": request}}]);
     let mut lines = Vec::new();
@@ -88,7 +93,7 @@ pub(super) async fn checked(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(lines)
 }
 
-pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn decide_dispute(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let (first, second, census) = (walk.id("world-bank"), walk.id("office"), walk.id("census"));
     let mut documents = source_documents(walk, &second)?.to_vec();
     documents.push(json!({"kind": "workflow", "document": {
@@ -140,7 +145,7 @@ pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     ])
 }
 
-pub(super) async fn logged(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn reproduce_decision(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let execution = format!("/v1/executions/{}", walk.execution_id);
     let explained = walk.control(Method::GET, &execution, "", StatusCode::OK).await?;
     walk.check(&explained, "/decisions/0/reproduced", true)?;
@@ -154,7 +159,7 @@ pub(super) async fn logged(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
 }
 
 /// `document` with other texts at these JSON pointers.
-fn with(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
+fn set_texts(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
     let mut document: Value = serde_json::from_str(document)?;
     for (pointer, text) in texts {
         *document.pointer_mut(pointer).with_context(|| format!("no {pointer}"))? = (*text).into();
@@ -163,10 +168,10 @@ fn with(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
 }
 
 /// The example's source and pipeline, with `oracle_id` as the id of both.
-fn source_documents(walk: &Walk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 2]> {
+fn source_documents(walk: &DevWalk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 2]> {
     let ontology = walk.id("population");
-    let source = with(SOURCE, &[("/oracle_id", oracle_id), ("/ontology/ontology_id", &ontology)])?;
-    let pipeline = with(
+    let source = set_texts(SOURCE, &[("/oracle_id", oracle_id), ("/ontology/ontology_id", &ontology)])?;
+    let pipeline = set_texts(
         PIPELINE,
         &[
             ("/pipeline/pipeline_id", oracle_id),
@@ -178,28 +183,32 @@ fn source_documents(walk: &Walk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 
     Ok([json!({"kind": "source", "document": source}), json!({"kind": "pipeline", "document": pipeline})])
 }
 
-async fn register(walk: &mut Walk<'_>, documents: &[Value]) -> anyhow::Result<()> {
+async fn register(walk: &mut DevWalk<'_>, documents: &[Value]) -> anyhow::Result<()> {
     let request = json!({"documents": documents}).to_string();
     let registered = walk.control(Method::POST, "/v1/documents", &request, StatusCode::OK).await?;
     walk.check(&registered, "/registered", documents.len())
 }
 
 /// Submits a release, waits until it is ingested, and returns the run.
-async fn ingest(walk: &mut Walk<'_>, oracle_id: &str, release: (&str, &str)) -> anyhow::Result<Value> {
+async fn ingest(walk: &mut DevWalk<'_>, oracle_id: &str, release: (&str, &str)) -> anyhow::Result<Value> {
     let (day, payload) = release;
     let path = format!("/v1/pipelines/{oracle_id}/runs?version={day}&released_at={day}");
     let run = walk.control(Method::POST, &path, payload, StatusCode::ACCEPTED).await?;
     walk.wait_for(&format!("/v1/runs/{}", text(&run, "/run/run_id")), "/run/state", "completed").await
 }
 
-async fn approve(walk: &mut Walk<'_>, oracle_id: &str) -> anyhow::Result<()> {
+async fn approve(walk: &mut DevWalk<'_>, oracle_id: &str) -> anyhow::Result<()> {
     let path = format!("/v1/sources/{oracle_id}/review");
     let source = walk.control(Method::POST, &path, r#"{"approve":{}}"#, StatusCode::OK).await?;
     walk.check(&source, "/review_status", "approved")
 }
 
 /// Queries the population of Moldova in 2015, as of a time or now.
-async fn query(walk: &mut Walk<'_>, oracle_id: &str, point_in_time: Option<&str>) -> anyhow::Result<Value> {
+async fn query(
+    walk: &mut DevWalk<'_>,
+    oracle_id: &str,
+    point_in_time: Option<&str>,
+) -> anyhow::Result<Value> {
     let request = json!({
         "axes_requested": ["population"],
         "filters": [filter("area", "MDA"), filter("year", 2015)],
@@ -213,6 +222,6 @@ fn filter(axis: &str, value: impl Into<Value>) -> Value {
 }
 
 /// The value of the first record of a query's answer.
-fn value(answer: &Value) -> String {
+fn population_text(answer: &Value) -> String {
     text(answer, "/response/records/0/axes/population")
 }

@@ -38,14 +38,14 @@ pub(super) struct Mailbox {
 
 /// The state of the server's handler: the directory of the mails, and their number.
 #[derive(Debug)]
-struct Shelf {
+struct MailboxState {
     dir: PathBuf,
     kept: Mutex<usize>,
 }
 
 /// The stored fields of a posted mail.
 #[derive(Debug, Deserialize)]
-struct Posted {
+struct PostedMail {
     to: String,
     query: String,
     verdict: Value,
@@ -54,7 +54,7 @@ struct Posted {
 
 /// A stored mail.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredMail {
     /// Its file.
     pub(super) file: PathBuf,
     /// The content of the file.
@@ -65,11 +65,11 @@ impl Mailbox {
     /// Starts a mailbox that stores its mails in `dir`, and creates the directory.
     pub(super) async fn start(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir(&dir)?;
-        let shelf = Arc::new(Shelf { dir: dir.clone(), kept: Mutex::new(0) });
+        let shelf = Arc::new(MailboxState { dir: dir.clone(), kept: Mutex::new(0) });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let router = Router::new()
-            .route("/send-verdict-email", post(take))
+            .route("/send-verdict-email", post(receive_mail))
             .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
             .with_state(shelf);
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
@@ -77,7 +77,7 @@ impl Mailbox {
     }
 
     /// Configures this mailbox as the mail service.
-    pub(super) fn put_into(&self, config: &mut config::Mail) {
+    pub(super) fn configure(&self, config: &mut config::MailSection) {
         config.transport = config::MailTransport::Http;
         config.base_url = format!("http://{}", self.address);
     }
@@ -88,12 +88,12 @@ impl Mailbox {
     }
 
     /// The mail whose id begins with `id`, if it has arrived.
-    pub(super) fn mail(&self, id: &str) -> io::Result<Option<Kept>> {
+    pub(super) fn find_mail(&self, id: &str) -> io::Result<Option<StoredMail>> {
         for entry in fs::read_dir(&self.dir)? {
             let file = entry?.path();
             let name = file.file_name().and_then(|name| name.to_str());
             if name.is_some_and(|name| name.starts_with(id)) {
-                return Ok(Some(Kept { text: fs::read_to_string(&file)?, file }));
+                return Ok(Some(StoredMail { text: fs::read_to_string(&file)?, file }));
             }
         }
         Ok(None)
@@ -106,18 +106,18 @@ impl Drop for Mailbox {
     }
 }
 
-async fn take(
-    State(shelf): State<Arc<Shelf>>,
+async fn receive_mail(
+    State(shelf): State<Arc<MailboxState>>,
     headers: HeaderMap,
-    posted: Result<Json<Posted>, JsonRejection>,
+    posted: Result<Json<PostedMail>, JsonRejection>,
 ) -> Response {
     let posted = match posted {
         Ok(Json(posted)) => posted,
         Err(error) => return error.into_response(),
     };
-    let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).filter(|key| is_name(key));
+    let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).filter(|key| is_file_name(key));
     match key {
-        Some(key) => shelf.keep(key, &posted).await,
+        Some(key) => shelf.store_mail(key, &posted).await,
         None => {
             (StatusCode::BAD_REQUEST, "the idempotency key is missing or is not a file name").into_response()
         }
@@ -125,14 +125,14 @@ async fn take(
 }
 
 /// Whether the key can be a file name.
-fn is_name(key: &str) -> bool {
+fn is_file_name(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(plain)
 }
 
-impl Shelf {
+impl MailboxState {
     /// Stores a mail, once per key.
-    async fn keep(&self, key: &str, posted: &Posted) -> Response {
+    async fn store_mail(&self, key: &str, posted: &PostedMail) -> Response {
         let mut kept = self.kept.lock().await;
         let file = self.dir.join(format!("{key}.txt"));
         if file.exists() {
@@ -143,7 +143,7 @@ impl Shelf {
         }
         // a hidden file, so that `mail` never finds half a mail
         let begun = self.dir.join(format!(".{key}"));
-        match fs::write(&begun, posted.in_words(key)).and_then(|()| fs::rename(&begun, &file)) {
+        match fs::write(&begun, posted.format_text(key)).and_then(|()| fs::rename(&begun, &file)) {
             Ok(()) => {
                 *kept += 1;
                 StatusCode::OK.into_response()
@@ -153,8 +153,8 @@ impl Shelf {
     }
 }
 
-impl Posted {
-    fn in_words(&self, key: &str) -> String {
+impl PostedMail {
+    fn format_text(&self, key: &str) -> String {
         let Self { to, query, verdict, disclaimer } = self;
         let word = |name: &str| verdict.get(name).and_then(Value::as_str).unwrap_or_default();
         let label = word("verdict");
@@ -175,29 +175,29 @@ impl Posted {
 mod tests {
     use super::*;
     use oracled_actors::Clock;
-    use oracled_actors::upstream::mail::{HttpMail, MailService};
-    use oracled_domain::verdict::mail::{MailKind, SendFailure};
-    use oracled_domain::{Delivery, Mail, Payload, Query, Tier, judge};
+    use oracled_actors::upstream::mail::{HttpMailService, MailService};
+    use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
+    use oracled_domain::{CustomerQuery, OutboxMail, ProductTier, VerdictDelivery, VerdictPayload, judge};
     use std::time::Duration;
 
     const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
-    fn mail_about(session_id: &str) -> Mail {
-        let delivery = Delivery {
+    fn mail_about(session_id: &str) -> OutboxMail {
+        let delivery = VerdictDelivery {
             session_id: session_id.parse().expect("an id"),
-            query: Query::new("Sell honey?".into()),
-            approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
+            query: CustomerQuery::new("Sell honey?".into()),
+            approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD)).outcome.expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
             evaluation_sha256: None,
         };
         let to = "a@example.org".to_owned().try_into().expect("an address");
-        Mail::queued(MailKind::Verdict, Arc::new(delivery), to)
+        OutboxMail::queued(MailKind::Verdict, Arc::new(delivery), to)
     }
 
-    async fn sent(mailbox: &Mailbox, mail: &Mail) -> Result<(), SendFailure> {
+    async fn send_mail(mailbox: &Mailbox, mail: &OutboxMail) -> Result<(), MailSendFailure> {
         let url = format!("http://{}", mailbox.address);
-        let service = HttpMail::new(&url, Duration::from_secs(10), Clock::system());
+        let service = HttpMailService::new(&url, Duration::from_secs(10), Clock::system());
         service.expect("a service").send(mail).await
     }
 
@@ -205,16 +205,16 @@ mod tests {
     async fn mail_with_the_same_key_is_stored_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
-        assert!(mailbox.mail("verdict:cs_1").expect("it is read").is_none());
-        sent(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
-        let kept = mailbox.mail("verdict:cs_1").expect("it is read").expect("it has come");
+        assert!(mailbox.find_mail("verdict:cs_1").expect("it is read").is_none());
+        send_mail(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
+        let kept = mailbox.find_mail("verdict:cs_1").expect("it is read").expect("it has come");
         let head = "To: a@example.org\nSubject: Your verdict: GREEN\nMessage-ID: verdict:cs_1\n\n\
             A sound and simple plan.\n\nSell honey?\n";
         assert!(kept.text.starts_with(head), "{}", kept.text);
         fs::write(&kept.file, "read").expect("it is written");
-        sent(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
+        send_mail(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
         assert_eq!(fs::read_to_string(&kept.file).expect("it is read"), "read", "and not written again");
-        sent(&mailbox, &mail_about("cs_2")).await.expect("it is taken");
+        send_mail(&mailbox, &mail_about("cs_2")).await.expect("it is taken");
         assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 2);
     }
 
@@ -222,25 +222,28 @@ mod tests {
     async fn key_that_cannot_be_a_file_name_is_rejected() {
         let dir = tempfile::tempdir().expect("a directory");
         let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
-        let refused = sent(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
+        let refused = send_mail(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
         assert!(refused.is_permanent() && refused.cause.contains("idempotency key"), "{refused:?}");
         assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 0);
         for bad in ["", "a/b", "..\\a", "a b", "é"] {
-            assert!(!is_name(bad), "{bad}");
+            assert!(!is_file_name(bad), "{bad}");
         }
     }
 
     #[tokio::test]
     async fn full_mailbox_rejects_further_mails() {
         let dir = tempfile::tempdir().expect("a directory");
-        let shelf = Shelf { dir: dir.path().to_owned(), kept: Mutex::new(MAILS_MAX) };
-        let posted = Posted {
+        let shelf = MailboxState { dir: dir.path().to_owned(), kept: Mutex::new(MAILS_MAX) };
+        let posted = PostedMail {
             to: "a@example.org".into(),
             query: "Sell honey?".into(),
             verdict: Value::Null,
             disclaimer: None,
         };
-        assert_eq!(shelf.keep("verdict:cs_1", &posted).await.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert_eq!(
+            shelf.store_mail("verdict:cs_1", &posted).await.status(),
+            StatusCode::INSUFFICIENT_STORAGE
+        );
         assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use hyper::StatusCode;
-use oracled_domain::{Query, Tier, build_verdict_prompt};
+use oracled_domain::{CustomerQuery, ProductTier, build_verdict_prompt};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -35,12 +35,12 @@ const METHOD: &str = ":generateContent";
 #[derive(Debug)]
 pub(super) struct RecordedModel {
     address: SocketAddr,
-    recording: Arc<Recording>,
+    recording: Arc<RecordedModelState>,
     serving: AbortHandle,
 }
 
 #[derive(Debug)]
-struct Recording {
+struct RecordedModelState {
     /// The only prompt with recorded answers.
     prompt: String,
     /// Number of answers so far.
@@ -51,9 +51,10 @@ struct Recording {
 impl RecordedModel {
     /// Starts the server.
     pub(super) async fn start() -> io::Result<Self> {
-        let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.into())).text().to_owned();
+        let prompt =
+            build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.into())).text().to_owned();
         let (answered, down) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let recording = Arc::new(Recording { prompt, answered, down });
+        let recording = Arc::new(RecordedModelState { prompt, answered, down });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let router = Router::new()
@@ -70,7 +71,7 @@ impl RecordedModel {
     }
 
     /// Configures this server as the model, with a key file in `dir`.
-    pub(super) fn put_into(&self, config: &mut config::Model, dir: &path::Path) -> io::Result<()> {
+    pub(super) fn configure(&self, config: &mut config::ModelSection, dir: &path::Path) -> io::Result<()> {
         let key_file = dir.join("model-key");
         fs::write(&key_file, KEY)?;
         config.base_url = Some(self.url());
@@ -91,47 +92,47 @@ impl Drop for RecordedModel {
 }
 
 /// Answers a probe.
-async fn describe(State(recording): State<Arc<Recording>>, Path(model): Path<String>) -> Response {
+async fn describe(State(recording): State<Arc<RecordedModelState>>, Path(model): Path<String>) -> Response {
     let described = || Json(json!({"name": format!("models/{model}")})).into_response();
-    recording.refusal().unwrap_or_else(described)
+    recording.outage_response().unwrap_or_else(described)
 }
 
 async fn generate(
-    State(recording): State<Arc<Recording>>,
+    State(recording): State<Arc<RecordedModelState>>,
     Path(call): Path<String>,
     body: Bytes,
 ) -> Response {
-    if let Some(down) = recording.refusal() {
+    if let Some(down) = recording.outage_response() {
         return down;
     }
     if !call.ends_with(METHOD) {
-        return error(StatusCode::NOT_FOUND, "NOT_FOUND", "the method does not exist");
+        return error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "the method does not exist");
     }
     let question: Value = serde_json::from_slice(&body).unwrap_or_default();
     let prompt = question.pointer("/contents/0/parts/0/text").and_then(Value::as_str);
     if prompt != Some(&recording.prompt) {
         let message = "this model is a recording with answers to one prompt only";
-        return error(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
+        return error_response(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
     }
-    Json(answer(recording.next())).into_response()
+    Json(gemini_answer(recording.next_answer())).into_response()
 }
 
-impl Recording {
+impl RecordedModelState {
     /// The error response while the server is set to fail.
-    fn refusal(&self) -> Option<Response> {
+    fn outage_response(&self) -> Option<Response> {
         let message = "the recorded model is down for the demonstration";
         let down = self.down.load(Ordering::Relaxed);
-        down.then(|| error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
+        down.then(|| error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
     }
 
     /// The next recorded answer; after the last one, the first again.
-    fn next(&self) -> &'static str {
+    fn next_answer(&self) -> &'static str {
         let answered = self.answered.fetch_add(1, Ordering::Relaxed);
         RECORDED.iter().cycle().nth(answered % RECORDED.len()).copied().unwrap_or_default()
     }
 }
 
-fn answer(text: &str) -> Value {
+fn gemini_answer(text: &str) -> Value {
     json!({
         "candidates": [{
             "content": {"parts": [{"text": text}], "role": "model"},
@@ -142,7 +143,7 @@ fn answer(text: &str) -> Value {
     })
 }
 
-fn error(code: StatusCode, status: &str, message: &str) -> Response {
+fn error_response(code: StatusCode, status: &str, message: &str) -> Response {
     let error = json!({"code": code.as_u16(), "message": message, "status": status, "details": []});
     (code, Json(json!({"error": error}))).into_response()
 }
@@ -151,24 +152,30 @@ fn error(code: StatusCode, status: &str, message: &str) -> Response {
 mod tests {
     use super::*;
     use oracled_actors::Clock;
-    use oracled_actors::upstream::{Attempt, Failure, Gemini, Kind, Miss, Model};
-    use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
+    use oracled_actors::upstream::{
+        GeminiClient, ModelAttempt, ModelClient, ModelTextError, RequestFailure, RequestFailureKind,
+    };
+    use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    async fn asked(model: &RecordedModel, tier: Tier, query: &str) -> Result<String, Miss> {
-        let gemini = Gemini::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
-        let prompt = build_verdict_prompt(tier, &Query::new(query.into()));
-        let settings = Settings::locked(LOCKED_MODEL.into());
+    async fn call_model(
+        model: &RecordedModel,
+        tier: ProductTier,
+        query: &str,
+    ) -> Result<String, ModelTextError> {
+        let gemini = GeminiClient::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
+        let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.into()));
+        let settings = GenerationSettings::locked(LOCKED_MODEL.into());
         match gemini.expect("a client").attempt(&prompt, &settings, PATIENCE).await {
-            Attempt::Heard(_, said) => said,
-            Attempt::Unheard(failure) => Err(Miss::Failed(failure)),
+            ModelAttempt::AnswerReceived(_, said) => said,
+            ModelAttempt::NoAnswerReceived(failure) => Err(ModelTextError::Failed(failure)),
         }
     }
 
-    async fn probed(model: &RecordedModel) -> Result<(), Failure> {
-        let gemini = Gemini::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
+    async fn probe_model(model: &RecordedModel) -> Result<(), RequestFailure> {
+        let gemini = GeminiClient::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
         gemini.expect("a client").probe(LOCKED_MODEL, PATIENCE).await
     }
 
@@ -177,17 +184,20 @@ mod tests {
         let model = RecordedModel::start().await.expect("it starts");
         let [first, again] = RECORDED.map(|text| Ok(text.to_owned()));
         for said in [&first, &again, &first] {
-            assert_eq!(asked(&model, Tier::Full, QUERY).await, *said);
+            assert_eq!(call_model(&model, ProductTier::Full, QUERY).await, *said);
         }
     }
 
     #[tokio::test]
     async fn recorded_model_rejects_prompts_without_recorded_answer() {
         let model = RecordedModel::start().await.expect("it starts");
-        for (tier, query) in [(Tier::Quick, QUERY), (Tier::Full, "Sell honey?")] {
-            let refused = asked(&model, tier, query).await;
+        for (tier, query) in [(ProductTier::Quick, QUERY), (ProductTier::Full, "Sell honey?")] {
+            let refused = call_model(&model, tier, query).await;
             assert!(
-                matches!(&refused, Err(Miss::Failed(Failure { kind: Kind::Status(400), .. }))),
+                matches!(
+                    &refused,
+                    Err(ModelTextError::Failed(RequestFailure { kind: RequestFailureKind::Status(400), .. }))
+                ),
                 "{refused:?}"
             );
         }
@@ -196,12 +206,21 @@ mod tests {
     #[tokio::test]
     async fn recorded_model_fails_calls_and_probes_while_down() {
         let model = RecordedModel::start().await.expect("it starts");
-        probed(&model).await.expect("it exists");
+        probe_model(&model).await.expect("it exists");
         model.set_down(true);
-        assert_eq!(probed(&model).await.map_err(|failure| failure.kind), Err(Kind::Status(503)));
-        let down = asked(&model, Tier::Full, QUERY).await;
-        assert!(matches!(&down, Err(Miss::Failed(Failure { kind: Kind::Status(503), .. }))), "{down:?}");
+        assert_eq!(
+            probe_model(&model).await.map_err(|failure| failure.kind),
+            Err(RequestFailureKind::Status(503))
+        );
+        let down = call_model(&model, ProductTier::Full, QUERY).await;
+        assert!(
+            matches!(
+                &down,
+                Err(ModelTextError::Failed(RequestFailure { kind: RequestFailureKind::Status(503), .. }))
+            ),
+            "{down:?}"
+        );
         model.set_down(false);
-        asked(&model, Tier::Full, QUERY).await.expect("it is back");
+        call_model(&model, ProductTier::Full, QUERY).await.expect("it is back");
     }
 }

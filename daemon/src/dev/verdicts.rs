@@ -1,8 +1,8 @@
 //! Chapters about verdicts: delivered, refused, generated, lost and regenerated; and a model that fails.
 
 use super::model::QUERY as RECORDED_QUERY;
-use super::outside::Model;
-use super::walk::{Lines, Walk, text};
+use super::upstreams::DevModel;
+use super::walk::{ChapterLines, DevWalk, text};
 use hyper::{Method, StatusCode};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const ORACLES: &str = "/v1/health/oracles";
 /// Maximum number of calls until the circuit opens.
 const CALLS_MAX: u32 = 100;
 
-pub(super) async fn delivered(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn deliver_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("good"));
     let verdict: Value = serde_json::from_str(GOOD)?;
     let submission = json!({"tier": "full", "query": QUERY, "verdict": verdict});
@@ -30,7 +30,7 @@ pub(super) async fn delivered(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     walk.check(&again, "/replayed", true)?;
     walk.check(&again, "/verdict", verdict)?;
     Ok(vec![
-        summary(&first),
+        format_summary(&first),
         format!(
             "coherence {}, at least {:.4} required; a second submission returns the same verdict",
             text(&first, "/decision/coherence_score"),
@@ -39,7 +39,7 @@ pub(super) async fn delivered(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     ])
 }
 
-pub(super) async fn refused(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn refuse_verdicts(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let mut lines = Vec::new();
     let contradicting: Value = serde_json::from_str(CONTRADICTING)?;
     for (name, title, submission, reason) in [
@@ -70,16 +70,16 @@ pub(super) async fn refused(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(lines)
 }
 
-pub(super) async fn generated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("asked");
     let request = json!({"tier": "full", "query": RECORDED_QUERY, "customer_email": CUSTOMER});
     let generated = walk.post(&format!("/v1/verdicts/{session}"), &request, StatusCode::CREATED).await?;
     walk.check(&generated, "/verdict/verdict", "NULL")?;
     let mail = walk.mail(&format!("verdict:{session}")).await?;
-    Ok([summary(&generated)].into_iter().chain(mail).collect())
+    Ok([format_summary(&generated)].into_iter().chain(mail).collect())
 }
 
-pub(super) async fn regenerated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("asked");
     let path = format!("/v1/verdicts/{session}");
     let purged = walk.control(Method::DELETE, &path, "", StatusCode::OK).await?;
@@ -100,7 +100,7 @@ pub(super) async fn regenerated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
 }
 
 /// The recorded model fails until its circuit opens, then recovers.
-pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("later"));
     let request = json!({"tier": "full", "query": RECORDED_QUERY});
     set_down(walk, true);
@@ -127,18 +127,18 @@ pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         error,
         format!(
             "circuit open after {failures} failures, closed after a probe; next answer: {}",
-            summary(&generated)
+            format_summary(&generated)
         ),
     ])
 }
 
-fn set_down(walk: &Walk<'_>, down: bool) {
-    if let Model::Recorded { model, .. } = &walk.outside.model {
+fn set_down(walk: &DevWalk<'_>, down: bool) {
+    if let DevModel::Recorded { model, .. } = &walk.outside.model {
         model.set_down(down);
     }
 }
 
 /// The verdict of a response, and the beginning of its summary.
-fn summary(response: &Value) -> String {
+fn format_summary(response: &Value) -> String {
     format!("{}: {}", text(response, "/verdict/verdict"), text(response, "/verdict/summary"))
 }

@@ -1,10 +1,10 @@
 //! The walk: it sends the requests of a chapter, checks their responses, and prints the chapter.
 
-use super::outside::Outside;
+use super::upstreams::DevUpstreams;
 use anyhow::{Context, bail};
 use hyper::{Method, StatusCode};
 use oracled_actors::platform::clock::monotonic;
-use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -21,18 +21,18 @@ const LINE_CHARS: usize = 96;
 const BODY_CHARS: usize = 4000;
 
 /// The lines of a chapter.
-pub(super) type Lines = Vec<String>;
+pub(super) type ChapterLines = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Socket {
+enum DevSocket {
     Routes,
     Control,
 }
 
 /// A walk in progress.
 #[derive(Debug)]
-pub(super) struct Walk<'w> {
-    pub(super) outside: &'w Outside,
+pub(super) struct DevWalk<'w> {
+    pub(super) outside: &'w DevUpstreams,
     /// The record and the decision that the commands to try show.
     pub(super) record_id: String,
     pub(super) execution_id: String,
@@ -40,8 +40,8 @@ pub(super) struct Walk<'w> {
     pub(super) passed: usize,
     pub(super) unchecked: usize,
     pub(super) failed: usize,
-    routes: Client,
-    control: Client,
+    routes: DaemonClient,
+    control: DaemonClient,
     /// The number of the last log entry before the walk. Ids contain it, so that several walks can use one
     /// store.
     before: u64,
@@ -55,10 +55,10 @@ pub(super) struct Walk<'w> {
     detail: String,
 }
 
-impl<'w> Walk<'w> {
+impl<'w> DevWalk<'w> {
     /// Connects to a daemon.
     pub(super) async fn start(
-        outside: &'w Outside,
+        outside: &'w DevUpstreams,
         socket: &Path,
         control_socket: &Path,
         is_verbose: bool,
@@ -70,8 +70,8 @@ impl<'w> Walk<'w> {
             passed: 0,
             unchecked: 0,
             failed: 0,
-            routes: Client::connect(socket).await?,
-            control: Client::connect(control_socket).await?,
+            routes: DaemonClient::connect(socket).await?,
+            control: DaemonClient::connect(control_socket).await?,
             before: 0,
             is_verbose,
             is_colored: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
@@ -94,7 +94,7 @@ impl<'w> Walk<'w> {
         &mut self,
         title: &str,
         is_checked: bool,
-        run: impl AsyncFnOnce(&mut Self) -> anyhow::Result<Lines>,
+        run: impl AsyncFnOnce(&mut Self) -> anyhow::Result<ChapterLines>,
     ) -> io::Result<()> {
         self.detail.clear();
         self.is_checked = is_checked;
@@ -126,7 +126,7 @@ impl<'w> Walk<'w> {
 
     /// Reads from the routes' socket.
     pub(super) async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
-        let answer = self.call(Socket::Routes, Method::GET, path, "", StatusCode::OK).await?;
+        let answer = self.call(DevSocket::Routes, Method::GET, path, "", StatusCode::OK).await?;
         Ok(answer.json()?)
     }
 
@@ -137,7 +137,7 @@ impl<'w> Walk<'w> {
         body: &Value,
         status: StatusCode,
     ) -> anyhow::Result<Value> {
-        let answer = self.call(Socket::Routes, Method::POST, path, &body.to_string(), status).await?;
+        let answer = self.call(DevSocket::Routes, Method::POST, path, &body.to_string(), status).await?;
         Ok(answer.json()?)
     }
 
@@ -149,13 +149,13 @@ impl<'w> Walk<'w> {
         body: &str,
         status: StatusCode,
     ) -> anyhow::Result<Value> {
-        Ok(self.call(Socket::Control, method, path, body, status).await?.json()?)
+        Ok(self.call(DevSocket::Control, method, path, body, status).await?.json()?)
     }
 
     /// The names of the logged events of a session, in their order.
     pub(super) async fn events(&mut self, session: &str) -> anyhow::Result<Vec<String>> {
         let path = format!("/v1/log?session={session}");
-        let answer = self.call(Socket::Control, Method::GET, &path, "", StatusCode::OK).await?;
+        let answer = self.call(DevSocket::Control, Method::GET, &path, "", StatusCode::OK).await?;
         let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Value>();
         entries.map(|entry| Ok(text(&entry?, "/event"))).collect()
     }
@@ -188,7 +188,7 @@ impl<'w> Walk<'w> {
         };
         let began = monotonic();
         while began.elapsed() < PATIENCE {
-            if let Some(mail) = mailbox.mail(id)? {
+            if let Some(mail) = mailbox.find_mail(id)? {
                 self.describe(&format!("mail {}", mail.file.display()), &mail.text);
                 let head = mail.text.lines().take(2).collect::<Vec<_>>();
                 return Ok(Some(format!("mail {}", head.join(", "))));
@@ -214,17 +214,17 @@ impl<'w> Walk<'w> {
 
     async fn call(
         &mut self,
-        socket: Socket,
+        socket: DevSocket,
         method: Method,
         path: &str,
         body: &str,
         status: StatusCode,
-    ) -> anyhow::Result<Answer> {
-        let client = if socket == Socket::Routes { &mut self.routes } else { &mut self.control };
+    ) -> anyhow::Result<DaemonResponse> {
+        let client = if socket == DevSocket::Routes { &mut self.routes } else { &mut self.control };
         self.request = format!("{method} {path}");
         let sent = (!body.is_empty()).then(|| body.to_owned().into());
         let answer = client.call(method, path, sent).await?;
-        let place = if socket == Socket::Routes { "" } else { " (control socket)" };
+        let place = if socket == DevSocket::Routes { "" } else { " (control socket)" };
         self.describe(&format!("{}{place}", self.request), body);
         self.detail.push_str(&format!("      {}\n", answer.status));
         let response = String::from_utf8_lossy(&answer.body);

@@ -2,7 +2,7 @@
 
 pub mod front;
 pub mod health;
-pub(crate) mod held;
 pub mod metrics;
 pub mod oracles;
 pub mod request;
+pub(crate) mod reserved_body;

@@ -13,21 +13,21 @@ mod rules;
 mod variables;
 
 use cleartext::check_url;
-pub(crate) use cleartext::{has_login, is_cleartext, is_local, shown_url};
+pub(crate) use cleartext::{has_login, is_cleartext, is_local, redact_url};
 pub use error::ConfigError;
-pub use flags::{CONFIG_VARIABLE, Flags};
+pub use flags::{CONFIG_VARIABLE, DaemonFlags};
 use ingestion::CredentialKeys;
-pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
-pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
-pub use model::{Model, Provider};
-use oracled_api::base::directories::Directories;
-pub use rules::Rules;
+pub use ingestion::{ConfiguredCredential, ConfiguredSecrets, IngestionSection, SecretOrigin};
+pub use mail::{MailSection, MailTls, MailTransport};
+pub use model::{ModelProvider, ModelSection};
+use oracled_api::base::directories::DefaultDirectories;
+pub use rules::RulesSection;
 
 use crate::platform::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
-use oracled_domain::UnexpectedFields;
+use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::verdict::health::HealthConfig;
+use oracled_domain::verdict::health::OracleHealthConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::env;
@@ -36,7 +36,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
-use variables::Variables;
+use variables::ConfigVariables;
 
 /// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
 const PREFIX: &str = "ORACLED";
@@ -71,7 +71,7 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub struct DaemonConfig {
     /// Directory of the store and `oracle_log.jsonl`. The default is systemd's state directory, else
     /// `$XDG_STATE_HOME/oracled`.
     #[schema(value_type = String)]
@@ -105,40 +105,40 @@ pub struct Config {
     /// contact.
     pub contact: Option<String>,
     /// Limits of requests and connections.
-    pub limits: Limits,
+    pub limits: LimitsSection,
     /// Memory and disk space of the store.
-    pub storage: Storage,
+    pub storage: StorageSection,
     /// When a panicking actor ends the daemon, so that systemd restarts it.
-    pub supervision: Supervision,
+    pub supervision: SupervisionSection,
     /// The model and its calls.
-    pub model: Model,
+    pub model: ModelSection,
     /// Mail to customers.
-    pub mail: Mail,
+    pub mail: MailSection,
     /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
-    pub health: HealthConfig,
+    pub health: OracleHealthConfig,
     /// Delivery of verdicts.
-    pub gate: Gate,
+    pub gate: GateSection,
     /// The rules for text, and their limits.
-    pub rules: Rules,
+    pub rules: RulesSection,
     /// Limits of ingestion, and the credentials of pipelines.
-    pub ingestion: Ingestion,
+    pub ingestion: IngestionSection,
     /// Limits of verification, and the credentials of live sources.
-    pub verification: Verification,
+    pub verification: VerificationSection,
 }
 
 /// Delivery of verdicts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Gate {
+pub struct GateSection {
     /// Effect of members that a verdict's tier does not define and that are not judged. `strip` removes them
     /// before delivery, `refuse` rejects the verdict, and `deliver` delivers them.
-    pub unexpected_fields: UnexpectedFields,
+    pub unexpected_fields: UnexpectedFieldHandling,
 }
 
 /// Limits of verification, and the credentials of live sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Verification {
+pub struct VerificationSection {
     /// Maximum number of concurrent questions to sources. Further ones wait within the latency budget of their workflow.
     #[schema(minimum = 1, maximum = 10_000)]
     pub at_once: usize,
@@ -146,10 +146,10 @@ pub struct Verification {
     /// `ingestion.idle_s` also apply to live sources.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, CredentialKeys>)]
-    pub credentials: BTreeMap<SourceId, Credential>,
+    pub credentials: BTreeMap<SourceId, ConfiguredCredential>,
 }
 
-impl Default for Verification {
+impl Default for VerificationSection {
     fn default() -> Self {
         Self { at_once: 64, credentials: BTreeMap::new() }
     }
@@ -158,7 +158,7 @@ impl Default for Verification {
 /// The limits; each has its own error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct LimitsSection {
     /// Maximum length of a request's body.
     #[schema(minimum = 1024, maximum = 67_108_864)]
     pub body_bytes: usize,
@@ -211,7 +211,7 @@ pub struct Limits {
 /// Memory and disk space of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Storage {
+pub struct StorageSection {
     /// Size of the database's page cache.
     #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776u64)]
     pub cache_bytes: u64,
@@ -230,7 +230,7 @@ pub struct Storage {
 /// When a panicking actor ends the daemon, so that systemd restarts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Supervision {
+pub struct SupervisionSection {
     /// Maximum number of panics of one actor in the window. One more ends the daemon with a failure.
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub max_panics: usize,
@@ -242,9 +242,9 @@ pub struct Supervision {
     pub max_pause_ms: u64,
 }
 
-impl Default for Config {
+impl Default for DaemonConfig {
     fn default() -> Self {
-        let dirs = Directories::of_this_process();
+        let dirs = DefaultDirectories::from_environment();
         Self {
             socket: dirs.runtime.join("oracled.sock"),
             control_socket: dirs.runtime.join("control.sock"),
@@ -256,7 +256,7 @@ impl Default for Config {
             log_format: LogFormat::Text,
             log_level: "info".into(),
             contact: None,
-            limits: Limits {
+            limits: LimitsSection {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,
                 query_bytes: 32 * 1024,
@@ -270,60 +270,64 @@ impl Default for Config {
                 request_s: 30,
                 shutdown_s: 30,
             },
-            storage: Storage {
+            storage: StorageSection {
                 cache_bytes: 16 * 1024 * 1024,
                 hot_bytes: 32 * 1024 * 1024,
                 facts_cache_bytes: 64 * 1024 * 1024,
                 min_free_bytes: 64 * 1024 * 1024,
             },
-            supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
-            model: Model::default(),
-            mail: Mail::default(),
-            health: HealthConfig::default(),
-            gate: Gate::default(),
-            rules: Rules::default(),
-            ingestion: Ingestion::default(),
-            verification: Verification::default(),
+            supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
+            model: ModelSection::default(),
+            mail: MailSection::default(),
+            health: OracleHealthConfig::default(),
+            gate: GateSection::default(),
+            rules: RulesSection::default(),
+            ingestion: IngestionSection::default(),
+            verification: VerificationSection::default(),
         }
     }
 }
 
-impl Config {
+impl DaemonConfig {
     /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors
     /// The first fault, with its key.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+    pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
         Self::from_sources(flags, env::vars_os())
     }
 
     /// The names of the `ORACLED_…` variables of this process that are ignored, since they do not look like keys.
     #[must_use]
     pub fn ignored_variables() -> Vec<String> {
-        Variables::of(env::vars_os()).map(|variables| variables.ignored).unwrap_or_default()
+        ConfigVariables::from_environment(env::vars_os())
+            .map(|variables| variables.ignored)
+            .unwrap_or_default()
     }
 
     /// The same with the given variables.
     fn from_sources(
-        flags: &Flags,
+        flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood = |error| ConfigError::NotUnderstood(without_values(&error));
+        let not_understood = |error| ConfigError::NotUnderstood(describe_without_values(&error));
         let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
-        if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
+        if let Some(file) =
+            flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
+        {
             if !file.is_file() {
                 let text = format!("the file {} does not exist", file.display());
                 return Err(ConfigError::NotUnderstood(text));
             }
             sources = sources.add_source(File::from(file).format(FileFormat::Toml));
         }
-        let variables = Variables::of(environment)?;
+        let variables = ConfigVariables::from_environment(environment)?;
         let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
         sources = sources.add_source(environment.source(Some(variables.keys)));
         let mut config: Self =
             sources.build().and_then(::config::Config::try_deserialize).map_err(not_understood)?;
-        flags.put_into(&mut config);
+        flags.apply_to(&mut config);
         config.check()?;
         Ok(config)
     }
@@ -333,7 +337,7 @@ impl Config {
     /// # Errors
     /// If the mode is not three or four octal digits.
     pub fn socket_mode(&self) -> Result<u32, ConfigError> {
-        mode("socket_mode", &self.socket_mode)
+        parse_mode("socket_mode", &self.socket_mode)
     }
 
     /// The mode of the administrators' socket.
@@ -341,7 +345,7 @@ impl Config {
     /// # Errors
     /// If the mode is not three or four octal digits, or lets every user of this machine connect.
     pub fn control_socket_mode(&self) -> Result<u32, ConfigError> {
-        let mode = mode("control_socket_mode", &self.control_socket_mode)?;
+        let mode = parse_mode("control_socket_mode", &self.control_socket_mode)?;
         if mode & 0o002 == 0 {
             return Ok(mode);
         }
@@ -350,41 +354,41 @@ impl Config {
             self.control_socket_mode
         );
         let allowed = "a mode without write permission for others: 0600, or 0660 with `control_socket_group`";
-        Err(not_allowed("control_socket_mode", given, allowed))
+        Err(not_allowed_error("control_socket_mode", given, allowed))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
         ranges::check(self)?;
-        let Limits { body_bytes, bodies_bytes, request_s, .. } = self.limits;
-        within("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40)?;
+        let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
+        check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40)?;
         self.model.check(request_s)?;
         self.mail.check()?;
         self.rules.check()?;
         self.ingestion.check(request_s)?;
         if self.state_dir.as_os_str().is_empty() {
-            return Err(not_allowed("state_dir", "empty", "the path of a directory"));
+            return Err(not_allowed_error("state_dir", "empty", "the path of a directory"));
         }
         self.socket_mode()?;
         self.control_socket_mode()?;
-        socket_path("socket", &self.socket)?;
-        socket_path("control_socket", &self.control_socket)?;
+        check_socket_path("socket", &self.socket)?;
+        check_socket_path("control_socket", &self.control_socket)?;
         if self.socket == self.control_socket {
-            return Err(not_allowed(
+            return Err(not_allowed_error(
                 "control_socket",
                 self.control_socket.display(),
                 "another path than `socket`",
             ));
         }
-        telemetry::filter(&self.log_level).map_err(|error| {
+        telemetry::parse_filter(&self.log_level).map_err(|error| {
             let allowed = "error, warn, info, debug, trace, or tracing's filter directives";
-            not_allowed("log_level", format!("`{}` ({error})", self.log_level), allowed)
+            not_allowed_error("log_level", format!("`{}` ({error})", self.log_level), allowed)
         })?;
         Ok(())
     }
 }
 
 /// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
-fn without_values(error: &::config::ConfigError) -> String {
+fn describe_without_values(error: &::config::ConfigError) -> String {
     use ::config::ConfigError as Fault;
     let place = |key: &Option<String>, origin: &Option<String>| {
         let key = key.iter().map(|key| format!(" for key `{key}`"));
@@ -394,7 +398,7 @@ fn without_values(error: &::config::ConfigError) -> String {
         Fault::Type { expected, key, origin, .. } => {
             format!("the value is of the wrong type, expected {expected}{}", place(key, origin))
         }
-        Fault::At { error, key, origin } => without_values(error) + &place(key, origin),
+        Fault::At { error, key, origin } => describe_without_values(error) + &place(key, origin),
         Fault::Message(told) => match told.rsplit_once(", expected ") {
             // serde quotes the value before the expected type
             Some((found, expected)) if found.starts_with("invalid ") => {
@@ -402,22 +406,22 @@ fn without_values(error: &::config::ConfigError) -> String {
             }
             _ => told.clone(),
         },
-        other => without_source(&other.to_string()),
+        other => strip_source_lines(&other.to_string()),
     }
 }
 
 /// A parser's error without the lines of the file that it quotes.
-fn without_source(error: &str) -> String {
+fn strip_source_lines(error: &str) -> String {
     let is_quoted =
         |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
     error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
-fn not_allowed(key: impl Into<String>, given: impl Display, allowed: impl Display) -> ConfigError {
+fn not_allowed_error(key: impl Into<String>, given: impl Display, allowed: impl Display) -> ConfigError {
     ConfigError::NotAllowed { key: key.into(), given: given.to_string(), allowed: allowed.to_string() }
 }
 
-fn within<N: PartialOrd + Display>(
+fn check_range<N: PartialOrd + Display>(
     key: &'static str,
     value: N,
     range: RangeInclusive<N>,
@@ -425,23 +429,23 @@ fn within<N: PartialOrd + Display>(
     if range.contains(&value) {
         return Ok(());
     }
-    Err(not_allowed(key, value, format_args!("{} to {}", range.start(), range.end())))
+    Err(not_allowed_error(key, value, format_args!("{} to {}", range.start(), range.end())))
 }
 
-fn mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
+fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
-    parsed
-        .filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600)
-        .ok_or_else(|| not_allowed(key, format!("`{digits}`"), "three or four octal digits, from 0600 on"))
+    parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
+        not_allowed_error(key, format!("`{digits}`"), "three or four octal digits, from 0600 on")
+    })
 }
 
-fn socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {
+fn check_socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {
     let bytes = path.as_os_str().len();
     if (1..=SOCKET_PATH_MAX_BYTES).contains(&bytes) {
         return Ok(());
     }
     let given = format!("`{}`, of {bytes} bytes", path.display());
-    Err(not_allowed(key, given, format!("a path of 1 to {SOCKET_PATH_MAX_BYTES} bytes")))
+    Err(not_allowed_error(key, given, format!("a path of 1 to {SOCKET_PATH_MAX_BYTES} bytes")))
 }
 
 #[cfg(test)]

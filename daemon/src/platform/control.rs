@@ -2,11 +2,11 @@
 
 pub mod actors;
 pub mod body;
+pub mod control_request;
 pub mod drain;
 pub mod health;
 #[cfg(debug_assertions)]
 pub mod inject_panic;
 pub mod log_level;
-pub mod order;
 pub mod reload;
 pub mod status;

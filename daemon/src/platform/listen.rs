@@ -5,9 +5,9 @@ mod pace;
 pub(crate) mod refusal;
 mod shared;
 
-use crate::platform::config::{Config, ConfigError};
+use crate::platform::config::{ConfigError, DaemonConfig};
 use bounded_writes::BoundedWrites;
-pub use bounded_writes::IsShort;
+pub use bounded_writes::ShortageCheck;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,10 +17,10 @@ use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
-use oracled_actors::ground::queries::StillWaiting;
-use oracled_domain::Peer;
+use oracled_actors::ground::queries::CallerWaitCheck;
+use oracled_domain::PeerCredentials;
 use pace::AcceptPace;
-use refusal::Refusals;
+use refusal::ConnectionRefusals;
 use shared::SharedStream;
 use std::convert::Infallible;
 use std::env;
@@ -92,22 +92,22 @@ pub enum ListenError {
 
 /// Both sockets, listening.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct DaemonSockets {
     /// The routes' socket.
     pub routes: UnixListener,
     /// The administrators' socket.
     pub control: UnixListener,
     /// The socket files that were bound here, to be removed at the end.
-    bound: Vec<Bound>,
+    bound: Vec<BoundSocket>,
 }
 
-impl Sockets {
+impl DaemonSockets {
     /// Takes the sockets from systemd and binds the others.
     ///
     /// # Errors
     /// If a socket is in use, cannot be created, or is not as expected.
-    pub async fn open(config: &Config) -> Result<Self, ListenError> {
-        let (mut routes, mut control) = inherited()?;
+    pub async fn open(config: &DaemonConfig) -> Result<Self, ListenError> {
+        let (mut routes, mut control) = take_inherited()?;
         let mut bound = Vec::new();
         for (socket, path, mode, group) in [
             (&mut routes, &config.socket, config.socket_mode()?, &config.socket_group),
@@ -120,7 +120,10 @@ impl Sockets {
         ] {
             if socket.is_none() {
                 *socket = Some(bind(path, mode, group.as_deref()).await?);
-                bound.push(Bound::of(path).map_err(|source| ListenError::Io { path: path.clone(), source })?);
+                bound.push(
+                    BoundSocket::identify(path)
+                        .map_err(|source| ListenError::Io { path: path.clone(), source })?,
+                );
             }
         }
         let listening = |socket: Option<StdListener>, path: &Path| {
@@ -137,21 +140,21 @@ impl Sockets {
 
     /// The socket files to remove at the end of serving.
     #[must_use]
-    pub fn bound(&self) -> Vec<Bound> {
+    pub fn bound_sockets(&self) -> Vec<BoundSocket> {
         self.bound.clone()
     }
 }
 
 /// The identity of a socket's file when it was bound.
 #[derive(Debug, Clone)]
-pub struct Bound {
+pub struct BoundSocket {
     path: PathBuf,
     device: u64,
     inode: u64,
 }
 
-impl Bound {
-    fn of(path: &Path) -> io::Result<Self> {
+impl BoundSocket {
+    fn identify(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
     }
@@ -161,7 +164,7 @@ impl Bound {
     /// # Errors
     /// If the file no longer exists or cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
-        let now = Self::of(&self.path)?;
+        let now = Self::identify(&self.path)?;
         if (now.device, now.inode) == (self.device, self.inode) {
             fs::remove_file(&self.path)
         } else {
@@ -170,7 +173,7 @@ impl Bound {
     }
 }
 
-fn inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
+fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
     let mut handed_over = ListenFd::from_env();
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
@@ -209,7 +212,7 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
     }
     let gid = group.map(group_id).transpose()?;
     let dir = path.parent().unwrap_or(Path::new("/"));
-    make_dir(dir).map_err(io)?;
+    create_dir(dir).map_err(io)?;
     // created under another name with its mode and group, then renamed to replace a stale socket atomically
     let unnamed = dir.join(format!(".{}", process::id()));
     // a process with the same id may have been killed here before
@@ -229,7 +232,7 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
 }
 
 /// Creates the directory of a socket. Every user can enter it; the mode of the socket decides who may connect.
-fn make_dir(dir: &Path) -> io::Result<()> {
+fn create_dir(dir: &Path) -> io::Result<()> {
     let before = umask(Mode::from_bits_truncate(0o022));
     let made = fs::create_dir_all(dir);
     umask(before);
@@ -243,7 +246,7 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
 
 /// The limits of one socket.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct SocketLimits {
     /// Maximum number of connections.
     pub connections: usize,
     /// Time that a connection may be idle, or take for a request's headers.
@@ -265,13 +268,13 @@ pub struct Bounds {
 /// disconnected within seconds.
 pub async fn serve<H, F, B>(
     listener: UnixListener,
-    bounds: Bounds,
+    bounds: SocketLimits,
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,
-    is_short: IsShort,
+    is_short: ShortageCheck,
     handle: H,
 ) where
-    H: Fn(Request<Incoming>, Peer, StillWaiting) -> F + Clone + Send + 'static,
+    H: Fn(Request<Incoming>, PeerCredentials, CallerWaitCheck) -> F + Clone + Send + 'static,
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: hyper::body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
@@ -284,7 +287,7 @@ pub async fn serve<H, F, B>(
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
     let graceful = GracefulShutdown::new();
-    let refusals = Refusals::new(bounds.connections);
+    let refusals = ConnectionRefusals::new(bounds.connections);
     let mut near_timer = interval(NEAR_TIMER);
     let mut pace = AcceptPace::new();
     loop {
@@ -302,15 +305,15 @@ pub async fn serve<H, F, B>(
             }
         };
         pace.wait_after_accept().await;
-        let Ok(peer) = peer_of(&stream) else { continue };
-        let Some(counted) = Counted::take(&open, bounds.connections) else {
+        let Ok(peer) = read_peer(&stream) else { continue };
+        let Some(counted) = ConnectionSlot::acquire(&open, bounds.connections) else {
             refusals.refuse(stream);
             continue;
         };
         let handle = handle.clone();
         let stream = SharedStream::new(stream);
         let watched = stream.clone();
-        let still_waiting: StillWaiting = Arc::new(move || watched.has_client());
+        let still_waiting: CallerWaitCheck = Arc::new(move || watched.has_client());
         let service = service_fn(move |request| handle(request, peer, Arc::clone(&still_waiting)));
         let connection = graceful.watch(http.serve_connection(
             TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
@@ -327,23 +330,23 @@ pub async fn serve<H, F, B>(
     graceful.shutdown().await;
 }
 
-fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+fn read_peer(stream: &UnixStream) -> io::Result<PeerCredentials> {
     let credentials = stream.peer_cred()?;
-    Ok(Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
+    Ok(PeerCredentials { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
 }
 
 /// One of the limited connections.
-struct Counted(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Counted {
-    fn take(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
+impl ConnectionSlot {
+    fn acquire(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
         let taken =
             open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < bound).then_some(open + 1));
         taken.ok().map(|_| Self(Arc::clone(open)))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -16,7 +16,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use oracled_domain::SessionId;
-use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::verdict::session::SessionMismatch;
 use serde_json::value::RawValue;
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Problem {
 
     /// The session is registered with other data.
     #[must_use]
-    pub fn session_mismatch(session_id: &SessionId, mismatch: Mismatch) -> Self {
+    pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
         let detail = format!("session {session_id} is known with another {mismatch}");
         let mut problem = Self::new(ProblemCode::SessionMismatch, detail);
         problem.document.mismatch = Some(mismatch);

@@ -16,7 +16,7 @@ const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 ///
 /// # Errors
 /// If a configured file, or an existing credential, is empty or cannot be read.
-pub fn secret(
+pub fn read_secret(
     credential: &str,
     key: &str,
     file: Option<&Path>,
@@ -25,12 +25,12 @@ pub fn secret(
     let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
     let name = format!("systemd's credential oracled_{credential}");
     let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
-    if let Some(credential) = credential.map(|file| there(&name, file)).transpose()?.flatten() {
-        return of_file(&name, &credential).map(Some);
+    if let Some(credential) = credential.map(|file| find_file(&name, file)).transpose()?.flatten() {
+        return read_secret_file(&name, &credential).map(Some);
     }
     match file {
-        Some(file) => of_file(&format!("`{key}`"), file).map(Some),
-        None => of_variable(&format!("the variable {variable}"), variable),
+        Some(file) => read_secret_file(&format!("`{key}`"), file).map(Some),
+        None => read_variable(&format!("the variable {variable}"), variable),
     }
 }
 
@@ -39,7 +39,7 @@ pub fn secret(
 ///
 /// # Errors
 /// If the value is not UTF-8.
-pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
+pub fn read_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
         Err(VarError::NotPresent) => Ok(None),
@@ -51,7 +51,7 @@ pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, C
 
 /// The path of the file if it exists, even as a broken link. If the check itself fails, that is an error and not a missing
 /// file.
-fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
+fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     match fs::symlink_metadata(&file) {
         Ok(_) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -64,7 +64,7 @@ fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
 ///
 /// # Errors
 /// If the file is empty or cannot be read.
-pub fn of_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
+pub fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(
             "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"

@@ -1,15 +1,15 @@
 //! The state that both sockets share: the running system, its limits, and its readiness.
 
-use crate::platform::config::Config;
+use crate::platform::config::DaemonConfig;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::signal_rate::SignalRate;
-use crate::platform::telemetry::LogLevel;
+use crate::platform::telemetry::LogLevelHandle;
 use jiff::Timestamp;
-use oracled_actors::System;
+use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
-use oracled_actors::platform::caller::carried;
+use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::base::problem::ProblemCode;
-use oracled_domain::ground::check::CheckProgress;
+use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::SourceId;
 use prometheus_client::registry::Registry;
 use std::collections::HashMap;
@@ -20,11 +20,11 @@ use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The progress of the source checks that callers wait for.
 #[derive(Debug, Default)]
-pub struct SourceChecks(StdMutex<HashMap<SourceId, CheckProgress>>);
+pub struct SourceChecks(StdMutex<HashMap<SourceId, SourceCheckProgress>>);
 
 impl SourceChecks {
     /// Sets the progress of the check of a source, or removes it after the check.
-    pub fn set(&self, oracle_id: &SourceId, progress: Option<CheckProgress>) {
+    pub fn set(&self, oracle_id: &SourceId, progress: Option<SourceCheckProgress>) {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Some(progress) => drop(checks.insert(oracle_id.clone(), progress)),
@@ -34,7 +34,7 @@ impl SourceChecks {
 
     /// The progress of the check of a source.
     #[must_use]
-    pub fn get(&self, oracle_id: &SourceId) -> Option<CheckProgress> {
+    pub fn get(&self, oracle_id: &SourceId) -> Option<SourceCheckProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
     }
 }
@@ -44,10 +44,10 @@ impl SourceChecks {
 ///
 /// # Errors
 /// `Internal` if the action panicked.
-pub(crate) fn act<T: Send + 'static>(
+pub(crate) fn run_to_end<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> impl Future<Output = Result<T, Problem>> {
-    let acted = tokio::spawn(carried(action));
+    let acted = tokio::spawn(run_as_current_caller(action));
     async move {
         acted.await.unwrap_or_else(|error| {
             if error.is_panic() {
@@ -72,13 +72,13 @@ pub(crate) fn request_panics() -> u64 {
 
 /// The state of the running daemon for its handlers.
 #[derive(Debug)]
-pub struct Service {
+pub struct DaemonService {
     /// The actors.
-    pub system: System,
+    pub system: ActorSystem,
     /// The configuration at the start.
-    pub config: Config,
+    pub config: DaemonConfig,
     /// The level of the service log.
-    pub log_level: LogLevel,
+    pub log_level: LogLevelHandle,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -101,10 +101,10 @@ pub struct Service {
     control: Mutex<()>,
 }
 
-impl Service {
+impl DaemonService {
     /// The service for a system that was just started.
     #[must_use]
-    pub fn new(system: System, config: Config, log_level: LogLevel) -> Arc<Self> {
+    pub fn new(system: ActorSystem, config: DaemonConfig, log_level: LogLevelHandle) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         let places = Arc::new(Semaphore::new(config.limits.in_flight));
@@ -135,37 +135,37 @@ impl Service {
     ///
     /// # Errors
     /// `Draining` or `Overloaded` before the work starts; `Internal` if the work panicked.
-    pub async fn work<T: Send + 'static>(
+    pub async fn run_work<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
-        self.work_at(place, work).await
+        self.run_with_slot(place, work).await
     }
 
     /// The same, but waits for a slot instead of failing with `Overloaded`.
     ///
     /// # Errors
     /// `Draining` before the work starts; `Internal` if the work panicked.
-    pub async fn work_in_turn<T: Send + 'static>(
+    pub async fn run_work_queued<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        self.work_at(place.map_err(|_| Problem::draining()), work).await
+        self.run_with_slot(place.map_err(|_| Problem::draining()), work).await
     }
 
-    async fn work_at<T: Send + 'static>(
+    async fn run_with_slot<T: Send + 'static>(
         &self,
         place: Result<OwnedSemaphorePermit, Problem>,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        if self.draining() {
+        if self.is_draining() {
             return Err(Problem::draining());
         }
         let place = place?;
-        act(async move {
+        run_to_end(async move {
             let done = work.await;
             drop(place);
             done
@@ -183,7 +183,7 @@ impl Service {
     ///
     /// # Errors
     /// `Overloaded` if less memory is left.
-    pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    pub fn reserve_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
         held.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
@@ -191,7 +191,7 @@ impl Service {
 
     /// Waits for `bytes` of the memory for large answers, or for all of it if `bytes` is larger. The memory is reserved
     /// until the permit is dropped.
-    pub async fn hold_answer(&self, bytes: usize) -> OwnedSemaphorePermit {
+    pub async fn reserve_response(&self, bytes: usize) -> OwnedSemaphorePermit {
         let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
         held.expect("the semaphore is never closed")
@@ -199,18 +199,18 @@ impl Service {
 
     /// Whether requests wait for memory that answers hold until they are read.
     #[must_use]
-    pub fn is_short_of_answers(&self) -> bool {
+    pub fn is_short_of_memory(&self) -> bool {
         // a waiting request takes all available permits
         self.answers.available_permits() == 0 || self.system.queries.is_short_of_pages()
     }
 
     /// Waits for the lock on changes to the running daemon.
-    pub async fn control_turn(&self) -> MutexGuard<'_, ()> {
+    pub async fn lock_control(&self) -> MutexGuard<'_, ()> {
         self.control.lock().await
     }
 
     /// Waits until no work is in flight.
-    pub async fn settled(&self) {
+    pub async fn wait_until_idle(&self) {
         let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
         // the semaphore is never closed, so this call returns only with all permits
         drop(self.places.acquire_many(all).await);
@@ -218,7 +218,7 @@ impl Service {
 
     /// Whether new work is rejected.
     #[must_use]
-    pub fn draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
@@ -229,7 +229,7 @@ impl Service {
 
     /// Becomes true when the daemon stops.
     #[must_use]
-    pub fn stopping(&self) -> watch::Receiver<bool> {
+    pub fn subscribe_stop(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
@@ -239,12 +239,12 @@ impl Service {
     }
 
     /// Stores that the store was found damaged while the daemon serves.
-    pub fn note_damage(&self, damage: String) {
+    pub fn report_damage(&self, damage: String) {
         self.damage.send_replace(Some(damage));
     }
 
     /// Waits until the store is found damaged. Returns the damage.
-    pub async fn damage(&self) -> String {
+    pub async fn wait_for_damage(&self) -> String {
         let mut damage = self.damage.subscribe();
         let found = damage.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
         found.unwrap_or_default()
@@ -252,19 +252,19 @@ impl Service {
 
     /// The state of the journal.
     #[must_use]
-    pub fn journal(&self) -> JournalReport {
+    pub fn journal_report(&self) -> JournalReport {
         self.system.log.report().borrow().clone()
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.
     #[must_use]
-    pub fn unready(&self) -> Vec<String> {
+    pub fn unready_reasons(&self) -> Vec<String> {
         let failure = self
-            .journal()
-            .takes_no_work()
+            .journal_report()
+            .new_work_rejection()
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
-        let draining = self.draining().then(|| "draining".to_owned());
+        let draining = self.is_draining().then(|| "draining".to_owned());
         [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
     }
 }
@@ -276,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn action_runs_to_its_end_if_its_caller_disconnects() {
         let (done, is_done) = tokio::sync::oneshot::channel();
-        drop(act(async move {
+        drop(run_to_end(async move {
             tokio::task::yield_now().await;
             done.send(()).expect("the test waits");
             Ok(())
@@ -287,9 +287,9 @@ mod tests {
     #[tokio::test]
     async fn request_fails_alone_and_is_counted_if_it_panics() {
         let before = request_panics();
-        let panicked: Result<(), Problem> = act(async { panic!("over nothing") }).await;
+        let panicked: Result<(), Problem> = run_to_end(async { panic!("over nothing") }).await;
         assert!(panicked.is_err(), "{panicked:?}");
-        assert!(act(async { Ok(()) }).await.is_ok());
+        assert!(run_to_end(async { Ok(()) }).await.is_ok());
         assert_eq!(request_panics() - before, 1);
     }
 }

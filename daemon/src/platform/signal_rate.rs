@@ -14,7 +14,7 @@ pub struct SignalRate(Mutex<HashMap<String, (Instant, u32)>>);
 
 impl SignalRate {
     /// Counts a signal at `path`, or returns how long to wait for the next window.
-    pub(crate) fn take(&self, path: &str, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn count_signal(&self, path: &str, now: Instant) -> Result<(), Duration> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // policies change, and paths that are no longer named must not be kept
         windows.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
@@ -35,11 +35,11 @@ mod tests {
     fn signals_beyond_the_rate_wait_for_the_next_window() {
         let (rate, now) = (SignalRate::default(), Instant::now());
         for _ in 0..SIGNALS_PER_WINDOW {
-            assert_eq!(rate.take("/v1/signals/a", now), Ok(()));
+            assert_eq!(rate.count_signal("/v1/signals/a", now), Ok(()));
         }
         let later = now + Duration::from_secs(20);
-        assert_eq!(rate.take("/v1/signals/a", later), Err(Duration::from_secs(40)));
-        assert_eq!(rate.take("/v1/signals/b", later), Ok(()), "another path has its own rate");
-        assert_eq!(rate.take("/v1/signals/a", now + WINDOW), Ok(()));
+        assert_eq!(rate.count_signal("/v1/signals/a", later), Err(Duration::from_secs(40)));
+        assert_eq!(rate.count_signal("/v1/signals/b", later), Ok(()), "another path has its own rate");
+        assert_eq!(rate.count_signal("/v1/signals/a", now + WINDOW), Ok(()));
     }
 }

@@ -32,9 +32,9 @@ impl TryFrom<String> for LogFormat {
 
 /// Changes the level of the service log while the daemon runs.
 #[derive(Debug, Clone)]
-pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+pub struct LogLevelHandle(reload::Handle<EnvFilter, Registry>);
 
-impl LogLevel {
+impl LogLevelHandle {
     /// The current directives.
     #[must_use]
     pub fn get(&self) -> String {
@@ -46,7 +46,7 @@ impl LogLevel {
     /// # Errors
     /// The fault in the directives, as text.
     pub fn set(&self, directives: &str) -> Result<(), String> {
-        self.0.reload(filter(directives)?).map_err(|error| error.to_string())
+        self.0.reload(parse_filter(directives)?).map_err(|error| error.to_string())
     }
 }
 
@@ -56,7 +56,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 ///
 /// # Errors
 /// The fault in the directives, as text.
-pub fn filter(directives: &str) -> Result<EnvFilter, String> {
+pub fn parse_filter(directives: &str) -> Result<EnvFilter, String> {
     if directives.trim().is_empty() {
         return Err("the text is empty".into());
     }
@@ -74,8 +74,8 @@ pub fn filter(directives: &str) -> Result<EnvFilter, String> {
 ///
 /// # Errors
 /// If the service log is already started, or `directives` cannot be parsed.
-pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
-    let (filter, handle) = reload::Layer::new(filter(directives).map_err(anyhow::Error::msg)?);
+pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevelHandle> {
+    let (filter, handle) = reload::Layer::new(parse_filter(directives).map_err(anyhow::Error::msg)?);
     let registry = tracing_subscriber::registry().with(filter);
     let started: Result<(), TryInitError> = match format {
         LogFormat::Json => registry.with(fmt::layer().json().with_writer(io::stderr)).try_init(),
@@ -83,16 +83,16 @@ pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
     };
     started?;
     panic::set_hook(Box::new(|panic| {
-        if oracled_store::panic_becomes_an_error() {
+        if oracled_store::is_panic_caught() {
             return;
         }
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "{}", panic.payload_as_str().unwrap_or("a panic"));
     }));
-    Ok(LogLevel(handle))
+    Ok(LogLevelHandle(handle))
 }
 
-fn text_layer() -> Box<dyn Layer<Layered> + Send + Sync> {
+fn text_layer() -> Box<dyn Layer<FilteredRegistry> + Send + Sync> {
     // systemd sets this variable if standard error goes to the journal, which keeps the fields
     if env::var_os("JOURNAL_STREAM").is_some()
         && let Ok(journald) = tracing_journald::layer()
@@ -102,4 +102,4 @@ fn text_layer() -> Box<dyn Layer<Layered> + Send + Sync> {
     Box::new(fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()))
 }
 
-type Layered = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+type FilteredRegistry = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;

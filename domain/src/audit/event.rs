@@ -10,18 +10,18 @@ mod query;
 mod rules;
 pub mod verification;
 
-pub use caller::{Caller, REQUEST_ID_MAX_CHARS};
+pub use caller::{REQUEST_ID_MAX_CHARS, RequestCaller};
 pub use crosscheck::CrosscheckEntry;
-pub use query::{QueryEntry, ReadKind, ReadOutcome};
-pub use rules::{FactsFromEntry, OriginEntry, RuleEntry, RulesEntry};
+pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
+pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
 use crate::base::digest::Sha256Hex;
-use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, Variance};
+use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::Generation;
-use crate::verdict::health::Status;
-use crate::verdict::interaction::Interaction;
-use crate::verdict::label::{Label, Tier};
+use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::health::OracleHealthLevel;
+use crate::verdict::interaction::OracleInteractionLog;
+use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::session::SessionId;
@@ -33,13 +33,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{IntoStaticStr, VariantNames};
 use verification::{
-    DismissalEntry, KeptRemovedEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceAskedEntry,
+    AnswerRemovalEntry, DismissalEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceCallEntry,
     VerificationEntry,
 };
 
 /// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct PeerCredentials {
     /// User id.
     pub uid: u32,
     /// Group id.
@@ -50,7 +50,7 @@ pub struct Peer {
 
 /// One entry of the log, as its cause reports it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Event {
+pub struct AuditEvent {
     /// The kind, with its details.
     #[serde(flatten)]
     pub kind: EventKind,
@@ -87,9 +87,9 @@ pub enum EventKind {
     /// An approved verdict was stored in the cache and can be delivered.
     VerdictCached {
         /// The tier of the verdict.
-        tier: Tier,
+        tier: ProductTier,
         /// The top-level verdict.
-        verdict_label: Label,
+        verdict_label: VerdictLabel,
         /// The SHA-256 of the text.
         verdict_sha256: Sha256Hex,
         /// The path on which the verdict arrived.
@@ -102,12 +102,12 @@ pub enum EventKind {
         /// The SHA-256 of the removed text; null if the text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// The administrator's process.
-        peer: Peer,
+        peer: PeerCredentials,
     },
     /// A route registered a session, or added details to it, so that a lost verdict can be regenerated.
     SessionRegistered {
         /// The tier of the verdict.
-        tier: Tier,
+        tier: ProductTier,
         /// The first 80 Unicode scalar values of the query.
         query_preview: String,
         /// The label of the verdict that was delivered first, if known.
@@ -135,7 +135,7 @@ pub enum EventKind {
         /// Whether the address changed; `session_address_changed` has the digests.
         address_changed: bool,
         /// The administrator's process.
-        peer: Peer,
+        peer: PeerCredentials,
     },
     /// An administrator removed a session with its cached verdict.
     SessionRemoved {
@@ -144,18 +144,18 @@ pub enum EventKind {
         /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// The administrator's process.
-        peer: Peer,
+        peer: PeerCredentials,
     },
     /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
     /// the limit on regenerations holds after a restart.
     RegenAttempted {
         /// The tier of the verdict.
-        tier: Tier,
+        tier: ProductTier,
         /// The digest of the prompt, and the settings of the model.
-        generation: Generation,
+        generation: VerdictGeneration,
     },
     /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
-    OracleInteraction(Interaction),
+    OracleInteraction(OracleInteractionLog),
     /// A regenerated verdict was compared with the verdict that was delivered first.
     RegenDivergenceCheck(DivergenceCheck),
     /// More than 5 % of the last 100 regenerated verdicts (of 20 at least) differ from the verdicts that were delivered
@@ -163,7 +163,7 @@ pub enum EventKind {
     InfrastructureVariance {
         /// The number of regenerations, and how many of them differed.
         #[serde(flatten)]
-        variance: Variance,
+        variance: RegenVariance,
         /// The rate that was exceeded.
         threshold: f64,
         /// Always `ESCALATION`.
@@ -203,14 +203,14 @@ pub enum EventKind {
         /// The id of the mail.
         mail_id: MailId,
         /// The administrator's process.
-        peer: Peer,
+        peer: PeerCredentials,
     },
     /// An administrator removed an unsent mail from the outbox.
     MailDropped {
         /// The id of the mail.
         mail_id: MailId,
         /// The administrator's process.
-        peer: Peer,
+        peer: PeerCredentials,
     },
     /// An administrator drained or reloaded the daemon, set the level of the service log, or probed an oracle; or a signal
     /// reloaded the daemon.
@@ -220,22 +220,22 @@ pub enum EventKind {
         /// The details of the request; may be empty.
         detail: String,
         /// The administrator's process; null for a signal, because the kernel does not report its sender.
-        peer: Option<Peer>,
+        peer: Option<PeerCredentials>,
     },
     /// The health status of an oracle changed, or an administrator opened or closed its circuit.
     OracleHealthChanged {
         /// The oracle.
         oracle_id: OracleId,
         /// The previous status.
-        from: Status,
+        from: OracleHealthLevel,
         /// The new status.
-        to: Status,
+        to: OracleHealthLevel,
         /// The cause of the change.
         cause: String,
         /// The number of failures since the last success.
         consecutive_failures: u32,
         /// The administrator's process; null if the result of calls, or elapsed time, caused the change.
-        peer: Option<Peer>,
+        peer: Option<PeerCredentials>,
     },
     /// A document was registered, or changed.
     DocumentRegistered(DocumentEntry),
@@ -267,7 +267,7 @@ pub enum EventKind {
     /// log accepts no entries, reads of sources get 503 `storage_unavailable`, and their entries go to standard error.
     SourceQueried(QueryEntry),
     /// A source was queried for a verification. The entry has the fields of the RFC's `OracleInteractionLog`.
-    SourceAsked(SourceAskedEntry),
+    SourceAsked(SourceCallEntry),
     /// A verification was decided. The entry has all inputs, from which the same envelope can be computed again.
     VerificationDecided(VerificationEntry),
     /// A review was opened: a question that the sources did not settle. The entry has every candidate with its provenance.
@@ -276,7 +276,7 @@ pub enum EventKind {
     ReviewResolved(ResolutionEntry),
     /// Cached answers of live sources were removed: each was too old for its adapter, was read by another adapter, or only
     /// had the time of its issue.
-    KeptAnswersRemoved(KeptRemovedEntry),
+    KeptAnswersRemoved(AnswerRemovalEntry),
     /// The resolution of a review was revoked.
     ReviewRevoked(RevocationEntry),
     /// A review was closed without a decision.
@@ -318,7 +318,7 @@ pub enum EventSeverity {
     Escalation,
 }
 
-impl Event {
+impl AuditEvent {
     /// An event of `session_id` at `timestamp`.
     #[must_use]
     pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
@@ -326,7 +326,7 @@ impl Event {
     }
 }
 
-impl Serialize for Event {
+impl Serialize for AuditEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct EventFields<'e> {
@@ -357,7 +357,7 @@ impl EventKind {
     #[must_use]
     pub fn execution_id(&self) -> Option<&str> {
         match self {
-            Self::SourceAsked(SourceAskedEntry { execution_id, .. })
+            Self::SourceAsked(SourceCallEntry { execution_id, .. })
             | Self::VerificationDecided(VerificationEntry { execution_id, .. })
             // the id of a review is the execution id of its decision
             | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })

@@ -22,22 +22,22 @@ impl Date {
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if text.len() == DAY_BYTES {
-            let day = Self::of_day(text.parse().ok()?)?;
+            let day = Self::from_day(text.parse().ok()?)?;
             return Some(day).filter(|day| day.key == text);
         }
         // jiff also parses basic forms and signed years, which have no `-` at this offset
-        Self::of_moment(text.parse().ok()?).filter(|_| text.get(4..5) == Some("-"))
+        Self::from_moment(text.parse().ok()?).filter(|_| text.get(4..5) == Some("-"))
     }
 
     /// Converts a day; `None` before the year 0.
     #[must_use]
-    pub fn of_day(day: civil::Date) -> Option<Self> {
+    pub fn from_day(day: civil::Date) -> Option<Self> {
         (day.year() >= 0).then(|| Self { key: day.to_string() })
     }
 
     /// Converts a moment; `None` if its year in UTC is before 0.
     #[must_use]
-    pub fn of_moment(moment: Timestamp) -> Option<Self> {
+    pub fn from_moment(moment: Timestamp) -> Option<Self> {
         let text = moment.to_string();
         let key = text.strip_suffix('Z').filter(|key| !key.starts_with('-'))?;
         Some(Self { key: key.to_owned() })
@@ -112,7 +112,7 @@ mod tests {
         ] {
             assert_eq!(canonical(text), None, "{text}");
         }
-        assert_eq!(Date::of_day(civil::date(-1, 12, 31)), None);
+        assert_eq!(Date::from_day(civil::date(-1, 12, 31)), None);
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
     proptest! {
         #[test]
         fn moments_sort_by_time(one in moment(), other in moment()) {
-            let date = |moment| Date::of_moment(moment).expect("of these years");
+            let date = |moment| Date::from_moment(moment).expect("of these years");
             prop_assert_eq!(date(one).cmp(&date(other)), one.cmp(&other));
             prop_assert_eq!(date(one).key().cmp(date(other).key()), one.cmp(&other));
             prop_assert_eq!(date(one).moment(), Some(one));

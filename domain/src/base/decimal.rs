@@ -5,11 +5,11 @@
 //! quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a fixed width, which is too
 //! narrow for products and units.
 
+mod decimal_schema;
 mod rounding;
-mod written;
 
+pub(crate) use decimal_schema::{DecimalNumber, DecimalText};
 pub use rounding::Rounding;
-pub(crate) use written::{DecimalNumber, DecimalText};
 
 use crate::base::wording::excerpt;
 use num::bigint::{BigInt, BigUint, Sign};
@@ -336,14 +336,14 @@ fn power(text: &str) -> Option<i64> {
 pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Decimal>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum DecimalInput {
         Number(serde_json::Number),
         Text(String),
     }
-    let text = match Option::<Written>::deserialize(deserializer)? {
+    let text = match Option::<DecimalInput>::deserialize(deserializer)? {
         None => return Ok(None),
-        Some(Written::Number(number)) => number.to_string(),
-        Some(Written::Text(text)) => text,
+        Some(DecimalInput::Number(number)) => number.to_string(),
+        Some(DecimalInput::Text(text)) => text,
     };
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }

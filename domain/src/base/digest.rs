@@ -32,7 +32,7 @@ impl Sha256Hex {
     /// # Panics
     /// Never: HMAC accepts keys of any length.
     #[must_use]
-    pub fn keyed(key: &[u8], bytes: &[u8]) -> Self {
+    pub fn compute_hmac(key: &[u8], bytes: &[u8]) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts keys of any length");
         mac.update(bytes);
         Self::from_bytes(&mac.finalize().into_bytes().into())
@@ -41,9 +41,9 @@ impl Sha256Hex {
     /// Whether this is the HMAC-SHA-256 of `bytes` under `key`, in a time that does not depend on the position of a
     /// difference.
     #[must_use]
-    pub fn is_keyed(&self, key: &[u8], bytes: &[u8]) -> bool {
-        let expected = Self::keyed(key, bytes);
-        Self::keyed(key, self.0.as_bytes()) == Self::keyed(key, expected.0.as_bytes())
+    pub fn is_hmac_of(&self, key: &[u8], bytes: &[u8]) -> bool {
+        let expected = Self::compute_hmac(key, bytes);
+        Self::compute_hmac(key, self.0.as_bytes()) == Self::compute_hmac(key, expected.0.as_bytes())
     }
 
     /// Converts a digest from its 32 bytes.
@@ -84,14 +84,14 @@ impl Sha256Hex {
 /// A text is not a SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a SHA-256 digest ({DIGITS} lower-case hexadecimal digits)")]
-pub struct BadDigest;
+pub struct ParseDigestError;
 
 impl FromStr for Sha256Hex {
-    type Err = BadDigest;
+    type Err = ParseDigestError;
 
-    fn from_str(text: &str) -> Result<Self, BadDigest> {
+    fn from_str(text: &str) -> Result<Self, ParseDigestError> {
         let is_digest = text.len() == DIGITS && text.bytes().all(is_digit);
-        if is_digest { Ok(Self(text.to_owned())) } else { Err(BadDigest) }
+        if is_digest { Ok(Self(text.to_owned())) } else { Err(ParseDigestError) }
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(digest.as_str().parse(), Ok(digest.clone()));
         let text = digest.as_str();
         for other in ["", &text[1..], &format!("{text}0"), &text.to_uppercase(), &text.replace('b', "g")] {
-            assert_eq!(other.parse::<Sha256Hex>(), Err(BadDigest), "{other}");
+            assert_eq!(other.parse::<Sha256Hex>(), Err(ParseDigestError), "{other}");
         }
     }
 
@@ -163,10 +163,12 @@ mod tests {
     fn keyed_digest_matches_rfc_4231() {
         let digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let text = b"what do ya want for nothing?";
-        assert_eq!(Sha256Hex::keyed(b"Jefe", text).as_str(), digest);
+        assert_eq!(Sha256Hex::compute_hmac(b"Jefe", text).as_str(), digest);
         let digest: Sha256Hex = digest.parse().expect("a digest");
         assert!(
-            digest.is_keyed(b"Jefe", text) && !digest.is_keyed(b"Jefe", b"") && !digest.is_keyed(b"", text)
+            digest.is_hmac_of(b"Jefe", text)
+                && !digest.is_hmac_of(b"Jefe", b"")
+                && !digest.is_hmac_of(b"", text)
         );
     }
 }

@@ -20,13 +20,13 @@ pub struct Moment(pub Timestamp);
 /// A text is not a moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a day such as 2026-11-20 or a time such as 2026-11-20T10:00:00Z")]
-pub struct BadMoment;
+pub struct ParseMomentError;
 
 impl FromStr for Moment {
-    type Err = BadMoment;
+    type Err = ParseMomentError;
 
-    fn from_str(text: &str) -> Result<Self, BadMoment> {
-        Date::read(text).and_then(|date| date.moment()).map(Self).ok_or(BadMoment)
+    fn from_str(text: &str) -> Result<Self, ParseMomentError> {
+        Date::read(text).and_then(|date| date.moment()).map(Self).ok_or(ParseMomentError)
     }
 }
 
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Moment {
 /// A request names a time in the future.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` is {asked_for}, which is in the future (now: {now}); at most {} s ahead are allowed", CLOCK_SKEW_MAX.as_secs())]
-pub struct TimeAhead {
+pub struct FutureTimeError {
     /// The field of the request.
     pub field: &'static str,
     /// The value of the field.
@@ -57,7 +57,7 @@ pub struct TimeAhead {
 /// The earlier of `point_in_time` and `known_at` if it is before `now`, else `None`: the question is about the present.
 /// Freshness is evaluated at this time.
 #[must_use]
-pub fn past_time(
+pub fn find_past_time(
     point_in_time: Option<Timestamp>,
     known_at: Option<Timestamp>,
     now: Timestamp,
@@ -68,14 +68,14 @@ pub fn past_time(
 /// Checks that a field of a request is not in the future. It may be up to `CLOCK_SKEW_MAX` ahead of `now`.
 ///
 /// # Errors
-/// `TimeAhead` if it is further ahead.
-pub fn check_not_ahead(
+/// `FutureTimeError` if it is further ahead.
+pub fn check_not_future(
     field: &'static str,
     asked_for: Option<Timestamp>,
     now: Timestamp,
-) -> Result<(), TimeAhead> {
+) -> Result<(), FutureTimeError> {
     let ahead = asked_for.filter(|asked_for| asked_for.duration_since(now) > CLOCK_SKEW_MAX);
-    ahead.map_or(Ok(()), |asked_for| Err(TimeAhead { field, asked_for, now }))
+    ahead.map_or(Ok(()), |asked_for| Err(FutureTimeError { field, asked_for, now }))
 }
 
 struct MomentVisitor;
@@ -88,7 +88,7 @@ impl Visitor<'_> for MomentVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {
-        text.parse().map_err(|BadMoment| E::invalid_value(Unexpected::Str(text), &self))
+        text.parse().map_err(|ParseMomentError| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 
@@ -103,7 +103,7 @@ pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tim
 /// A duration in words, rounded down to the largest of days, hours and minutes that it contains at least twice; otherwise
 /// in seconds.
 #[must_use]
-pub fn span(seconds: u64) -> String {
+pub fn format_span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
     let unit = UNITS.into_iter().find(|(unit_s, _)| seconds >= 2 * unit_s);
     match unit {
@@ -114,8 +114,8 @@ pub fn span(seconds: u64) -> String {
 
 /// An age and its limit in words, as by [`span`]. Both are in seconds if their words would be equal although they differ.
 #[must_use]
-pub fn age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
-    let told = (span(age_s), span(limit_s));
+pub fn format_age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
+    let told = (format_span(age_s), format_span(limit_s));
     if told.0 == told.1 && age_s != limit_s {
         return (format!("{age_s} seconds"), format!("{limit_s} seconds"));
     }
@@ -139,7 +139,7 @@ mod tests {
             (172_800, "2 days"),
             (22_436_818, "259 days"),
         ] {
-            assert_eq!(span(seconds), words);
+            assert_eq!(format_span(seconds), words);
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
             (600, 600, "10 minutes", "10 minutes"),
             (86_400 * 5, 86_400 * 2, "5 days", "2 days"),
         ] {
-            assert_eq!(age_and_limit(age_s, limit_s), (age.to_owned(), limit.to_owned()));
+            assert_eq!(format_age_and_limit(age_s, limit_s), (age.to_owned(), limit.to_owned()));
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
             ("tomorrow", ""),
             ("", ""),
         ] {
-            let wanted = at.parse().map(Moment).map_err(|_| BadMoment);
+            let wanted = at.parse().map(Moment).map_err(|_| ParseMomentError);
             assert_eq!(text.parse::<Moment>(), wanted, "{text}");
             let read = serde_json::from_value::<Moment>(text.into());
             assert_eq!(read.ok(), wanted.ok(), "{text}");

@@ -10,9 +10,9 @@ use std::fmt;
 
 /// A model's answer before the crosscheck, without surrounding white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Payload(String);
+pub struct VerdictPayload(String);
 
-impl Payload {
+impl VerdictPayload {
     /// Creates a payload from a model's raw text. Nothing is repaired: a Markdown fence, for example, makes it malformed.
     #[must_use]
     pub fn raw(text: &str) -> Self {
@@ -42,18 +42,18 @@ impl Payload {
 /// Strict means: the grammar of RFC 8259, at most 127 levels deep, and no repeated name in an object (RFC 7493). Parsers
 /// differ on which of two members with the same name counts, and a verdict must not depend on the parser.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Node<'a> {
+pub(crate) enum JsonNode<'a> {
     /// A number, `true`, `false` or `null`.
     Scalar,
     /// A string.
     Text(Cow<'a, str>),
     /// An array.
-    List(Vec<Node<'a>>),
+    List(Vec<JsonNode<'a>>),
     /// An object, with its members in their original order.
-    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+    Object(Vec<(Cow<'a, str>, JsonNode<'a>)>),
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonNode<'a> {
     /// Parses `text` as one strict JSON document.
     pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
@@ -86,7 +86,7 @@ impl<'a> Node<'a> {
 }
 
 /// A name that occurs more than once in `members`.
-pub(crate) fn repeated<V>(members: &[(impl AsRef<str>, V)]) -> Option<&str> {
+pub(crate) fn find_repeated_name<V>(members: &[(impl AsRef<str>, V)]) -> Option<&str> {
     const FEW: usize = 16;
     if members.len() <= FEW {
         let mut rest = members.iter();
@@ -105,47 +105,47 @@ pub(crate) fn repeated<V>(members: &[(impl AsRef<str>, V)]) -> Option<&str> {
     })
 }
 
-impl<'de> Deserialize<'de> for Node<'de> {
+impl<'de> Deserialize<'de> for JsonNode<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
+        deserializer.deserialize_any(JsonNodeVisitor)
     }
 }
 
-struct NodeVisitor;
+struct JsonNodeVisitor;
 
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node<'de>;
+impl<'de> Visitor<'de> for JsonNodeVisitor {
+    type Value = JsonNode<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Node::Text(Cow::Borrowed(text)))
+        Ok(JsonNode::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Node::Text(Cow::Owned(text.to_owned())))
+        Ok(JsonNode::Text(Cow::Owned(text.to_owned())))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Node::Scalar)
+        Ok(JsonNode::Scalar)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Node::Scalar)
+        Ok(JsonNode::Scalar)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Node::Scalar)
+        Ok(JsonNode::Scalar)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Node::Scalar)
+        Ok(JsonNode::Scalar)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Node::Scalar)
+        Ok(JsonNode::Scalar)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -153,42 +153,42 @@ impl<'de> Visitor<'de> for NodeVisitor {
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Node::List(items))
+        Ok(JsonNode::List(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some((Name(name), node)) = map.next_entry()? {
+        while let Some((MemberName(name), node)) = map.next_entry()? {
             members.push((name, node));
         }
-        match repeated(&members) {
+        match find_repeated_name(&members) {
             Some(name) => {
                 Err(de::Error::custom(format_args!("the name `{name}` occurs twice in one object")))
             }
-            None => Ok(Node::Object(members)),
+            None => Ok(JsonNode::Object(members)),
         }
     }
 }
 
 /// A member's name, borrowed from the text unless it contains an escape.
-pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
+pub(crate) struct MemberName<'a>(pub(crate) Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Name<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Name<'de>;
+        struct MemberNameVisitor;
+        impl<'de> Visitor<'de> for MemberNameVisitor {
+            type Value = MemberName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name")
             }
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Borrowed(text)))
+                Ok(MemberName(Cow::Borrowed(text)))
             }
             fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Owned(text.to_owned())))
+                Ok(MemberName(Cow::Owned(text.to_owned())))
             }
         }
-        deserializer.deserialize_str(NameVisitor)
+        deserializer.deserialize_str(MemberNameVisitor)
     }
 }
 
@@ -200,35 +200,35 @@ mod tests {
     #[test]
     fn parse_accepts_exactly_one_json_document() {
         for good in ["{}", "[1,2]", "\"x\"", "null", "{\"a\":{\"b\":[true,1.5,-3]}}"] {
-            assert!(Node::parse(good).is_ok(), "{good}");
+            assert!(JsonNode::parse(good).is_ok(), "{good}");
         }
         for bad in
             ["", "{", "{} {}", "```json\n{}\n```", "{'a':1}", "{\"a\":1,}", "NaN", "\u{feff}{}", "\"\u{1}\""]
         {
-            assert!(Node::parse(bad).is_err(), "{bad}");
+            assert!(JsonNode::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn parse_rejects_a_repeated_name_among_few_or_many() {
-        assert!(Node::parse(r#"{"verdict":"GREEN","verdict":"RED"}"#).is_err());
+        assert!(JsonNode::parse(r#"{"verdict":"GREEN","verdict":"RED"}"#).is_err());
         assert!(
-            Node::parse(r#"{"verdict":"GREEN","verdic\u0074":"RED"}"#).is_err(),
+            JsonNode::parse(r#"{"verdict":"GREEN","verdic\u0074":"RED"}"#).is_err(),
             "escaped names are equal too"
         );
         let many = |extra: &str| {
             format!("{{{}\"n0\":0{extra}}}", (1..40).map(|n| format!("\"n{n}\":{n},")).collect::<String>())
         };
-        assert!(Node::parse(&many("")).is_ok());
-        assert!(Node::parse(&many(",\"n17\":1")).is_err());
+        assert!(JsonNode::parse(&many("")).is_ok());
+        assert!(JsonNode::parse(&many(",\"n17\":1")).is_err());
     }
 
     #[test]
     fn parse_limits_depth_without_stack_overflow() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(Node::parse(&nested(127)).is_ok());
-        assert!(Node::parse(&nested(128)).is_err());
-        assert!(Node::parse(&"[".repeat(1_000_000)).is_err());
+        assert!(JsonNode::parse(&nested(127)).is_ok());
+        assert!(JsonNode::parse(&nested(128)).is_err());
+        assert!(JsonNode::parse(&"[".repeat(1_000_000)).is_err());
     }
 
     proptest! {
@@ -236,7 +236,7 @@ mod tests {
         fn parse_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
             // serde_json's own `Value` accepts repeated names; in all other cases both must agree
             let theirs = serde_json::from_str::<serde_json::Value>(&text).is_ok();
-            let ours = Node::parse(&text);
+            let ours = JsonNode::parse(&text);
             match ours {
                 Ok(_) => prop_assert!(theirs),
                 Err(error) => prop_assert!(!theirs || error.to_string().contains("occurs twice"), "{error}"),

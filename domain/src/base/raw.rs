@@ -10,7 +10,7 @@ pub const MAX_DEPTH: usize = 64;
 
 /// Why bytes are not a record. The message is stored in the rejects of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRecord {
+pub enum RawRecordError {
     /// The record is not UTF-8.
     #[error("the record is not UTF-8 from byte {at_byte} on")]
     NotUtf8 {
@@ -67,7 +67,7 @@ pub enum BadRecord {
 ///
 /// Numbers keep their text, without conversion to a binary float: `7.10` is not `7.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Raw {
+pub enum SourceValue {
     /// `null`.
     Null,
     /// `true` or `false`.
@@ -77,31 +77,31 @@ pub enum Raw {
     /// A text, with its escapes resolved.
     Text(String),
     /// A list.
-    List(Vec<Raw>),
+    List(Vec<SourceValue>),
     /// An object, with its members in their original order. Names are unique.
-    Object(Vec<(String, Raw)>),
+    Object(Vec<(String, SourceValue)>),
 }
 
-impl Raw {
+impl SourceValue {
     /// Parses `json` as one JSON value (RFC 8259), with optional white space around it. Names must be unique in each
     /// object, and nesting is at most [`MAX_DEPTH`] levels deep.
     ///
     /// # Errors
     /// The first fault found.
-    pub fn parse(json: &[u8]) -> Result<Self, BadRecord> {
+    pub fn parse(json: &[u8]) -> Result<Self, RawRecordError> {
         let text =
-            str::from_utf8(json).map_err(|error| BadRecord::NotUtf8 { at_byte: error.valid_up_to() })?;
+            str::from_utf8(json).map_err(|error| RawRecordError::NotUtf8 { at_byte: error.valid_up_to() })?;
         parser::parse(text)
     }
 
-    /// Parses `json` like [`Raw::parse`], and requires an object.
+    /// Parses `json` like [`SourceValue::parse`], and requires an object.
     ///
     /// # Errors
-    /// As for [`Raw::parse`], and for any value other than an object.
-    pub fn parse_object(json: &[u8]) -> Result<Self, BadRecord> {
+    /// As for [`SourceValue::parse`], and for any value other than an object.
+    pub fn parse_object(json: &[u8]) -> Result<Self, RawRecordError> {
         match Self::parse(json)? {
             object @ Self::Object(_) => Ok(object),
-            other => Err(BadRecord::NotAnObject { found: other.kind() }),
+            other => Err(RawRecordError::NotAnObject { found: other.kind() }),
         }
     }
 
@@ -165,32 +165,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(json: &str) -> Result<Raw, BadRecord> {
-        Raw::parse(json.as_bytes())
+    fn parse(json: &str) -> Result<SourceValue, RawRecordError> {
+        SourceValue::parse(json.as_bytes())
     }
 
     #[test]
     fn parse_reads_every_kind_of_value_in_order() {
         let json = r#" {"b":[1,"x\u0041\n",{}],"a":null,"ü":true,"":false} "#;
-        let list = vec![Raw::Number("1".into()), Raw::Text("xA\n".into()), Raw::Object(Vec::new())];
+        let list = vec![
+            SourceValue::Number("1".into()),
+            SourceValue::Text("xA\n".into()),
+            SourceValue::Object(Vec::new()),
+        ];
         let members = vec![
-            ("b".into(), Raw::List(list)),
-            ("a".into(), Raw::Null),
-            ("ü".into(), Raw::Bool(true)),
-            (String::new(), Raw::Bool(false)),
+            ("b".into(), SourceValue::List(list)),
+            ("a".into(), SourceValue::Null),
+            ("ü".into(), SourceValue::Bool(true)),
+            (String::new(), SourceValue::Bool(false)),
         ];
         let raw = parse(json).unwrap();
-        assert_eq!(raw, Raw::Object(members));
+        assert_eq!(raw, SourceValue::Object(members));
         assert_eq!(raw.get("b").unwrap().items().len(), 3);
         assert_eq!(raw.get("c"), None);
-        assert_eq!(Raw::Null.members(), []);
+        assert_eq!(SourceValue::Null.members(), []);
     }
 
     #[test]
     fn parse_keeps_the_text_of_a_number() {
         let long = "3".repeat(400);
         for digits in ["7.10", "-0", "1E+05", "0.000", "9007199254740993", "1e999999999999", &long] {
-            assert_eq!(parse(digits).unwrap(), Raw::Number(digits.into()));
+            assert_eq!(parse(digits).unwrap(), SourceValue::Number(digits.into()));
         }
     }
 
@@ -210,13 +214,13 @@ mod tests {
             "\u{feff}{}",
             "\"\u{1}\"",
         ] {
-            assert!(matches!(parse(bad), Err(BadRecord::Syntax { .. })), "{bad}");
+            assert!(matches!(parse(bad), Err(RawRecordError::Syntax { .. })), "{bad}");
         }
-        assert_eq!(Raw::parse(b"{\"a\":\"\xff\"}"), Err(BadRecord::NotUtf8 { at_byte: 6 }));
+        assert_eq!(SourceValue::parse(b"{\"a\":\"\xff\"}"), Err(RawRecordError::NotUtf8 { at_byte: 6 }));
         for half in [r#"["\ud800"]"#, r#"{"\udfff":1}"#, r#""\ud800\ud800""#] {
-            assert_eq!(parse(half), Err(BadRecord::Surrogate), "{half}");
+            assert_eq!(parse(half), Err(RawRecordError::Surrogate), "{half}");
         }
-        assert_eq!(parse(r#""\ud83d\ude00""#), Ok(Raw::Text("😀".into())));
+        assert_eq!(parse(r#""\ud83d\ude00""#), Ok(SourceValue::Text("😀".into())));
     }
 
     #[test]
@@ -234,16 +238,16 @@ mod tests {
             ("\"\n\"", "expected a quote, or a character other than a control character at line 1 column 2"),
             ("\"a", "expected a quote, or a character other than a control character at line 1 column 3"),
         ] {
-            assert_eq!(parse(bad), Err(BadRecord::Syntax { cause: cause.into() }), "{bad}");
+            assert_eq!(parse(bad), Err(RawRecordError::Syntax { cause: cause.into() }), "{bad}");
         }
         for half in [r#""\ud83d\u0041""#, r#""\ud83d\n""#, r#""\ud83dx""#] {
-            assert_eq!(parse(half), Err(BadRecord::Surrogate), "{half}");
+            assert_eq!(parse(half), Err(RawRecordError::Surrogate), "{half}");
         }
     }
 
     #[test]
     fn repeated_name_in_an_object_is_rejected_and_named() {
-        let twice = |name: &str| Err(BadRecord::RepeatedName { name: name.into() });
+        let twice = |name: &str| Err(RawRecordError::RepeatedName { name: name.into() });
         assert_eq!(parse(r#"{"a":{"b":1,"c":2,"\u0062":3}}"#), twice("b"));
         assert!(parse(r#"{"a":{"a":1},"b":{"a":1}}"#).is_ok());
         let long = "n".repeat(1_000);
@@ -255,19 +259,22 @@ mod tests {
         let lists = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         let objects = |depth: usize| r#"{"a":"#.repeat(depth) + "1" + &"}".repeat(depth);
         assert!(parse(&lists(MAX_DEPTH)).is_ok());
-        assert_eq!(parse(&lists(MAX_DEPTH + 1)), Err(BadRecord::TooDeep));
+        assert_eq!(parse(&lists(MAX_DEPTH + 1)), Err(RawRecordError::TooDeep));
         assert!(parse(&objects(MAX_DEPTH)).is_ok());
-        assert_eq!(parse(&objects(MAX_DEPTH + 1)), Err(BadRecord::TooDeep));
-        assert_eq!(parse(&lists(1_000_000)), Err(BadRecord::TooDeep));
-        assert_eq!(parse(&"[".repeat(1_000_000)), Err(BadRecord::TooDeep));
+        assert_eq!(parse(&objects(MAX_DEPTH + 1)), Err(RawRecordError::TooDeep));
+        assert_eq!(parse(&lists(1_000_000)), Err(RawRecordError::TooDeep));
+        assert_eq!(parse(&"[".repeat(1_000_000)), Err(RawRecordError::TooDeep));
     }
 
     #[test]
     fn parse_object_rejects_other_json_values() {
-        assert!(Raw::parse_object(b"{}").is_ok());
+        assert!(SourceValue::parse_object(b"{}").is_ok());
         for other in ["null", "true", "1", "\"{}\"", "[{}]"] {
             assert!(
-                matches!(Raw::parse_object(other.as_bytes()), Err(BadRecord::NotAnObject { .. })),
+                matches!(
+                    SourceValue::parse_object(other.as_bytes()),
+                    Err(RawRecordError::NotAnObject { .. })
+                ),
                 "{other}"
             );
         }
@@ -290,7 +297,7 @@ mod tests {
             let theirs = serde_json::from_str::<Value>(&text);
             match (parse(&text), theirs) {
                 (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.to_value(), theirs),
-                (Err(BadRecord::RepeatedName { .. }), Ok(_)) | (Err(_), Err(_)) => {}
+                (Err(RawRecordError::RepeatedName { .. }), Ok(_)) | (Err(_), Err(_)) => {}
                 (Ok(_), Err(error)) => prop_assert!(error.to_string().contains("out of range"), "{}", error),
                 (Err(error), Ok(_)) => prop_assert!(false, "{}", error),
             }

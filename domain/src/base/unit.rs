@@ -14,13 +14,13 @@ mod parser;
 mod spelling;
 mod table;
 
-pub use equivalence::Equivalence;
-pub use factor::Factor;
+pub use equivalence::SubstanceEquivalence;
+pub use factor::ConversionFactor;
 pub use measure::FACTOR_BITS_MAX;
 pub use parser::{EXPONENT_MAX, NESTING_MAX};
 
 use super::decimal::Decimal;
-use measure::Measure;
+use measure::UnitMeasure;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -138,12 +138,12 @@ pub enum UnitError {
 /// A unit of measurement, by its UCUM code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Unit {
+pub struct UcumUnit {
     code: String,
-    measure: Measure,
+    measure: UnitMeasure,
 }
 
-impl Unit {
+impl UcumUnit {
     /// The UCUM code as written.
     #[must_use]
     pub fn code(&self) -> &str {
@@ -174,9 +174,9 @@ impl Unit {
     ///
     /// If the two have different dimensions, if one is the inverse of the other, or if one is a scale (`Cel`, `[pH]`) and
     /// the other is another unit.
-    pub fn conversion(from: &Self, to: &Self) -> Result<Factor, UnitError> {
+    pub fn conversion(from: &Self, to: &Self) -> Result<ConversionFactor, UnitError> {
         let quotient = Self::quotient(from, to)?;
-        quotient.number().map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
+        quotient.number().map(ConversionFactor::new).ok_or_else(|| Self::mismatch(from, to))
     }
 
     /// Like [`Self::conversion`], with a factor for one substance: between mass and international units of a vitamin, or
@@ -185,19 +185,23 @@ impl Unit {
     /// # Errors
     ///
     /// As for [`Self::conversion`], if `equivalence` does not connect the two units either.
-    pub fn conversion_by(from: &Self, to: &Self, equivalence: &Equivalence) -> Result<Factor, UnitError> {
+    pub fn conversion_by(
+        from: &Self,
+        to: &Self,
+        equivalence: &SubstanceEquivalence,
+    ) -> Result<ConversionFactor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         let one = equivalence.measure();
         let ways = [&quotient, &quotient.over(one), &quotient.times(one)];
         let number = ways.iter().find_map(|way| way.number());
-        number.map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
+        number.map(ConversionFactor::new).ok_or_else(|| Self::mismatch(from, to))
     }
 
     /// The quotient of `from` and `to`, in base units.
-    fn quotient(from: &Self, to: &Self) -> Result<Measure, UnitError> {
+    fn quotient(from: &Self, to: &Self) -> Result<UnitMeasure, UnitError> {
         let (of, by) = (&from.measure, &to.measure);
         if of.is_same_scale(by) {
-            return Ok(Measure::one());
+            return Ok(UnitMeasure::one());
         }
         if of.scale().or(by.scale()).is_some() {
             return Err(UnitError::Scale { from: from.code.clone(), to: to.code.clone() });
@@ -206,7 +210,7 @@ impl Unit {
         // `mg` and `/mg` have different dimensions, `%` and `/%` only different factors
         let is_inverse = match quotient.number() {
             None => product.number().is_some(),
-            Some(_) => product == Measure::one() && quotient != Measure::one(),
+            Some(_) => product == UnitMeasure::one() && quotient != UnitMeasure::one(),
         };
         if is_inverse {
             return Err(UnitError::Inverse { from: from.code.clone(), to: to.code.clone() });
@@ -224,7 +228,7 @@ impl Unit {
     }
 }
 
-impl TryFrom<String> for Unit {
+impl TryFrom<String> for UcumUnit {
     type Error = UnitError;
 
     fn try_from(code: String) -> Result<Self, UnitError> {
@@ -232,7 +236,7 @@ impl TryFrom<String> for Unit {
     }
 }
 
-impl std::str::FromStr for Unit {
+impl std::str::FromStr for UcumUnit {
     type Err = UnitError;
 
     fn from_str(code: &str) -> Result<Self, UnitError> {
@@ -240,13 +244,13 @@ impl std::str::FromStr for Unit {
     }
 }
 
-impl From<Unit> for String {
-    fn from(unit: Unit) -> Self {
+impl From<UcumUnit> for String {
+    fn from(unit: UcumUnit) -> Self {
         unit.code
     }
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for UcumUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.code)
     }

@@ -11,26 +11,27 @@ pub fn excerpt(text: &str) -> String {
 
 /// Rewords a message of serde that names Rust types.
 #[must_use]
-pub fn plain(told: &str) -> String {
+pub fn reword_serde_error(told: &str) -> String {
     let (what, place) = told.split_at(told.rfind(" at line ").unwrap_or(told.len()));
     if what == "expected value" {
         // serde reports this if an enum is expected: one of several words, or an object named by one of them
         return format!("invalid type: expected one of the allowed words{place}");
     }
-    let Some((given, expected)) = what.rsplit_once(", expected ").filter(|(given, _)| is_invalid(given))
+    let Some((given, expected)) =
+        what.rsplit_once(", expected ").filter(|(given, _)| is_invalid_input(given))
     else {
         return told.to_owned();
     };
-    format!("{}, expected {}{place}", given_in_words(given), expected_in_words(expected))
+    format!("{}, expected {}{place}", reword_given(given), reword_expected(expected))
 }
 
-fn is_invalid(given: &str) -> bool {
+fn is_invalid_input(given: &str) -> bool {
     ["type: ", "value: ", "length "]
         .iter()
         .any(|what| given.strip_prefix("invalid ").is_some_and(|given| given.starts_with(what)))
 }
 
-fn given_in_words(given: &str) -> String {
+fn reword_given(given: &str) -> String {
     match given {
         "invalid type: map" => "invalid type: object".into(),
         "invalid type: sequence" => "invalid type: list".into(),
@@ -39,7 +40,7 @@ fn given_in_words(given: &str) -> String {
     }
 }
 
-fn expected_in_words(expected: &str) -> &str {
+fn reword_expected(expected: &str) -> &str {
     match expected {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
@@ -59,7 +60,7 @@ fn expected_in_words(expected: &str) -> &str {
 
 /// The fault of a pattern, without the diagram that regex draws.
 #[must_use]
-pub fn of_pattern(error: &regex::Error) -> String {
+pub fn reword_pattern_error(error: &regex::Error) -> String {
     let told = error.to_string();
     let what = told.rsplit_once("error: ").map_or(told.as_str(), |(_, what)| what);
     format!("it is not a pattern: {}", what.trim().replace('\n', " "))
@@ -106,7 +107,7 @@ mod tests {
                 "invalid type: expected one of the allowed words at line 1 column 82",
             ),
         ] {
-            assert_eq!(plain(told), plain_words);
+            assert_eq!(reword_serde_error(told), plain_words);
         }
     }
 
@@ -119,7 +120,7 @@ mod tests {
             "it is wrong, expected u64",
             "",
         ] {
-            assert_eq!(plain(told), told);
+            assert_eq!(reword_serde_error(told), told);
         }
     }
 
@@ -128,7 +129,7 @@ mod tests {
         for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
             let error =
                 regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is invalid");
-            let told = of_pattern(&error);
+            let told = reword_pattern_error(&error);
             assert!(told.starts_with("it is not a pattern: ") && !told.contains('\n'), "{told}");
             assert!(told.len() < 100, "{told}");
         }

@@ -12,20 +12,20 @@ const SCHEMA: &str = "$schema";
 
 /// The kind of a document: by its member `kind`, or else by the one member that only documents of that kind have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KindHint(pub DocumentKind);
+pub struct DocumentKindHint(pub DocumentKind);
 
-impl<'de> Deserialize<'de> for KindHint {
+impl<'de> Deserialize<'de> for DocumentKindHint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct KindHintVisitor;
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = KindHint;
+        impl<'de> Visitor<'de> for KindHintVisitor {
+            type Value = DocumentKindHint;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a document with named members")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KindHint, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DocumentKindHint, A::Error> {
                 let (mut named, mut found) = (None, None);
                 while let Some(name) = map.next_key::<String>()? {
                     if name == KIND {
@@ -47,22 +47,22 @@ impl<'de> Deserialize<'de> for KindHint {
                          kind has (one of {members})"
                     ))
                 };
-                named.or(found).map(KindHint).ok_or_else(unknown)
+                named.or(found).map(DocumentKindHint).ok_or_else(unknown)
             }
         }
 
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(KindHintVisitor)
     }
 }
 
 /// A deserializer of an object that leaves out its members `kind` and `$schema`.
-pub(super) struct Unmarked<D>(pub(super) D);
+pub(super) struct UnmarkedDeserializer<D>(pub(super) D);
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unmarked<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for UnmarkedDeserializer<D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Filter(visitor))
+        self.0.deserialize_map(UnmarkedVisitor(visitor))
     }
 
     forward_to_deserialize_any! {
@@ -71,9 +71,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unmarked<D> {
     }
 }
 
-struct Filter<V>(V);
+struct UnmarkedVisitor<V>(V);
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Filter<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for UnmarkedVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,13 +81,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Filter<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Others(map))
+        self.0.visit_map(UnmarkedMapAccess(map))
     }
 }
 
-struct Others<A>(A);
+struct UnmarkedMapAccess<A>(A);
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for UnmarkedMapAccess<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {

@@ -34,7 +34,7 @@ fn document_is_rejected_with_unknown_member_list_or_other_kind() {
 
 #[test]
 fn kind_is_found_by_its_name_or_by_its_distinguishing_member() {
-    let hint = |json: Json| KindHint::deserialize(json).map(|KindHint(kind)| kind).ok();
+    let hint = |json: Json| DocumentKindHint::deserialize(json).map(|DocumentKindHint(kind)| kind).ok();
     for kind in DocumentKind::VARIANTS {
         assert_eq!(hint(with(json!({}), kind.distinguishing_member(), "x")), Some(*kind));
         // the name decides

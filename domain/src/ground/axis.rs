@@ -2,7 +2,7 @@
 
 use crate::base::blank::is_blank;
 use crate::base::decimal::{self, Decimal, DecimalNumber, PLACES_MAX, PLACES_MIN};
-use crate::base::unit::Unit;
+use crate::base::unit::UcumUnit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::IntoStaticStr;
@@ -53,7 +53,7 @@ pub struct Axis {
     pub relative_tolerance: Option<Decimal>,
     /// The conservative direction, for the strategy `use_conservative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conservative: Option<Conservative>,
+    pub conservative: Option<ConservativeSide>,
     /// A description for readers.
     pub description: String,
 }
@@ -100,7 +100,7 @@ pub enum AxisClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ConservativeSide)]
-pub enum Conservative {
+pub enum ConservativeSide {
     /// The lower value.
     Lower,
     /// The higher value.
@@ -175,7 +175,7 @@ impl Axis {
             return Err(format!("`relative_tolerance` is {part}; allowed: 0 or more, and less than 1"));
         }
         if let Some(unit) = &self.unit {
-            unit.parse::<Unit>().map_err(|error| error.to_string())?;
+            unit.parse::<UcumUnit>().map_err(|error| error.to_string())?;
         }
         if (self.kind == AxisType::Enum) == self.values.is_empty() {
             return Err("`values` is required for an `enum` and not allowed for other types".into());

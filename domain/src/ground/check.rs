@@ -16,7 +16,7 @@ pub struct SourceCheck {
 
 /// The progress of a check of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckProgress {
+pub struct SourceCheckProgress {
     /// Bytes read so far.
     pub bytes_read: u64,
     /// All bytes to read: those of the files of facts twice, and those of the uncompressed payloads.
@@ -25,7 +25,7 @@ pub struct CheckProgress {
 
 /// The result of a check of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerifiedSource {
+pub struct SourceCheckReport {
     /// The source.
     pub oracle_id: SourceId,
     /// The number of rows in its files.
@@ -33,12 +33,12 @@ pub struct VerifiedSource {
     /// The fault in its files; null if there is none.
     pub file_fault: Option<String>,
     /// Its runs, in the order in which they became visible.
-    pub runs: Vec<VerifiedRun>,
+    pub runs: Vec<RunCheckReport>,
 }
 
 /// The result of a check of a run's payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerifiedRun {
+pub struct RunCheckReport {
     /// The run.
     pub run_id: Sha256Hex,
     /// The version of the source.
@@ -81,7 +81,7 @@ pub struct RebuildOutcome {
     pub files: Vec<Sha256Hex>,
 }
 
-impl VerifiedSource {
+impl SourceCheckReport {
     /// The number of faults in the files and the runs.
     #[must_use]
     pub fn fault_count(&self) -> u64 {

@@ -17,7 +17,7 @@ pub const PATH_MAX_STEPS: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schema(as = PayloadFormat)]
-pub enum Format {
+pub enum PayloadFormat {
     /// One JSON document (RFC 8259) that contains a list of objects.
     Json {
         /// The JSON Pointer to the list.
@@ -29,7 +29,7 @@ pub enum Format {
     Csv {
         /// The character between two fields; `,` by default.
         #[serde(default)]
-        delimiter: Delimiter,
+        delimiter: CsvDelimiter,
         /// Whether a field in double quotes may contain delimiters and line breaks; true by default.
         #[serde(default = "quoted")]
         quote: bool,
@@ -44,7 +44,7 @@ const fn quoted() -> bool {
 
 /// Why a text is not a path to the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRecordsPath {
+pub enum RecordsPathError {
     /// The path is too long or has too many steps.
     #[error(
         "the path to the records is too long (at most {PATH_MAX_CHARS} characters and {PATH_MAX_STEPS} steps allowed): \
@@ -104,15 +104,15 @@ impl RecordsPath {
 }
 
 impl TryFrom<String> for RecordsPath {
-    type Error = BadRecordsPath;
+    type Error = RecordsPathError;
 
-    fn try_from(text: String) -> Result<Self, BadRecordsPath> {
+    fn try_from(text: String) -> Result<Self, RecordsPathError> {
         let (chars, steps) = (text.chars().count(), text.matches('/').count());
         if chars > PATH_MAX_CHARS || steps > PATH_MAX_STEPS {
-            return Err(BadRecordsPath::Length { chars, steps });
+            return Err(RecordsPathError::Length { chars, steps });
         }
         if !text.is_empty() && !text.starts_with('/') {
-            return Err(BadRecordsPath::Start);
+            return Err(RecordsPathError::Start);
         }
         let steps = text.split('/').skip(1).map(unescaped).collect::<Result<_, _>>()?;
         Ok(Self { text, steps })
@@ -126,14 +126,14 @@ impl From<RecordsPath> for String {
 }
 
 /// A step with its escapes resolved.
-fn unescaped(step: &str) -> Result<String, BadRecordsPath> {
+fn unescaped(step: &str) -> Result<String, RecordsPathError> {
     let mut parts = step.split('~');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (mark, rest) = match (part.strip_prefix('0'), part.strip_prefix('1')) {
             (Some(rest), _) => ('~', rest),
             (_, Some(rest)) => ('/', rest),
-            _ => return Err(BadRecordsPath::Escape),
+            _ => return Err(RecordsPathError::Escape),
         };
         text.push(mark);
         text.push_str(rest);
@@ -146,7 +146,7 @@ fn unescaped(step: &str) -> Result<String, BadRecordsPath> {
 #[error(
     "{given:?} is not a delimiter (one ASCII character allowed, except letters, digits, `\"` and line breaks)"
 )]
-pub struct BadDelimiter {
+pub struct CsvDelimiterError {
     given: char,
 }
 
@@ -154,9 +154,9 @@ pub struct BadDelimiter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "char", into = "char")]
 #[schema(as = CsvDelimiter, value_type = String, pattern = r"^[\x00-\x09\x0b\x0c\x0e-!#-/:-@\[-`{-\x7f]$")]
-pub struct Delimiter(u8);
+pub struct CsvDelimiter(u8);
 
-impl Delimiter {
+impl CsvDelimiter {
     /// The delimiter of a TSV.
     pub const TAB: Self = Self(b'\t');
 
@@ -167,16 +167,16 @@ impl Delimiter {
     }
 }
 
-impl Default for Delimiter {
+impl Default for CsvDelimiter {
     fn default() -> Self {
         Self(b',')
     }
 }
 
-impl TryFrom<char> for Delimiter {
-    type Error = BadDelimiter;
+impl TryFrom<char> for CsvDelimiter {
+    type Error = CsvDelimiterError;
 
-    fn try_from(given: char) -> Result<Self, BadDelimiter> {
+    fn try_from(given: char) -> Result<Self, CsvDelimiterError> {
         match u8::try_from(given) {
             Ok(byte)
                 if byte.is_ascii()
@@ -185,13 +185,13 @@ impl TryFrom<char> for Delimiter {
             {
                 Ok(Self(byte))
             }
-            _ => Err(BadDelimiter { given }),
+            _ => Err(CsvDelimiterError { given }),
         }
     }
 }
 
-impl From<Delimiter> for char {
-    fn from(delimiter: Delimiter) -> Self {
+impl From<CsvDelimiter> for char {
+    fn from(delimiter: CsvDelimiter) -> Self {
         Self::from(delimiter.0)
     }
 }
@@ -200,7 +200,7 @@ impl From<Delimiter> for char {
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Result<Format, serde_json::Error> {
+    fn read(json: &str) -> Result<PayloadFormat, serde_json::Error> {
         serde_json::from_str(json)
     }
 
@@ -249,10 +249,10 @@ mod tests {
         assert_eq!(steps("/data/0/a~1b~0c").unwrap(), ["data", "0", "a/b~c"]);
         assert_eq!(steps("/~01").unwrap(), ["~1"], "an escape is resolved once");
         assert!(steps(&"/a".repeat(PATH_MAX_STEPS)).is_ok());
-        assert!(matches!(steps(&"/a".repeat(PATH_MAX_STEPS + 1)), Err(BadRecordsPath::Length { .. })));
+        assert!(matches!(steps(&"/a".repeat(PATH_MAX_STEPS + 1)), Err(RecordsPathError::Length { .. })));
         assert!(matches!(
             steps(&format!("/{}", "a".repeat(PATH_MAX_CHARS))),
-            Err(BadRecordsPath::Length { .. })
+            Err(RecordsPathError::Length { .. })
         ));
     }
 }

@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 mod evaluate;
 mod validate;
 
-pub use evaluate::{Answer, AxisFreshness, Freshness};
-pub use validate::{BadPolicy, MAX_TRIGGERS, WEBHOOK_MAX_BYTES};
+pub use evaluate::{AnswerFreshness, AnswerHandling, AxisFreshness};
+pub use validate::{FreshnessPolicyError, MAX_TRIGGERS, WEBHOOK_MAX_BYTES};
 
 const DAY_S: u64 = 86_400;
 
@@ -63,16 +63,16 @@ fn named_by_key<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, AxisFreshnessRequirement>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Written {
+    struct FreshnessRequirementInput {
         #[serde(default, deserialize_with = "given")]
         axis: Option<String>,
         max_age_seconds: u64,
         stale_behavior: StaleBehavior,
         refresh_on_query: bool,
     }
-    let written = BTreeMap::<String, Written>::deserialize(deserializer)?;
-    let requirement = |(key, written): (String, Written)| {
-        let Written { axis, max_age_seconds, stale_behavior, refresh_on_query } = written;
+    let written = BTreeMap::<String, FreshnessRequirementInput>::deserialize(deserializer)?;
+    let requirement = |(key, written): (String, FreshnessRequirementInput)| {
+        let FreshnessRequirementInput { axis, max_age_seconds, stale_behavior, refresh_on_query } = written;
         let axis = axis.unwrap_or_else(|| key.clone());
         (key, AxisFreshnessRequirement { axis, max_age_seconds, stale_behavior, refresh_on_query })
     };
@@ -122,7 +122,7 @@ pub enum InvalidationTrigger {
 
 /// The freshness limits of an axis that the source provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AxisBound<'a> {
+pub struct AxisFreshnessLimits<'a> {
     /// The path of the axis in the ontology.
     pub axis: &'a str,
     /// Whether the axis describes a changing state, so that its age is limited.
@@ -131,7 +131,7 @@ pub struct AxisBound<'a> {
     pub max_ttl_seconds: Option<u64>,
 }
 
-impl AxisBound<'_> {
+impl AxisFreshnessLimits<'_> {
     /// The maximum age in seconds; `None` if any age is allowed.
     fn limit_s(&self) -> Option<u64> {
         self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
@@ -157,10 +157,10 @@ impl FreshnessPolicy {
     /// The limit of the ontology applies if it is shorter. A `state_sensitive` axis without such a limit is limited to
     /// [`STATE_SENSITIVE_MAX_AGE_S`].
     #[must_use]
-    pub fn default_of(
+    pub fn default_for(
         oracle_id: SourceId,
         update_frequency: UpdateFrequency,
-        axes: &[AxisBound<'_>],
+        axes: &[AxisFreshnessLimits<'_>],
     ) -> Self {
         let max_age_s = match update_frequency {
             UpdateFrequency::Realtime => 300,
@@ -172,7 +172,7 @@ impl FreshnessPolicy {
             UpdateFrequency::Static => MAX_AGE_S,
             UpdateFrequency::OnDemand => 366 * DAY_S,
         };
-        let requirement = |bound: &AxisBound<'_>| {
+        let requirement = |bound: &AxisFreshnessLimits<'_>| {
             let requirement = AxisFreshnessRequirement {
                 axis: bound.axis.to_owned(),
                 max_age_seconds: bound.limit_s()?.min(max_age_s),
@@ -194,7 +194,7 @@ impl FreshnessPolicy {
     /// groups match, the one with the shortest maximum age applies. `None` if the defaults apply.
     fn requirement(&self, axis: &str) -> Option<&AxisFreshnessRequirement> {
         self.axis_freshness.get(axis).or_else(|| {
-            let groups = self.axis_freshness.iter().filter(|(group, _)| covers(group, axis));
+            let groups = self.axis_freshness.iter().filter(|(group, _)| is_group_match(group, axis));
             groups.map(|(_, requirement)| requirement).min_by_key(|requirement| requirement.max_age_seconds)
         })
     }
@@ -211,7 +211,7 @@ impl FreshnessPolicy {
 }
 
 /// Whether the path of a keyed group, in which `*` matches any key, matches the path `axis`.
-fn covers(group: &str, axis: &str) -> bool {
+fn is_group_match(group: &str, axis: &str) -> bool {
     let (mut parts, mut keys) = (group.split('.'), axis.split('.'));
     loop {
         match (parts.next(), keys.next()) {

@@ -2,7 +2,7 @@
 //!
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
 
-use super::run::{Effect, GateBreach, RunCounts};
+use super::run::{GateBreach, ReleaseEffect, RunCounts};
 use crate::base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = ReleaseGates)]
-pub struct Gates {
+pub struct ReleaseGates {
     /// The largest share of the records read that may be rejected, from 0 to 1.
     #[schema(value_type = DecimalText)]
     pub max_rejected_ratio: Decimal,
@@ -33,7 +33,7 @@ pub struct Gates {
     pub accept_same_payload: bool,
 }
 
-impl Default for Gates {
+impl Default for ReleaseGates {
     fn default() -> Self {
         let percent = |text: &str| text.parse().expect("a decimal number");
         Self {
@@ -73,7 +73,7 @@ impl fmt::Display for GateBreach {
     }
 }
 
-impl Gates {
+impl ReleaseGates {
     /// The gates that a run with these counts breaks. `same_payload_as` names another version with the same payload.
     #[must_use]
     pub fn breaches(&self, counts: &RunCounts, same_payload_as: Option<String>) -> Vec<GateBreach> {
@@ -83,7 +83,7 @@ impl Gates {
             let allowed = self.max_rejected_ratio.clone();
             breaches.push(GateBreach::MaxRejectedRatio { rejected, read, allowed });
         }
-        if let Some(Effect { in_force, withdrawn, changed }) = effect {
+        if let Some(ReleaseEffect { in_force, withdrawn, changed }) = effect {
             if exceeds(withdrawn, in_force, &self.max_withdrawn_ratio) {
                 let allowed = self.max_withdrawn_ratio.clone();
                 breaches.push(GateBreach::MaxWithdrawnRatio { withdrawn, in_force, allowed });
@@ -126,7 +126,8 @@ mod tests {
     use super::*;
 
     fn counts(read: u64, rejected: u64, effect: Option<(u64, u64, u64)>) -> RunCounts {
-        let effect = effect.map(|(in_force, withdrawn, changed)| Effect { in_force, withdrawn, changed });
+        let effect =
+            effect.map(|(in_force, withdrawn, changed)| ReleaseEffect { in_force, withdrawn, changed });
         RunCounts { read, records: read - rejected, rejected, effect, ..RunCounts::default() }
     }
 
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn gates_report_breach_only_above_allowed_ratio() {
-        let gates = Gates::default();
+        let gates = ReleaseGates::default();
         assert_eq!(gates.breaches(&counts(100, 1, Some((100, 5, 100))), None), []);
         assert_eq!(
             gates.breaches(&counts(100, 2, Some((100, 6, 100))), None),
@@ -154,7 +155,11 @@ mod tests {
 
     #[test]
     fn gates_check_optional_limits_when_set() {
-        let gates = Gates { max_changed_ratio: Some(ratio("0.5")), min_records: 11, ..Gates::default() };
+        let gates = ReleaseGates {
+            max_changed_ratio: Some(ratio("0.5")),
+            min_records: 11,
+            ..ReleaseGates::default()
+        };
         assert_eq!(
             gates.breaches(&counts(10, 0, Some((10, 0, 6))), Some("2023".into())),
             [

@@ -13,7 +13,7 @@ pub const NAME_MAX_CHARS: usize = 64;
 #[error(
     "`{0}` is not an id (2 to {NAME_MAX_CHARS} characters of `a-z 0-9 -` allowed, not beginning with `-`)"
 )]
-pub struct BadId(String);
+pub struct ParseIdError(String);
 
 /// Whether `text` is an id.
 fn is_id(text: &str) -> bool {
@@ -38,17 +38,17 @@ macro_rules! ids {
         }
 
         impl TryFrom<String> for $name {
-            type Error = BadId;
+            type Error = ParseIdError;
 
-            fn try_from(text: String) -> Result<Self, BadId> {
-                if is_id(&text) { Ok(Self(text)) } else { Err(BadId(excerpt(&text))) }
+            fn try_from(text: String) -> Result<Self, ParseIdError> {
+                if is_id(&text) { Ok(Self(text)) } else { Err(ParseIdError(excerpt(&text))) }
             }
         }
 
         impl std::str::FromStr for $name {
-            type Err = BadId;
+            type Err = ParseIdError;
 
-            fn from_str(text: &str) -> Result<Self, BadId> {
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
                 text.to_owned().try_into()
             }
         }

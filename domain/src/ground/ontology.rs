@@ -3,17 +3,17 @@
 //! The RFC relies on an ontology that is not among the seeds (RFC-0001). The decisions on how to read the seeds define
 //! one. An ontology is a registered document and immutable under its version.
 
-mod growth;
+mod compatibility;
 pub mod template;
 
-pub use growth::NotKept;
+pub use compatibility::IncompatibleAxisError;
 pub use template::FactTemplate;
 
 use super::axis::Axis;
 use super::id::{OntologyId, TemplateId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use template::{TEMPLATES_MAX, Template};
+use template::{ParsedFactTemplate, TEMPLATES_MAX};
 use utoipa::ToSchema;
 
 /// The most axes of an ontology.
@@ -54,7 +54,7 @@ impl std::fmt::Display for OntologyRef {
 
 /// Why an ontology document is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadOntology {
+pub enum OntologyError {
     /// The version is empty, too long, or has other characters than visible ASCII.
     #[error("`version` is `{}` (1 to {VERSION_MAX_BYTES} visible ASCII characters allowed)", .0.chars().take(VERSION_MAX_BYTES).collect::<String>())]
     Version(String),
@@ -90,16 +90,16 @@ impl Ontology {
     ///
     /// # Errors
     /// The first fault found, with its location.
-    pub fn validate(&self) -> Result<(), BadOntology> {
+    pub fn validate(&self) -> Result<(), OntologyError> {
         if !is_version(&self.version) {
-            return Err(BadOntology::Version(self.version.clone()));
+            return Err(OntologyError::Version(self.version.clone()));
         }
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
-            return Err(BadOntology::Axes(self.axes.len()));
+            return Err(OntologyError::Axes(self.axes.len()));
         }
         let mut seen = BTreeSet::new();
         for axis in &self.axes {
-            let fault = |fault: String| BadOntology::Axis { axis: axis.axis.clone(), fault };
+            let fault = |fault: String| OntologyError::Axis { axis: axis.axis.clone(), fault };
             axis.validate().map_err(fault)?;
             if !seen.insert(axis.axis.as_str()) {
                 return Err(fault("it is defined twice".into()));
@@ -110,23 +110,23 @@ impl Ontology {
             }
         }
         if self.identity().next().is_none() {
-            return Err(BadOntology::NoIdentity);
+            return Err(OntologyError::NoIdentity);
         }
         self.validate_templates()
     }
 
-    fn validate_templates(&self) -> Result<(), BadOntology> {
+    fn validate_templates(&self) -> Result<(), OntologyError> {
         if self.fact_templates.len() > TEMPLATES_MAX {
-            return Err(BadOntology::Templates(self.fact_templates.len()));
+            return Err(OntologyError::Templates(self.fact_templates.len()));
         }
         let mut seen = BTreeSet::new();
         for written in &self.fact_templates {
             let template_id = written.template_id.clone();
-            let fault = |fault: String| BadOntology::Template { template_id, fault };
+            let fault = |fault: String| OntologyError::Template { template_id, fault };
             if !seen.insert(&written.template_id) {
                 return Err(fault("it is defined twice".into()));
             }
-            Template::read(written, self).map_err(fault)?;
+            ParsedFactTemplate::read(written, self).map_err(fault)?;
         }
         Ok(())
     }

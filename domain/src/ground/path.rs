@@ -6,7 +6,7 @@
 //! name with dots, brackets or spaces is written in brackets: `['a.b']`.
 
 use crate::base::blank::is_blank;
-use crate::base::raw::Raw;
+use crate::base::raw::SourceValue;
 use crate::base::wording::excerpt;
 
 /// The longest path, in bytes.
@@ -16,18 +16,18 @@ const STEPS_MAX: usize = 16;
 
 /// A path into a raw record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
+pub struct RawFieldPath {
     text: String,
     /// The steps to the value, or to the group that contains it.
-    steps: Vec<Step>,
+    steps: Vec<RawPathStep>,
     /// The steps within each element of the group, if there is one.
-    within: Option<Vec<Step>>,
+    within: Option<Vec<RawPathStep>>,
     /// The length of the part of the text that selects the group's elements, in bytes.
     group_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum RawPathStep {
     Member(String),
     Element(usize),
     /// The first element of a list that has this text at these members.
@@ -37,38 +37,38 @@ enum Step {
 /// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` is not a path: {fault}")]
-pub struct BadPath {
+pub struct RawFieldPathError {
     path: String,
     fault: &'static str,
 }
 
 /// An element of a group.
 #[derive(Debug, Clone, Copy)]
-pub struct Element<'r> {
+pub struct GroupElement<'r> {
     /// The name of the member, if the group is an object.
     pub name: Option<&'r str>,
     /// The value of the element.
-    pub raw: &'r Raw,
+    pub raw: &'r SourceValue,
 }
 
-impl Path {
+impl RawFieldPath {
     /// Parses a path.
     ///
     /// # Errors
     /// The text is not a path.
-    pub fn parse(text: &str) -> Result<Self, BadPath> {
-        let bad = |fault| BadPath { path: excerpt(text), fault };
+    pub fn parse(text: &str) -> Result<Self, RawFieldPathError> {
+        let bad = |fault| RawFieldPathError { path: excerpt(text), fault };
         if text.len() > PATH_MAX_BYTES {
             return Err(bad("it is longer than 512 bytes"));
         }
-        let (mut steps, mut within, mut group_bytes) = (Vec::new(), None::<Vec<Step>>, 0);
+        let (mut steps, mut within, mut group_bytes) = (Vec::new(), None::<Vec<RawPathStep>>, 0);
         let mut rest = match text.strip_prefix('$') {
             Some(rest) => rest,
             None if text.starts_with('[') => text,
             None => {
                 let (name, rest) =
                     name(text).ok_or_else(|| bad("begin it with a name, with `$` or with `[`"))?;
-                steps.push(Step::Member(name.to_owned()));
+                steps.push(RawPathStep::Member(name.to_owned()));
                 rest
             }
         };
@@ -76,9 +76,9 @@ impl Path {
             let (found, behind) = next(rest).map_err(bad)?;
             rest = behind;
             match found {
-                Found::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
-                Found::Each if within.is_some() => return Err(bad("it has more than one `*`")),
-                Found::Each => {
+                RawPathToken::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
+                RawPathToken::Each if within.is_some() => return Err(bad("it has more than one `*`")),
+                RawPathToken::Each => {
                     within = Some(Vec::new());
                     group_bytes = text.len() - rest.len();
                 }
@@ -104,13 +104,13 @@ impl Path {
 
     /// Whether both paths select from the same group, or neither selects from a group.
     #[must_use]
-    pub fn goes_with(&self, other: &Self) -> bool {
+    pub fn is_same_group(&self, other: &Self) -> bool {
         self.is_group() == other.is_group() && (!self.is_group() || self.steps == other.steps)
     }
 
     /// A description of the paths that go with this one.
     #[must_use]
-    pub fn companion(&self) -> String {
+    pub fn describe_group(&self) -> String {
         match self.text.get(..self.group_bytes).filter(|_| self.is_group()) {
             Some(group) => format!("a path that begins with `{group}`"),
             None => "a path without a `*`".into(),
@@ -119,24 +119,24 @@ impl Path {
 
     /// The value at the path; for a group, the list or object with its elements.
     #[must_use]
-    pub fn find<'r>(&self, root: &'r Raw) -> Option<&'r Raw> {
+    pub fn find<'r>(&self, root: &'r SourceValue) -> Option<&'r SourceValue> {
         walk(root, &self.steps)
     }
 
     /// The elements of the group.
-    pub fn elements<'r>(&self, root: &'r Raw) -> impl Iterator<Item = Element<'r>> + use<'r> {
-        let (list, members): (&[Raw], &[(String, Raw)]) = match self.find(root) {
-            Some(Raw::List(list)) => (list, &[]),
-            Some(Raw::Object(members)) => (&[], members),
+    pub fn elements<'r>(&self, root: &'r SourceValue) -> impl Iterator<Item = GroupElement<'r>> + use<'r> {
+        let (list, members): (&[SourceValue], &[(String, SourceValue)]) = match self.find(root) {
+            Some(SourceValue::List(list)) => (list, &[]),
+            Some(SourceValue::Object(members)) => (&[], members),
             _ => (&[], &[]),
         };
-        let named = members.iter().map(|(name, raw)| Element { name: Some(name), raw });
-        list.iter().map(|raw| Element { name: None, raw }).chain(named)
+        let named = members.iter().map(|(name, raw)| GroupElement { name: Some(name), raw });
+        list.iter().map(|raw| GroupElement { name: None, raw }).chain(named)
     }
 
     /// Whether the path matches a value in `root`; for a group, in any of its elements.
     #[must_use]
-    pub fn matches(&self, root: &Raw) -> bool {
+    pub fn matches(&self, root: &SourceValue) -> bool {
         if self.is_group() {
             self.elements(root).any(|element| self.find_within(element.raw).is_some())
         } else {
@@ -148,7 +148,7 @@ impl Path {
     #[must_use]
     pub fn column(&self) -> Option<&str> {
         match (self.steps.as_slice(), &self.within) {
-            ([Step::Member(name)], None) => Some(name),
+            ([RawPathStep::Member(name)], None) => Some(name),
             _ => None,
         }
     }
@@ -161,25 +161,25 @@ impl Path {
 
     /// The value at the path within an element of the group.
     #[must_use]
-    pub fn find_within<'r>(&self, element: &'r Raw) -> Option<&'r Raw> {
+    pub fn find_within<'r>(&self, element: &'r SourceValue) -> Option<&'r SourceValue> {
         walk(element, self.within.as_deref().unwrap_or_default())
     }
 }
 
-fn walk<'r>(root: &'r Raw, steps: &[Step]) -> Option<&'r Raw> {
+fn walk<'r>(root: &'r SourceValue, steps: &[RawPathStep]) -> Option<&'r SourceValue> {
     steps.iter().try_fold(root, |raw, step| match (step, raw) {
-        (Step::Member(name), Raw::Object(_)) => raw.get(name),
-        (Step::Element(place), Raw::List(list)) => list.get(*place),
-        (Step::Where(members, text), Raw::List(list)) => list.iter().find(|element| {
+        (RawPathStep::Member(name), SourceValue::Object(_)) => raw.get(name),
+        (RawPathStep::Element(place), SourceValue::List(list)) => list.get(*place),
+        (RawPathStep::Where(members, text), SourceValue::List(list)) => list.iter().find(|element| {
             let found = members.iter().try_fold(*element, |raw, name| raw.get(name));
-            matches!(found, Some(Raw::Text(found)) if found == text)
+            matches!(found, Some(SourceValue::Text(found)) if found == text)
         }),
         _ => None,
     })
 }
 
-enum Found {
-    Step(Step),
+enum RawPathToken {
+    Step(RawPathStep),
     Each,
 }
 
@@ -191,28 +191,28 @@ fn name(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The first step of `text`, and the rest of the text.
-fn next(text: &str) -> Result<(Found, &str), &'static str> {
+fn next(text: &str) -> Result<(RawPathToken, &str), &'static str> {
     if let Some(rest) = text.strip_prefix(".*").or_else(|| text.strip_prefix("[*]")) {
-        return Ok((Found::Each, rest));
+        return Ok((RawPathToken::Each, rest));
     }
     if let Some(rest) = text.strip_prefix('.') {
         let (name, rest) = name(rest).ok_or("a name is missing after `.`")?;
-        return Ok((Found::Step(Step::Member(name.to_owned())), rest));
+        return Ok((RawPathToken::Step(RawPathStep::Member(name.to_owned())), rest));
     }
     let rest = text.strip_prefix('[').ok_or("after a step, `.` or `[` is required")?;
     if let Some(rest) = rest.strip_prefix("?@") {
         let (members, rest) = members(rest)?;
         let (wanted, rest) = quoted(rest.trim_start())?;
-        return Ok((Found::Step(Step::Where(members, wanted)), closed(rest)?));
+        return Ok((RawPathToken::Step(RawPathStep::Where(members, wanted)), closed(rest)?));
     }
     if rest.starts_with(['\'', '"']) {
         let (name, rest) = quoted(rest)?;
-        return Ok((Found::Step(Step::Member(name)), closed(rest)?));
+        return Ok((RawPathToken::Step(RawPathStep::Member(name)), closed(rest)?));
     }
     let (number, rest) = rest.split_once(']').ok_or("a `[` is not closed")?;
     let place =
         number.parse().map_err(|_| "`[]` requires a whole number, `*`, a quoted name, or a filter")?;
-    Ok((Found::Step(Step::Element(place)), rest))
+    Ok((RawPathToken::Step(RawPathStep::Element(place)), rest))
 }
 
 /// The names at the beginning of a filter, and the text after its `==`.
@@ -267,15 +267,15 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
 mod tests {
     use super::*;
 
-    fn at<'r>(raw: &'r Raw, path: &str) -> Option<&'r Raw> {
-        Path::parse(path).expect("it is a path").find(raw)
+    fn at<'r>(raw: &'r SourceValue, path: &str) -> Option<&'r SourceValue> {
+        RawFieldPath::parse(path).expect("it is a path").find(raw)
     }
 
     #[test]
     fn path_finds_value_at_its_steps() {
         let json =
             br#"{"a b":1,"c":{"d":[10,{"e":"x","f":{"g":"one"},"n":2},{"f":{"g":"two"},"n":3}]},"q'\"":4}"#;
-        let raw = Raw::parse(json).expect("it is JSON");
+        let raw = SourceValue::parse(json).expect("it is JSON");
         for (path, number) in [
             ("a b", "1"),
             ("$['a b']", "1"),
@@ -288,7 +288,7 @@ mod tests {
             ("[\"a b\"]", "1"),
             ("['c']['d'][0]", "10"),
         ] {
-            assert_eq!(at(&raw, path), Some(&Raw::Number(number.into())), "{path}");
+            assert_eq!(at(&raw, path), Some(&SourceValue::Number(number.into())), "{path}");
         }
         for path in ["x", "$.c.e", "$.c.d[9]", "$.c.d.e", "$.c.d[?@.f.g=='three'].n", "$['a b'].c"] {
             assert_eq!(at(&raw, path), None, "{path}");
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn path_in_brackets_reads_name_with_dots_and_brackets() {
-        let raw = Raw::parse(
+        let raw = SourceValue::parse(
             br#"{"a.b":1,"a":{"b":2},"c[0]":3,"x":{"d.e":4}," f ":5,"*":6,
             "l":[{"g.h":"x","n":7},{"i":{"j.k":"y"},"n":8}]}"#,
         )
@@ -314,23 +314,23 @@ mod tests {
             ("l[?@['g.h']=='x'].n", "7"),
             ("$.l[?@.i[\"j.k\"] == 'y'].n", "8"),
         ] {
-            assert_eq!(at(&raw, path), Some(&Raw::Number(number.into())), "{path}");
+            assert_eq!(at(&raw, path), Some(&SourceValue::Number(number.into())), "{path}");
         }
     }
 
     #[test]
     fn group_has_elements_of_lists_and_members_of_objects() {
-        let raw =
-            Raw::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#).expect("it is JSON");
+        let raw = SourceValue::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#)
+            .expect("it is JSON");
         let found = |path: &str| {
-            let path = Path::parse(path).expect("it is a path");
+            let path = RawFieldPath::parse(path).expect("it is a path");
             let found = path.elements(&raw).map(|element| {
                 let name = element.name.map(str::to_owned);
                 (name, path.find_within(element.raw).cloned())
             });
             found.collect::<Vec<_>>()
         };
-        let number = |text: &str| Some(Raw::Number(text.into()));
+        let number = |text: &str| Some(SourceValue::Number(text.into()));
         assert_eq!(found("$.l[*].v"), [(None, number("1")), (None, number("2")), (None, None)]);
         assert_eq!(found("o.*.v"), [(Some("x".into()), number("3")), (Some("y".into()), number("4"))]);
         assert!(found("$.nothing[*].v").is_empty());
@@ -360,7 +360,7 @@ mod tests {
             &long,
             &deep,
         ] {
-            assert!(Path::parse(text).is_err(), "{text}");
+            assert!(RawFieldPath::parse(text).is_err(), "{text}");
         }
     }
 }

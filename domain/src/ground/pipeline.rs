@@ -1,13 +1,13 @@
 //! Pipelines: declarative descriptions of how a payload becomes records.
 //!
 //! Source: RFC-0002, "Data Ingestion Pipeline" and "Schema Normalization", with its field names. A pipeline is registered as
-//! one [`Definition`] that contains its schemas and tables, so that its digest covers everything that the outcome of a run
+//! one [`PipelineDefinition`] that contains its schemas and tables, so that its digest covers everything that the outcome of a run
 //! depends on besides the raw bytes.
 
 pub mod tables;
 
-use super::format::Format;
-use super::gates::Gates;
+use super::format::PayloadFormat;
+use super::gates::ReleaseGates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
 use crate::base::given::given;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
-use tables::Table;
+use tables::LookupTable;
 use utoipa::ToSchema;
 
 /// The only storage destination.
@@ -26,7 +26,7 @@ pub const DESTINATION: &str = "store";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 #[schema(as = PipelineDefinition)]
-pub struct Definition {
+pub struct PipelineDefinition {
     /// The pipeline.
     pub pipeline: IngestionPipeline,
     /// The normalization of its records.
@@ -38,10 +38,10 @@ pub struct Definition {
     pub schemas: BTreeMap<String, Json>,
     /// Lookup tables by their ids, for mappings and normalizers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tables: BTreeMap<String, Table>,
+    pub tables: BTreeMap<String, LookupTable>,
 }
 
-impl<'de> Deserialize<'de> for Definition {
+impl<'de> Deserialize<'de> for PipelineDefinition {
     /// Reads a definition. An absent `normalizer_id` is the other one, or the pipeline's id if both are absent.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut definition = Self::deserialize(deserializer)?;
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Definition {
     }
 }
 
-impl Serialize for Definition {
+impl Serialize for PipelineDefinition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::serialize(self, serializer)
     }
@@ -77,13 +77,13 @@ pub struct RegisteredPipeline {
     pub registered_by: String,
     /// The last pull, with any definition of the pipeline; `None` if it was never pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_pull: Option<LastPull>,
+    pub last_pull: Option<LastPullTimes>,
 }
 
 /// A pull, as it must be known after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LastPull {
+pub struct LastPullTimes {
     /// The time at which the pull began.
     pub began_at: Timestamp,
     /// The time at which it ended, with any outcome. Null while it is in progress, or if a stop of the daemon
@@ -100,49 +100,49 @@ pub struct IngestionPipeline {
     /// The id of the source.
     pub oracle_id: SourceId,
     /// How the data is retrieved.
-    pub retrieval: Retrieval,
+    pub retrieval: PipelineRetrieval,
     /// The validation of raw records.
-    pub validation: Validation,
+    pub validation: RecordValidation,
     /// The limits for one release.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub gates: Gates,
+    pub gates: ReleaseGates,
     /// How records are transformed.
     #[serde(default)]
-    pub transformation: Transformation,
+    pub transformation: PipelineTransformation,
     /// How records are stored.
-    pub storage: Storage,
+    pub storage: PipelineStorage,
     /// The data that is kept for audits.
-    pub audit: Audit,
+    pub audit: PipelineAudit,
 }
 
-fn is_default(gates: &Gates) -> bool {
-    *gates == Gates::default()
+fn is_default(gates: &ReleaseGates) -> bool {
+    *gates == ReleaseGates::default()
 }
 
 /// How data is retrieved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Retrieval {
+pub struct PipelineRetrieval {
     /// The method.
-    pub method: Method,
+    pub method: RetrievalMethod,
     /// The URL; required for `api_pull` and `file_download`, and only allowed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The kind of authentication; the credential is in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<Authentication>,
+    pub authentication: Option<SourceAuthentication>,
     /// The schedule of pulls: a cron expression of five fields, optionally followed by the name of a time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// The format of the payload.
-    pub format: Format,
+    pub format: PayloadFormat,
 }
 
 /// How data is retrieved: `api_pull` and `file_download` by the daemon, `manual_upload` by an administrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = RetrievalMethod)]
-pub enum Method {
+pub enum RetrievalMethod {
     /// Pull from an API that returns records.
     ApiPull,
     /// Download of a file.
@@ -151,7 +151,7 @@ pub enum Method {
     ManualUpload,
 }
 
-impl Method {
+impl RetrievalMethod {
     /// Whether the daemon retrieves the data itself.
     #[must_use]
     pub const fn is_pull(self) -> bool {
@@ -163,7 +163,7 @@ impl Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = SourceAuthentication)]
-pub enum Authentication {
+pub enum SourceAuthentication {
     /// A key in a header.
     ApiKey,
     /// A bearer token, or OAuth client credentials to request one.
@@ -178,7 +178,7 @@ pub enum Authentication {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RecordValidation)]
-pub struct Validation {
+pub struct RecordValidation {
     /// The id of the JSON Schema, optionally followed by `#` and a JSON Pointer to the part for one record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_id: Option<String>,
@@ -195,7 +195,7 @@ pub struct Validation {
 /// The transformation of raw records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Transformation {
+pub struct PipelineTransformation {
     /// The id of the normalization; by default that of `normalization`.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -219,17 +219,17 @@ pub struct FieldMapping {
     pub target_axis: String,
     /// A transformation of the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transform: Option<Transform>,
+    pub transform: Option<TextTransform>,
     /// A unit conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit_conversion: Option<FixedConversion>,
+    pub unit_conversion: Option<FixedUnitConversion>,
 }
 
 /// A transformation of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = TextTransform)]
-pub enum Transform {
+pub enum TextTransform {
     /// Remove white space at both ends.
     Trim,
     /// Convert to lower case.
@@ -241,7 +241,7 @@ pub enum Transform {
 /// A conversion between two units.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FixedConversion {
+pub struct FixedUnitConversion {
     /// The unit of the source.
     pub from_unit: String,
     /// The unit of the axis.
@@ -252,7 +252,7 @@ pub struct FixedConversion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PipelineStorage)]
-pub struct Storage {
+pub struct PipelineStorage {
     /// The destination; only `store`, which is the default, is allowed.
     #[serde(default = "destination")]
     pub destination: String,
@@ -264,7 +264,7 @@ pub struct Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PipelineAudit)]
-pub struct Audit {
+pub struct PipelineAudit {
     /// Whether raw payloads are archived.
     pub log_raw_input: bool,
     /// Whether provenance names the applied normalizers.
@@ -306,7 +306,7 @@ pub struct NormalizationSpec {
     pub value_normalizers: Vec<ValueNormalizer>,
     /// The checks of the normalized values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub post_normalization_checks: Vec<Check>,
+    pub post_normalization_checks: Vec<ValueCheck>,
     /// The fields with the period of validity of a record; by default a record is valid from its release on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_time: Option<ValidTime>,
@@ -322,7 +322,7 @@ pub struct AxisMapping {
     pub target_axis: String,
     /// The cardinality of the mapping; `one_to_one` by default.
     #[serde(default)]
-    pub cardinality: Cardinality,
+    pub cardinality: MappingCardinality,
     /// Whether a record without the field is rejected; false by default.
     #[serde(default)]
     pub required: bool,
@@ -335,7 +335,7 @@ pub struct AxisMapping {
     pub key: Option<GroupKey>,
     /// The definition by which the value was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<Measured>,
+    pub definition: Option<MeasurementDefinition>,
 }
 
 /// The cardinality of a mapping: `one_to_one` maps a field to an axis, `one_to_many` a list or an object to a group, and
@@ -343,7 +343,7 @@ pub struct AxisMapping {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = MappingCardinality)]
-pub enum Cardinality {
+pub enum MappingCardinality {
     /// One field becomes one axis.
     #[default]
     OneToOne,
@@ -369,7 +369,7 @@ pub struct GroupKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged, deny_unknown_fields, expecting = "expected a string or `{axis, table}`")]
 #[schema(as = MeasurementDefinition)]
-pub enum Measured {
+pub enum MeasurementDefinition {
     /// One definition for all values of the axis.
     Always(String),
     /// A definition that depends on the value of another axis.
@@ -420,16 +420,16 @@ pub enum NormalizerType {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ValueCheck)]
-pub struct Check {
+pub struct ValueCheck {
     /// The type of the check.
-    pub check_type: CheckType,
+    pub check_type: ValueCheckType,
     /// The path of the axis.
     pub axis: String,
     /// The constraint, whose form depends on the type of the check.
     #[schema(value_type = Value)]
     pub constraint: Json,
     /// How a record that fails the check is handled.
-    pub on_failure: OnFailure,
+    pub on_failure: CheckFailureHandling,
 }
 
 /// The type of a check: `range` with `{min?, max?}`, `enum` with a list of values, `regex` with a pattern for the whole
@@ -437,7 +437,7 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ValueCheckType)]
-pub enum CheckType {
+pub enum ValueCheckType {
     /// `{min?, max?}`, both inclusive.
     Range,
     /// A list of allowed values.
@@ -453,7 +453,7 @@ pub enum CheckType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = CheckFailureHandling)]
-pub enum OnFailure {
+pub enum CheckFailureHandling {
     /// Reject the record.
     Reject,
     /// Keep the record, with a warning.

@@ -43,7 +43,7 @@ pub struct ProvenanceRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_by: Option<String>,
     /// How it was verified.
-    pub verification_status: VerificationStatus,
+    pub verification_status: RecordVerificationStatus,
     /// Who verified it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_by: Option<String>,
@@ -51,7 +51,7 @@ pub struct ProvenanceRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_at: Option<Timestamp>,
     /// The location of the raw record.
-    pub raw: RawPlace,
+    pub raw: RawRecordLocation,
     /// Whether its content was pruned because it was no longer valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pruned: bool,
@@ -59,7 +59,7 @@ pub struct ProvenanceRecord {
 
 /// The location of a raw record in its payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RawPlace {
+pub struct RawRecordLocation {
     /// The SHA-256 of the payload.
     pub raw_sha256: Sha256Hex,
     /// The number of the record in the payload, from 0.
@@ -73,7 +73,7 @@ pub struct RawPlace {
 /// How a record was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum VerificationStatus {
+pub enum RecordVerificationStatus {
     /// Not verified: the pipeline recorded warnings about it.
     Unverified,
     /// Verified by the pipeline: its schema and its checks hold.

@@ -2,19 +2,19 @@
 
 pub mod answer;
 mod filter;
-mod written;
+mod written_value;
 
-pub use filter::{Filter, Operator, QueryFilter};
-pub(crate) use written::{Written, as_written, typed};
+pub use filter::{FilterOperator, QueryFilter, ValidatedFilter};
+pub(crate) use written_value::{WrittenValue, as_written, typed};
 
-use super::freshness::Freshness;
+use super::freshness::AnswerFreshness;
 use super::id::SourceId;
 use super::ontology::Ontology;
 use super::provenance::ProvenanceRecord;
-use super::record::Identity;
-use super::row::Row;
+use super::record::RecordIdentity;
+use super::row::ContentRow;
 use super::source::OracleTier;
-use super::value::Value;
+use super::value::AxisValue;
 use crate::base::moment::{self, Moment};
 use crate::ground::axis::Axis;
 use jiff::Timestamp;
@@ -83,10 +83,10 @@ impl QueryRequest {
     /// Whether the query has regular expressions, which take milliseconds to compile.
     #[must_use]
     pub fn has_patterns(&self) -> bool {
-        self.filters.iter().any(|filter| filter.operator == Operator::Regex)
+        self.filters.iter().any(|filter| filter.operator == FilterOperator::Regex)
     }
 
-    /// The maximum size of a page of the query, in bytes ([`Query::page_bytes`]).
+    /// The maximum size of a page of the query, in bytes ([`ValidatedQuery::page_bytes`]).
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         page_bytes(self.max_results.unwrap_or(MAX_RESULTS_DEFAULT))
@@ -121,7 +121,7 @@ pub struct QueryResponse {
     pub warnings: Vec<String>,
     /// How the query was answered, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explain: Option<Explain>,
+    pub explain: Option<QueryExplanation>,
 }
 
 /// A record in an answer.
@@ -132,7 +132,7 @@ pub struct NormalizedRecord {
     /// The source's own id of the record.
     pub source_record_id: String,
     /// The requested values, by the paths of their axes; null if the record has no value.
-    pub axes: BTreeMap<String, Option<Value>>,
+    pub axes: BTreeMap<String, Option<AxisValue>>,
     /// The UCUM codes of the units, by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
@@ -152,7 +152,7 @@ pub struct NormalizedRecord {
 impl NormalizedRecord {
     /// The values that are not null, by the paths of their axes.
     #[must_use]
-    pub fn values(&self) -> BTreeMap<String, Value> {
+    pub fn values(&self) -> BTreeMap<String, AxisValue> {
         self.axes.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?))).collect()
     }
 }
@@ -190,12 +190,12 @@ pub struct QueryFreshness {
     pub staleness_seconds: Option<u64>,
     /// The policy's result for the requested axes and for the filtered axes that are not identities.
     #[serde(flatten)]
-    pub policy: Freshness,
+    pub policy: AnswerFreshness,
 }
 
 /// How a query was answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explain {
+pub struct QueryExplanation {
     /// The access path: `identity`, `identity_prefix`, `index:<axis>` or `scan`.
     pub access: String,
     /// The filters that were checked for each record.
@@ -209,7 +209,7 @@ pub struct Explain {
 
 /// Why a query is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadQuery {
+pub enum InvalidQueryError {
     /// The number of requested axes is out of range.
     #[error("`axes_requested` names {0} axes (1 to {AXES_MAX} allowed)")]
     Axes(usize),
@@ -242,20 +242,20 @@ pub enum BadQuery {
 
 /// A validated query.
 #[derive(Debug)]
-pub struct Query {
+pub struct ValidatedQuery {
     /// The requested axes: the path in the ontology and, for one value of a group, the requested path.
     pub axes: Vec<(String, Option<String>)>,
     /// The filters; a record must match all of them.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<ValidatedFilter>,
     /// The values of the first identity axes that filters fix.
-    pub identity: Identity,
+    pub identity: RecordIdentity,
     /// Whether `identity` has all identity axes.
     pub identity_is_whole: bool,
     /// The maximum number of records to return.
     pub max_results: usize,
 }
 
-impl Query {
+impl ValidatedQuery {
     /// Validates `request` against `ontology`. The source provides the axes `axes_provided`.
     ///
     /// # Errors
@@ -264,20 +264,20 @@ impl Query {
         request: &QueryRequest,
         ontology: &Ontology,
         axes_provided: &[String],
-    ) -> Result<Self, BadQuery> {
+    ) -> Result<Self, InvalidQueryError> {
         if !(1..=AXES_MAX).contains(&request.axes_requested.len()) {
-            return Err(BadQuery::Axes(request.axes_requested.len()));
+            return Err(InvalidQueryError::Axes(request.axes_requested.len()));
         }
         if request.filters.len() > FILTERS_MAX {
-            return Err(BadQuery::Filters(request.filters.len()));
+            return Err(InvalidQueryError::Filters(request.filters.len()));
         }
         let max_results = request.max_results.unwrap_or(MAX_RESULTS_DEFAULT);
         if !(1..=MAX_RESULTS_MAX).contains(&max_results) {
-            return Err(BadQuery::MaxResults(max_results));
+            return Err(InvalidQueryError::MaxResults(max_results));
         }
         let known = |path: &str| {
             let axis = ontology.place(path).filter(|(_, axis)| axes_provided.contains(&axis.axis));
-            axis.ok_or_else(|| BadQuery::UnknownAxis {
+            axis.ok_or_else(|| InvalidQueryError::UnknownAxis {
                 axis: path.to_owned(),
                 known: axes_provided.join(", "),
             })
@@ -287,14 +287,17 @@ impl Query {
             let (_, axis) = known(path)?;
             axes.push((axis.axis.clone(), (axis.axis != *path).then(|| path.clone())));
         }
-        let patterns = request.filters.iter().filter(|filter| filter.operator == Operator::Regex).count();
+        let patterns =
+            request.filters.iter().filter(|filter| filter.operator == FilterOperator::Regex).count();
         let filters =
-            request.filters.iter().map(|filter| Filter::new(filter, known(&filter.axis)?, patterns));
+            request.filters.iter().map(|filter| ValidatedFilter::new(filter, known(&filter.axis)?, patterns));
         let filters = filters.collect::<Result<Vec<_>, _>>()?;
-        let fixed = |axis: &Axis| filters.iter().find_map(|filter: &Filter| filter.fixes(axis)).cloned();
+        let fixed = |axis: &Axis| {
+            filters.iter().find_map(|filter: &ValidatedFilter| filter.fixed_value(axis)).cloned()
+        };
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
         let identity_is_whole = identity.len() == ontology.identity().count();
-        Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
+        Ok(Self { axes, filters, identity: RecordIdentity::new(identity), identity_is_whole, max_results })
     }
 
     /// The size of record contents at which a page ends, in bytes.
@@ -305,11 +308,11 @@ impl Query {
 
     /// Whether the values of `row` match all filters.
     #[must_use]
-    pub fn holds(&self, row: &Row<'_>) -> bool {
-        self.filters.iter().all(|filter| filter.holds(row))
+    pub fn is_match(&self, row: &ContentRow<'_>) -> bool {
+        self.filters.iter().all(|filter| filter.is_match(row))
     }
 
-    /// The work of all filters to check a record with `json_bytes` of JSON, in units of [`Filter::work`].
+    /// The work of all filters to check a record with `json_bytes` of JSON, in units of [`ValidatedFilter::work`].
     #[must_use]
     pub fn work(&self, json_bytes: usize) -> u64 {
         self.filters.iter().map(|filter| filter.work(json_bytes)).sum()
@@ -318,11 +321,11 @@ impl Query {
     /// The requested values, by the paths of their axes; `None` for an axis without a value. A group that was requested
     /// as a whole has one `None` if it has no value at all.
     #[must_use]
-    pub fn chosen<'v>(
+    pub fn select_values<'v>(
         &'v self,
         ontology: &Ontology,
-        axes: &'v BTreeMap<String, Value>,
-    ) -> Vec<(&'v str, Option<&'v Value>)> {
+        axes: &'v BTreeMap<String, AxisValue>,
+    ) -> Vec<(&'v str, Option<&'v AxisValue>)> {
         let wanted = |path: &str| {
             let Some(axis) = ontology.axis(path) else { return false };
             let asked = |(asked, at): &(String, Option<String>)| {

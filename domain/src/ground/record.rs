@@ -1,7 +1,7 @@
 //! Normalized records: their content, their identity, and their digests.
 
 use super::ontology::Ontology;
-use super::value::{Typed, Value, append_text_key};
+use super::value::{AxisValue, TypedValue, append_text_key};
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// Its JSON is canonical (RFC 8785): members are sorted and there are no fractions, because numbers are texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Content {
+pub struct RecordContent {
     /// Values by the paths of their axes.
-    pub axes: BTreeMap<String, Value>,
+    pub axes: BTreeMap<String, AxisValue>,
     /// Definitions by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub definitions: BTreeMap<String, String>,
@@ -22,9 +22,9 @@ pub struct Content {
 /// The identity of the real-world entity of a record: the values of the ontology's identity axes, in the ontology's
 /// order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Identity(Vec<Typed>);
+pub struct RecordIdentity(Vec<TypedValue>);
 
-impl Content {
+impl RecordContent {
     /// The canonical JSON, which is stored and of which the digest is computed.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
@@ -39,22 +39,22 @@ impl Content {
 
     /// The identity. `None` if a part is missing or is not a value of its axis.
     #[must_use]
-    pub fn identity(&self, ontology: &Ontology) -> Option<Identity> {
+    pub fn identity(&self, ontology: &Ontology) -> Option<RecordIdentity> {
         let of_axis = |axis: &crate::ground::axis::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
-        ontology.identity().map(of_axis).collect::<Option<Vec<_>>>().map(Identity)
+        ontology.identity().map(of_axis).collect::<Option<Vec<_>>>().map(RecordIdentity)
     }
 }
 
-impl Identity {
+impl RecordIdentity {
     /// An identity of these values, in the ontology's order.
     #[must_use]
-    pub const fn new(values: Vec<Typed>) -> Self {
+    pub const fn new(values: Vec<TypedValue>) -> Self {
         Self(values)
     }
 
     /// The values, in the ontology's order.
     #[must_use]
-    pub fn values(&self) -> &[Typed] {
+    pub fn values(&self) -> &[TypedValue] {
         &self.0
     }
 

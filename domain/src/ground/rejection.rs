@@ -11,9 +11,9 @@ const PLACE_MAX_CHARS: usize = 512;
 
 /// Why a record is rejected, or a warning about an accepted record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rejection {
+pub struct RecordRejection {
     /// The rule that the record breaks.
-    pub rule: Rule,
+    pub rule: RecordRule,
     /// The axis or the field, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -27,7 +27,7 @@ pub struct Rejection {
 
 /// A rejected record, as it is stored with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reject {
+pub struct RejectedRecord {
     /// The number of the record in the payload, from 0.
     pub position: u64,
     /// The offset of its first byte in the payload.
@@ -38,14 +38,14 @@ pub struct Reject {
     pub raw_hash: Sha256Hex,
     /// The reason for the rejection.
     #[serde(flatten)]
-    pub rejection: Rejection,
+    pub rejection: RecordRejection,
 }
 
 /// The rules for records, in the order in which they are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Rule {
+pub enum RecordRule {
     /// The record is readable in the payload's format.
     Readable,
     /// The record matches the JSON Schema.
@@ -72,10 +72,10 @@ pub enum Rule {
     DuplicateKey,
 }
 
-impl Rejection {
+impl RecordRejection {
     /// A rejection by `rule` at `place`. Both `place` and `reason` are cut off at their maximum length.
     #[must_use]
-    pub fn new(rule: Rule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
+    pub fn new(rule: RecordRule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
         let beginning = |text: &str, chars: usize| text.chars().take(chars).collect();
         let place = place.map(|place| beginning(place, PLACE_MAX_CHARS));
         Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS), bound: None }
@@ -83,7 +83,7 @@ impl Rejection {
 
     /// The rejection with the violated limit.
     #[must_use]
-    pub fn of_bound(self, bound: impl AsRef<str>) -> Self {
+    pub fn with_bound(self, bound: impl AsRef<str>) -> Self {
         Self { bound: Some(bound.as_ref().chars().take(REASON_MAX_CHARS).collect()), ..self }
     }
 }

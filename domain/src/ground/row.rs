@@ -7,8 +7,8 @@
 
 use super::axis::{Axis, AxisType};
 use super::ontology::Ontology;
-use super::record::Content;
-use super::value::{Typed, Value};
+use super::record::RecordContent;
+use super::value::{AxisValue, TypedValue};
 use crate::base::decimal::MAGNITUDE_MAX;
 use crate::base::varint::{put, put_part, take, take_part};
 use std::borrow::Cow;
@@ -20,16 +20,16 @@ const DAY_BYTES: usize = 10;
 
 /// A row in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'b> {
+pub struct ContentRow<'b> {
     json_bytes: usize,
     values: &'b [u8],
     definitions: &'b [u8],
 }
 
 /// A value or a definition of a row.
-pub(super) struct Cell<'b> {
+pub(super) struct ContentCell<'b> {
     /// The index of its axis in the ontology.
-    pub(super) place: usize,
+    pub(super) axis_index: usize,
     /// The key, if the axis is a group.
     pub(super) key: Option<&'b [u8]>,
     /// The bytes of a value, or a definition.
@@ -37,9 +37,9 @@ pub(super) struct Cell<'b> {
 }
 
 /// Consecutive cells. The iterator ends at the first cell that cannot be read.
-struct Cells<'b>(&'b [u8]);
+struct ContentCellIterator<'b>(&'b [u8]);
 
-impl Content {
+impl RecordContent {
     /// The row of the content. `json_bytes` is the length of its JSON. `None` if a path or a value does not belong to
     /// the ontology.
     #[must_use]
@@ -66,7 +66,7 @@ impl Content {
 }
 
 /// Appends the cell of a value.
-pub(super) fn put_value(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, value: &Typed) {
+pub(super) fn put_value(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, value: &TypedValue) {
     put_cell(bytes, place, key, &value.row_bytes());
 }
 
@@ -78,7 +78,7 @@ fn put_cell(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, part: &[u8]) {
     put_part(bytes, part);
 }
 
-impl Typed {
+impl TypedValue {
     /// Bytes that sort like the values of one axis.
     pub(super) fn row_bytes(&self) -> Cow<'_, [u8]> {
         match self {
@@ -90,7 +90,7 @@ impl Typed {
     }
 }
 
-impl<'b> Row<'b> {
+impl<'b> ContentRow<'b> {
     /// Reads the row in `bytes`; `None` if they are not a row.
     #[must_use]
     pub fn read(mut bytes: &'b [u8]) -> Option<Self> {
@@ -105,17 +105,17 @@ impl<'b> Row<'b> {
     }
 
     /// The cells of its values, in the order of their paths.
-    pub(super) fn values(&self) -> impl Iterator<Item = Cell<'b>> {
-        Cells(self.values)
+    pub(super) fn values(&self) -> impl Iterator<Item = ContentCell<'b>> {
+        ContentCellIterator(self.values)
     }
 
     /// The content; `None` if the row cannot be read with this ontology.
     #[must_use]
-    pub fn content(&self, ontology: &Ontology) -> Option<Content> {
+    pub fn content(&self, ontology: &Ontology) -> Option<RecordContent> {
         let axes = decoded(self.values, ontology, |bytes, axis| value_of(bytes, axis.kind))?;
         let definitions =
             decoded(self.definitions, ontology, |bytes, _| Some(str::from_utf8(bytes).ok()?.to_owned()))?;
-        Some(Content { axes, definitions })
+        Some(RecordContent { axes, definitions })
     }
 }
 
@@ -124,9 +124,9 @@ fn decoded<T>(
     ontology: &Ontology,
     read: impl Fn(&[u8], &Axis) -> Option<T>,
 ) -> Option<BTreeMap<String, T>> {
-    let mut cells = Cells(cells);
+    let mut cells = ContentCellIterator(cells);
     let mut decoded = Vec::new();
-    for Cell { place, key, bytes } in cells.by_ref() {
+    for ContentCell { axis_index: place, key, bytes } in cells.by_ref() {
         let axis = ontology.axes.get(place)?;
         let path = match key {
             Some(key) => axis.at_key(str::from_utf8(key).ok()?),
@@ -137,31 +137,32 @@ fn decoded<T>(
     cells.0.is_empty().then(|| decoded.into_iter().collect())
 }
 
-impl<'b> Iterator for Cells<'b> {
-    type Item = Cell<'b>;
+impl<'b> Iterator for ContentCellIterator<'b> {
+    type Item = ContentCell<'b>;
 
-    fn next(&mut self) -> Option<Cell<'b>> {
+    fn next(&mut self) -> Option<ContentCell<'b>> {
         let mut rest = self.0;
         let head = take(&mut rest)?;
         let key = if head & 1 == 1 { Some(take_part(&mut rest)?) } else { None };
-        let cell = Cell { place: usize::try_from(head >> 1).ok()?, key, bytes: take_part(&mut rest)? };
+        let cell =
+            ContentCell { axis_index: usize::try_from(head >> 1).ok()?, key, bytes: take_part(&mut rest)? };
         self.0 = rest;
         Some(cell)
     }
 }
 
-fn value_of(bytes: &[u8], kind: AxisType) -> Option<Value> {
+fn value_of(bytes: &[u8], kind: AxisType) -> Option<AxisValue> {
     Some(match kind {
-        AxisType::Boolean => Value::Bool(*bytes.first()? != 0),
-        AxisType::Number | AxisType::Integer => Value::Text(number_of(bytes)?),
+        AxisType::Boolean => AxisValue::Bool(*bytes.first()? != 0),
+        AxisType::Number | AxisType::Integer => AxisValue::Text(number_of(bytes)?),
         AxisType::Date => {
             let mut text = str::from_utf8(bytes).ok()?.to_owned();
             if text.len() > DAY_BYTES {
                 text.push('Z');
             }
-            Value::Text(text)
+            AxisValue::Text(text)
         }
-        AxisType::String | AxisType::Enum => Value::Text(str::from_utf8(bytes).ok()?.to_owned()),
+        AxisType::String | AxisType::Enum => AxisValue::Text(str::from_utf8(bytes).ok()?.to_owned()),
     })
 }
 

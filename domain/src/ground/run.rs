@@ -3,8 +3,8 @@
 use super::digest_of_json;
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
-use super::rejection::Rule;
-use super::timeline::Release;
+use super::rejection::RecordRule;
+use super::timeline::TimelineRun;
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
@@ -44,7 +44,7 @@ impl RunInput {
 
 /// A stored run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct IngestionRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The id of the source.
@@ -88,7 +88,7 @@ pub struct Run {
     pub counts: RunCounts,
     /// The file with its rejects, its changes, and the locations of its records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<FileRef>,
+    pub rows: Option<SortedFileRef>,
     /// Why it failed or is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -122,7 +122,7 @@ pub struct RunDecision {
 
 /// A reference to a sorted file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRef {
+pub struct SortedFileRef {
     /// The digest of its rows and their index, which is also its name.
     pub sha256: Sha256Hex,
     /// The size of the file, in bytes.
@@ -154,7 +154,7 @@ pub enum RunState {
 
 /// The effect of a release on the records that were in force at its date.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effect {
+pub struct ReleaseEffect {
     /// Records in force before it.
     pub in_force: u64,
     /// Records among them that are no longer in force with it.
@@ -228,13 +228,13 @@ pub struct RunCounts {
     /// Rejected records.
     pub rejected: u64,
     /// Rejected records by the rule that they broke.
-    pub rejected_by_rule: BTreeMap<Rule, u64>,
+    pub rejected_by_rule: BTreeMap<RecordRule, u64>,
     /// Warnings about accepted records, by rule.
-    pub warnings_by_rule: BTreeMap<Rule, u64>,
+    pub warnings_by_rule: BTreeMap<RecordRule, u64>,
     /// Rejected records whose identity could not be read. A snapshot with such a record withdraws nothing.
     pub unidentified: u64,
     /// The axes that the definition maps to, each with the number of normalized records that have a value on it.
-    pub axes: BTreeMap<String, AxisFill>,
+    pub axes: BTreeMap<String, AxisCoverage>,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
@@ -242,12 +242,12 @@ pub struct RunCounts {
     pub changes: BTreeMap<String, u64>,
     /// Its effect on the records in force at its date; absent if it can only add records.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub effect: Option<Effect>,
+    pub effect: Option<ReleaseEffect>,
 }
 
 /// How many records have a value on an axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AxisFill {
+pub struct AxisCoverage {
     /// Records that have one.
     pub records: u64,
     /// Their share of the records that passed normalization, from 0 to 1, truncated to four decimal places: 1 means
@@ -255,7 +255,7 @@ pub struct AxisFill {
     pub share: Decimal,
 }
 
-impl AxisFill {
+impl AxisCoverage {
     /// The fill of an axis on which `records` of `all` records have a value.
     #[must_use]
     pub fn new(records: u64, all: u64) -> Self {
@@ -304,12 +304,12 @@ impl fmt::Display for RunWarning {
     }
 }
 
-impl Run {
+impl IngestionRun {
     /// The release of the run; `None` until it is completed.
     #[must_use]
-    pub fn release(&self) -> Option<Release> {
+    pub fn release(&self) -> Option<TimelineRun> {
         let ingested_at = self.ended_at.filter(|_| self.state == RunState::Completed)?;
-        Some(Release {
+        Some(TimelineRun {
             run: self.number,
             version: self.input.version.clone(),
             released_at: self.input.released_at,

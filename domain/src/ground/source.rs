@@ -9,7 +9,7 @@ pub use tier::OracleTier;
 
 use super::frequency::UpdateFrequency;
 use super::id::SourceId;
-use super::ontology::{NotKept, Ontology, OntologyRef};
+use super::ontology::{IncompatibleAxisError, Ontology, OntologyRef};
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
 use crate::base::given::given;
@@ -32,7 +32,7 @@ const TEXT_MAX_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SourceRegistration)]
-pub struct Registration {
+pub struct SourceRegistration {
     /// The stable id.
     pub oracle_id: SourceId,
     /// The name.
@@ -57,7 +57,7 @@ pub struct Registration {
     /// How often a new version is published. The default freshness policy depends on it.
     pub update_frequency: UpdateFrequency,
     /// How queries are answered; it cannot change later.
-    pub adapter_id: AdapterId,
+    pub adapter_id: SourceAdapterKind,
     /// The name of the source's query interface, for readers.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -71,7 +71,7 @@ pub struct Registration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum AdapterId {
+pub enum SourceAdapterKind {
     /// From ingested records.
     Store,
     /// By an HTTP request to the live source, as its adapter document defines.
@@ -83,7 +83,7 @@ pub enum AdapterId {
 pub struct SourceRegistryEntry {
     /// The registration.
     #[serde(flatten)]
-    pub registration: Registration,
+    pub registration: SourceRegistration,
     /// The version with the latest release time; empty before the first ingestion.
     pub current_version: String,
     /// The ingested versions, in the order of their release.
@@ -93,7 +93,7 @@ pub struct SourceRegistryEntry {
     /// The user of the peer process that registered it.
     pub registered_by: String,
     /// Whether the source may answer.
-    pub review_status: ReviewStatus,
+    pub review_status: SourceReviewStatus,
     /// The time from which a deprecated source no longer answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecation_date: Option<Timestamp>,
@@ -103,7 +103,7 @@ pub struct SourceRegistryEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum ReviewStatus {
+pub enum SourceReviewStatus {
     /// It can be ingested but does not answer yet.
     Pending,
     /// It answers.
@@ -131,7 +131,7 @@ pub struct VersionRecord {
 
 /// Whether a source may answer at a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum SourceAvailability {
     /// It may answer.
     Answers,
     /// It may answer, with this warning.
@@ -142,7 +142,7 @@ pub enum Standing {
 
 /// Why a registration, or a change of a source, is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadSource {
+pub enum SourceRegistrationError {
     /// A text is empty or too long.
     #[error("`{field}` is empty or too long (1 to {TEXT_MAX_BYTES} bytes allowed)")]
     Text {
@@ -209,7 +209,7 @@ pub enum BadSource {
         /// The requested ontology.
         after: OntologyRef,
         /// The difference between them.
-        fault: Box<NotKept>,
+        fault: Box<IncompatibleAxisError>,
     },
     /// The deprecation date is too early.
     #[error("`deprecation_date` is {date} (at least 90 days from now required: {earliest} or later)")]
@@ -223,13 +223,13 @@ pub enum BadSource {
     #[error("a source that is {} cannot be {change}", .status.into_str())]
     Transition {
         /// The current review status.
-        status: ReviewStatus,
+        status: SourceReviewStatus,
         /// The requested change.
         change: &'static str,
     },
 }
 
-impl Registration {
+impl SourceRegistration {
     /// The publisher and the address: `url`, or the registered address without one.
     #[must_use]
     pub fn authority(&self, url: Option<&str>) -> String {
@@ -240,9 +240,9 @@ impl Registration {
     ///
     /// # Errors
     /// The first fault found.
-    pub fn validate(&self, ontology: &Ontology) -> Result<(), BadSource> {
+    pub fn validate(&self, ontology: &Ontology) -> Result<(), SourceRegistrationError> {
         if [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID].contains(&self.oracle_id.as_str()) {
-            return Err(BadSource::Reserved(self.oracle_id.clone()));
+            return Err(SourceRegistrationError::Reserved(self.oracle_id.clone()));
         }
         let scope = self.geographic_scope.as_deref().unwrap_or("none");
         let contract = self.query_contract.as_deref().unwrap_or("none");
@@ -257,24 +257,24 @@ impl Registration {
         ];
         let is_sound = |text: &str| !is_blank(text) && text.len() <= TEXT_MAX_BYTES;
         if let Some((field, _)) = texts.into_iter().find(|(_, text)| !is_sound(text)) {
-            return Err(BadSource::Text { field });
+            return Err(SourceRegistrationError::Text { field });
         }
         if self.ontology != ontology.reference() {
-            return Err(BadSource::OtherOntology {
+            return Err(SourceRegistrationError::OtherOntology {
                 named: self.ontology.clone(),
                 given: ontology.reference(),
             });
         }
         if self.axes_provided.is_empty() {
-            return Err(BadSource::NoAxes);
+            return Err(SourceRegistrationError::NoAxes);
         }
         let mut seen = BTreeSet::new();
         for axis in &self.axes_provided {
             if !seen.insert(axis) {
-                return Err(BadSource::RepeatedAxis { axis: axis.clone() });
+                return Err(SourceRegistrationError::RepeatedAxis { axis: axis.clone() });
             }
             if !ontology.axes.iter().any(|known| known.axis == *axis) {
-                return Err(BadSource::UnknownAxis {
+                return Err(SourceRegistrationError::UnknownAxis {
                     axis: axis.clone(),
                     ontology_id: ontology.ontology_id.to_string(),
                     version: ontology.version.clone(),
@@ -283,7 +283,7 @@ impl Registration {
             }
         }
         match ontology.identity().find(|axis| !self.axes_provided.contains(&axis.axis)) {
-            Some(axis) => Err(BadSource::IdentityMissing { axis: axis.axis.clone() }),
+            Some(axis) => Err(SourceRegistrationError::IdentityMissing { axis: axis.axis.clone() }),
             None => Ok(()),
         }
     }
@@ -292,14 +292,14 @@ impl Registration {
 impl SourceRegistryEntry {
     /// A newly registered source, which can be ingested but does not answer.
     #[must_use]
-    pub const fn new(registration: Registration, registered_by: String, at: Timestamp) -> Self {
+    pub const fn new(registration: SourceRegistration, registered_by: String, at: Timestamp) -> Self {
         Self {
             registration,
             current_version: String::new(),
             version_history: Vec::new(),
             registered_at: at,
             registered_by,
-            review_status: ReviewStatus::Pending,
+            review_status: SourceReviewStatus::Pending,
             deprecation_date: None,
         }
     }
@@ -324,20 +324,20 @@ impl SourceRegistryEntry {
     ///
     /// # Errors
     /// `Fixed`, `Ontology`.
-    pub fn amended(
+    pub fn amend(
         &self,
-        registration: Registration,
+        registration: SourceRegistration,
         before_ontology: &Ontology,
         after_ontology: &Ontology,
         is_being_read: bool,
-    ) -> Result<Self, BadSource> {
+    ) -> Result<Self, SourceRegistrationError> {
         let (before, after) = (&self.registration, &registration);
         let always = [
             ("oracle_id", before.oracle_id.to_string(), after.oracle_id.to_string()),
             ("adapter_id", before.adapter_id.into_str().to_owned(), after.adapter_id.into_str().to_owned()),
         ];
         if let Some((field, before, after)) = always.into_iter().find(|(_, before, after)| before != after) {
-            return Err(BadSource::Fixed { field, before, after });
+            return Err(SourceRegistrationError::Fixed { field, before, after });
         }
         let fixed = [
             ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),
@@ -346,12 +346,14 @@ impl SourceRegistryEntry {
         if is_being_read || !self.version_history.is_empty() {
             let changed = fixed.into_iter().find(|(_, before, after)| before != after);
             if let Some((field, before, after)) = changed {
-                return Err(BadSource::Fixed { field, before, after });
+                return Err(SourceRegistrationError::Fixed { field, before, after });
             }
-            after_ontology.keeps(before_ontology).map_err(|fault| BadSource::Ontology {
-                before: before.ontology.clone(),
-                after: after.ontology.clone(),
-                fault: Box::new(fault),
+            after_ontology.check_compatible_with(before_ontology).map_err(|fault| {
+                SourceRegistrationError::Ontology {
+                    before: before.ontology.clone(),
+                    after: after.ontology.clone(),
+                    fault: Box::new(fault),
+                }
             })?;
         }
         Ok(Self { registration, ..self.clone() })
@@ -361,47 +363,63 @@ impl SourceRegistryEntry {
     ///
     /// # Errors
     /// `Transition` if it is approved already.
-    pub fn approved(&self) -> Result<Self, BadSource> {
-        if self.review_status == ReviewStatus::Approved {
-            return Err(BadSource::Transition { status: self.review_status, change: "approved" });
+    pub fn approve(&self) -> Result<Self, SourceRegistrationError> {
+        if self.review_status == SourceReviewStatus::Approved {
+            return Err(SourceRegistrationError::Transition {
+                status: self.review_status,
+                change: "approved",
+            });
         }
-        Ok(Self { review_status: ReviewStatus::Approved, deprecation_date: None, ..self.clone() })
+        Ok(Self { review_status: SourceReviewStatus::Approved, deprecation_date: None, ..self.clone() })
     }
 
     /// The source, deprecated from `date` on. The date can be changed until it has passed.
     ///
     /// # Errors
     /// `TooSoon`; `Transition` if the source is pending or its deprecation date has passed.
-    pub fn deprecated(&self, date: Timestamp, now: Timestamp) -> Result<Self, BadSource> {
-        if self.review_status == ReviewStatus::Pending {
-            return Err(BadSource::Transition { status: self.review_status, change: "deprecated" });
+    pub fn deprecate(&self, date: Timestamp, now: Timestamp) -> Result<Self, SourceRegistrationError> {
+        if self.review_status == SourceReviewStatus::Pending {
+            return Err(SourceRegistrationError::Transition {
+                status: self.review_status,
+                change: "deprecated",
+            });
         }
         if self.deprecation_date.is_some_and(|date| date <= now) {
             // a later date would let the source answer again, which requires an approval
             let change = "deprecated again after its `deprecation_date`; approve it instead";
-            return Err(BadSource::Transition { status: self.review_status, change });
+            return Err(SourceRegistrationError::Transition { status: self.review_status, change });
         }
         let earliest = now.saturating_add(DEPRECATION_NOTICE).unwrap_or(Timestamp::MAX);
         if date < earliest {
-            return Err(BadSource::TooSoon { date, earliest });
+            return Err(SourceRegistrationError::TooSoon { date, earliest });
         }
-        Ok(Self { review_status: ReviewStatus::Deprecated, deprecation_date: Some(date), ..self.clone() })
+        Ok(Self {
+            review_status: SourceReviewStatus::Deprecated,
+            deprecation_date: Some(date),
+            ..self.clone()
+        })
     }
 
     /// Whether the source may answer at `now`.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn availability(&self, now: Timestamp) -> SourceAvailability {
         let id = self.oracle_id();
         match (self.review_status, self.deprecation_date) {
-            (ReviewStatus::Approved, _) => Standing::Answers,
-            (ReviewStatus::Pending, _) => Standing::Silent(format!("source {id} is not approved yet")),
-            (ReviewStatus::Deprecated, Some(date)) if now < date => {
-                Standing::AnswersWithWarning(format!("source {id} is deprecated and answers until {date}"))
+            (SourceReviewStatus::Approved, _) => SourceAvailability::Answers,
+            (SourceReviewStatus::Pending, _) => {
+                SourceAvailability::Silent(format!("source {id} is not approved yet"))
             }
-            (ReviewStatus::Deprecated, Some(date)) => {
-                Standing::Silent(format!("source {id} is deprecated since {date}"))
+            (SourceReviewStatus::Deprecated, Some(date)) if now < date => {
+                SourceAvailability::AnswersWithWarning(format!(
+                    "source {id} is deprecated and answers until {date}"
+                ))
             }
-            (ReviewStatus::Deprecated, None) => Standing::Silent(format!("source {id} is deprecated")),
+            (SourceReviewStatus::Deprecated, Some(date)) => {
+                SourceAvailability::Silent(format!("source {id} is deprecated since {date}"))
+            }
+            (SourceReviewStatus::Deprecated, None) => {
+                SourceAvailability::Silent(format!("source {id} is deprecated"))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The two axes of time: validity, and the time of knowledge (seed: `rfc-0002-ground-truth`, "Provenance Chain" and
 //! "Query Contract").
 //!
-//! A newer release rewrites nothing. The [`Statement`] of a run about a record never changes. Its validity is computed
+//! A newer release rewrites nothing. The [`RecordStatement`] of a run about a record never changes. Its validity is computed
 //! from all statements of that record and from the releases of its source:
 //!
 //! - Releases are ordered by release time, then by the text of their version; never by arrival. If several runs read
@@ -9,7 +9,7 @@
 //! - A statement is valid from its `valid_from` on, or from the time of its release if the record names none. The next
 //!   statement by `valid_from` ends it.
 //! - If several statements have the same `valid_from`, the one of the latest release counts. The others were corrected:
-//!   they have no interval ([`Became::Corrected`]). Statements with the same content are one, represented by the
+//!   they have no interval ([`StatementState::Corrected`]). Statements with the same content are one, represented by the
 //!   earliest of them.
 //! - Adjacent intervals with the same content are one version, and the earliest statement represents it.
 //! - A snapshot without the record ends, at its release, the version that was last seen before it. A later statement
@@ -20,7 +20,7 @@
 //!   release. A snapshot with a rejected record that cannot be identified withdraws nothing, because any record that
 //!   seems to be missing may be that one.
 //! - An undo removes a run from the time of its commit on. An undo can itself be undone.
-//! - A query about a time sees only the releases up to that time ([`Scope`]).
+//! - A query about a time sees only the releases up to that time ([`ReleaseScope`]).
 //! - An interval that would end before it begins is dropped. If the record itself names a `valid_until` up to its
 //!   `valid_from`, the record had expired by then, and so had its former content.
 
@@ -28,17 +28,17 @@ use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-mod became;
 mod changes;
 mod release;
+mod statement_state;
 
-pub use became::Became;
-pub use changes::{Change, ChangeKind, changes};
-pub use release::{Release, Scope};
+pub use changes::{VersionChange, VersionChangeKind, changes};
+pub use release::{ReleaseScope, TimelineRun};
+pub use statement_state::StatementState;
 
 /// The statement of one run about one source record; at most one for each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Statement {
+pub struct RecordStatement {
     /// The number of the run within its source.
     pub run: u32,
     /// The start of validity, if the record names it.
@@ -51,7 +51,7 @@ pub struct Statement {
 
 /// How a version ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum VersionEnd {
     /// It has no end.
     Open,
     /// It is superseded by the version that the statement with this index represents.
@@ -64,7 +64,7 @@ pub enum End {
 
 /// A period in which a record has the same content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version {
+pub struct RecordVersion {
     /// The index of the statement that represents it: the first one with this content.
     pub statement: usize,
     /// The SHA-256 of the content.
@@ -74,7 +74,7 @@ pub struct Version {
     /// The end of validity, exclusive; `None` without an end.
     pub valid_until: Option<Timestamp>,
     /// How it ends.
-    pub ended_by: End,
+    pub ended_by: VersionEnd,
     /// The run of the latest visible release with this content. The version's age is counted from it.
     pub last_seen: u32,
     /// The run of the latest visible release that could not confirm it, because this record, or one that cannot be
@@ -82,29 +82,29 @@ pub struct Version {
     pub unconfirmed_by: Option<u32>,
 }
 
-impl Version {
+impl RecordVersion {
     /// Whether the version is valid at `time`.
     #[must_use]
-    pub fn holds_at(&self, time: Timestamp) -> bool {
+    pub fn is_valid_at(&self, time: Timestamp) -> bool {
         self.valid_from <= time && self.valid_until.is_none_or(|until| time < until)
     }
 }
 
-/// The version that is valid at `time`. `versions` must be in the order of `valid_from`, as [`Knowledge::versions`]
+/// The version that is valid at `time`. `versions` must be in the order of `valid_from`, as [`VisibleReleases::versions`]
 /// returns them.
 #[must_use]
-pub fn at(versions: &[Version], time: Timestamp) -> Option<&Version> {
+pub fn at(versions: &[RecordVersion], time: Timestamp) -> Option<&RecordVersion> {
     let begun = versions.partition_point(|version| version.valid_from <= time);
-    versions.get(begun.checked_sub(1)?).filter(|version| version.holds_at(time))
+    versions.get(begun.checked_sub(1)?).filter(|version| version.is_valid_at(time))
 }
 
-/// The releases of one source that count within a [`Scope`].
+/// The releases of one source that count within a [`ReleaseScope`].
 ///
 /// It is created once for many records. Each query of it takes time logarithmic in the number of releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Knowledge {
+pub struct VisibleReleases {
     /// The releases in release order. The index of a release is its rank.
-    releases: Vec<Known>,
+    releases: Vec<ReleasedRun>,
     /// The runs that count, in ascending order, with the ranks of their releases.
     ranks: Vec<(u32, usize)>,
     /// The ranks of the snapshots that withdraw missing records, in ascending order.
@@ -119,14 +119,14 @@ pub struct Knowledge {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct ReleasedRun {
     run: u32,
     released_at: Timestamp,
 }
 
 /// All statements of one record with the same `valid_from`, combined.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TimelineEntry {
     /// The first statement with this content.
     statement: usize,
     content: [u8; 32],
@@ -141,21 +141,21 @@ struct Entry {
     overruled: bool,
 }
 
-impl Knowledge {
+impl VisibleReleases {
     /// The releases among `releases` that `scope` sees. `releases` must be in the order of their runs.
     #[must_use]
-    pub fn new(releases: &[Release], scope: Scope) -> Self {
+    pub fn new(releases: &[TimelineRun], scope: ReleaseScope) -> Self {
         let mut undone = BTreeSet::new();
         // an undo is later than the run that it undoes, and it counts unless a later undo undoes it
-        for release in releases.iter().rev().filter(|release| scope.sees(release)) {
+        for release in releases.iter().rev().filter(|release| scope.is_visible(release)) {
             if !undone.contains(&release.run) {
                 undone.extend(release.undoes);
             }
         }
-        let counts = |release: &&Release| {
-            release.undoes.is_none() && !undone.contains(&release.run) && scope.sees(release)
+        let counts = |release: &&TimelineRun| {
+            release.undoes.is_none() && !undone.contains(&release.run) && scope.is_visible(release)
         };
-        let mut latest = HashMap::<&str, &Release>::new();
+        let mut latest = HashMap::<&str, &TimelineRun>::new();
         for release in releases.iter().filter(counts) {
             let counts = latest.entry(release.version.as_str()).or_insert(release);
             if counts.run < release.run {
@@ -174,7 +174,7 @@ impl Knowledge {
         let read_again = read_again.collect();
         let snapshots = |unidentified: bool| {
             let of_kind =
-                move |release: &Release| release.snapshot && release.has_unidentified == unidentified;
+                move |release: &TimelineRun| release.snapshot && release.has_unidentified == unidentified;
             let ranked = ordered.iter().enumerate().filter(move |(_, release)| of_kind(release));
             ranked.map(|(rank, _)| rank).collect()
         };
@@ -186,14 +186,14 @@ impl Knowledge {
             read_again,
             releases: ordered
                 .iter()
-                .map(|release| Known { run: release.run, released_at: release.released_at })
+                .map(|release| ReleasedRun { run: release.run, released_at: release.released_at })
                 .collect(),
         }
     }
 
     /// Whether the run with this number counts: it is known, and no later run has read its version again.
     #[must_use]
-    pub fn counts(&self, run: u32) -> bool {
+    pub fn is_counted(&self, run: u32) -> bool {
         self.rank(run).is_some()
     }
 
@@ -211,7 +211,7 @@ impl Knowledge {
 
     /// The run of the latest release that has the record, if it rejected the record and no later snapshot lacks it.
     #[must_use]
-    pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Option<u32> {
+    pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s RecordStatement>) -> Option<u32> {
         let ranked = statements.into_iter().filter_map(|said| Some((self.rank(said.run)?, said)));
         let (rank, latest) = ranked.max_by_key(|(rank, _)| *rank)?;
         let is_withdrawn = self.snapshots.last().is_some_and(|snapshot| *snapshot > rank);
@@ -222,7 +222,10 @@ impl Knowledge {
     ///
     /// Statements of runs that do not count are skipped, so the same list works for every state of knowledge.
     #[must_use]
-    pub fn versions<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Version> {
+    pub fn versions<'s>(
+        &self,
+        statements: impl IntoIterator<Item = &'s RecordStatement>,
+    ) -> Vec<RecordVersion> {
         let mut versions: Vec<_> = self.backwards(statements).collect();
         versions.reverse();
         versions
@@ -233,11 +236,11 @@ impl Knowledge {
     #[must_use]
     pub fn valid_at<'s>(
         &self,
-        statements: impl IntoIterator<Item = &'s Statement>,
+        statements: impl IntoIterator<Item = &'s RecordStatement>,
         time: Timestamp,
-    ) -> Option<Version> {
+    ) -> Option<RecordVersion> {
         let begun = self.backwards(statements).find(|version| version.valid_from <= time);
-        begun.filter(|version| version.holds_at(time))
+        begun.filter(|version| version.is_valid_at(time))
     }
 
     fn rank(&self, run: u32) -> Option<usize> {
@@ -251,7 +254,7 @@ impl Knowledge {
         self.read_again.get(found).map(|(_, rank)| *rank)
     }
 
-    fn release(&self, rank: usize) -> Option<Known> {
+    fn release(&self, rank: usize) -> Option<ReleasedRun> {
         self.releases.get(rank).copied()
     }
 
@@ -259,7 +262,10 @@ impl Knowledge {
     /// and the rank of the latest release that could not confirm the record.
     ///
     /// If the latest reading of a version rejected the record, the statement of an earlier reading stays.
-    fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> (Vec<Entry>, Option<usize>) {
+    fn place_statements<'s>(
+        &self,
+        statements: impl IntoIterator<Item = &'s RecordStatement>,
+    ) -> (Vec<TimelineEntry>, Option<usize>) {
         let mut placed = Vec::new();
         let mut rejected = Vec::new();
         let mut earlier = Vec::new();
@@ -306,8 +312,8 @@ impl Knowledge {
     }
 
     /// The entry of a statement whose release has the rank `last_seen`; `None` if the release rejected the record.
-    fn place(&self, index: usize, said: &Statement, last_seen: usize) -> Option<Entry> {
-        Some(Entry {
+    fn place(&self, index: usize, said: &RecordStatement, last_seen: usize) -> Option<TimelineEntry> {
+        Some(TimelineEntry {
             statement: index,
             content: said.content?,
             valid_from: said.valid_from.or(self.release(last_seen).map(|known| known.released_at))?,
@@ -321,9 +327,9 @@ impl Knowledge {
     /// The entries in the order of `valid_from`, one for each `valid_from`.
     fn entries<'s>(
         &self,
-        statements: impl IntoIterator<Item = &'s Statement>,
-    ) -> (Vec<Entry>, Option<usize>) {
-        let (mut entries, unconfirmed) = self.placed(statements);
+        statements: impl IntoIterator<Item = &'s RecordStatement>,
+    ) -> (Vec<TimelineEntry>, Option<usize>) {
+        let (mut entries, unconfirmed) = self.place_statements(statements);
         entries.dedup_by(|earlier_release, kept| {
             let same_time = earlier_release.valid_from == kept.valid_from;
             if same_time && earlier_release.content == kept.content {
@@ -340,57 +346,60 @@ impl Knowledge {
     }
 
     /// The snapshot that withdraws this entry.
-    fn withdrawal(&self, entry: &Entry) -> Option<Known> {
+    fn withdrawal(&self, entry: &TimelineEntry) -> Option<ReleasedRun> {
         entry.withdrawn.and_then(|rank| self.release(rank))
     }
 
     /// Why an entry has no interval; `None` if it has one.
-    fn emptied_by(&self, entry: &Entry) -> Option<End> {
-        let before_it_began = |known: &Known| entry.overruled || known.released_at <= entry.valid_from;
+    fn empty_interval_cause(&self, entry: &TimelineEntry) -> Option<VersionEnd> {
+        let before_it_began = |known: &ReleasedRun| entry.overruled || known.released_at <= entry.valid_from;
         let withdrawn = self.withdrawal(entry).filter(before_it_began);
         let expired = entry.valid_until.is_some_and(|until| until <= entry.valid_from);
-        withdrawn.map(|known| End::Withdrawn(known.run)).or(expired.then_some(End::Expired))
+        withdrawn.map(|known| VersionEnd::Withdrawn(known.run)).or(expired.then_some(VersionEnd::Expired))
     }
 
     /// The versions, the latest first.
-    fn backwards<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Backwards<'_> {
+    fn backwards<'s>(
+        &self,
+        statements: impl IntoIterator<Item = &'s RecordStatement>,
+    ) -> ReverseVersionIterator<'_> {
         let (entries, unconfirmed) = self.entries(statements);
-        Backwards { knowledge: self, entries, unconfirmed, following: None, pending: None }
+        ReverseVersionIterator { knowledge: self, entries, unconfirmed, following: None, pending: None }
     }
 }
 
 /// Iterator over the versions of a record, the latest first.
-struct Backwards<'a> {
-    knowledge: &'a Knowledge,
+struct ReverseVersionIterator<'a> {
+    knowledge: &'a VisibleReleases,
     /// The remaining entries, in the order of `valid_from`.
-    entries: Vec<Entry>,
+    entries: Vec<TimelineEntry>,
     /// The rank of the latest release that could not confirm the record.
     unconfirmed: Option<usize>,
     /// The time at which the next version ends, and how.
-    following: Option<(Timestamp, End)>,
+    following: Option<(Timestamp, VersionEnd)>,
     /// The version that may still begin earlier, and the rank of the release that saw it last.
-    pending: Option<(Version, usize)>,
+    pending: Option<(RecordVersion, usize)>,
 }
 
-impl Iterator for Backwards<'_> {
-    type Item = Version;
+impl Iterator for ReverseVersionIterator<'_> {
+    type Item = RecordVersion;
 
-    fn next(&mut self) -> Option<Version> {
+    fn next(&mut self) -> Option<RecordVersion> {
         while let Some(entry) = self.entries.pop() {
-            if let Some(why) = self.knowledge.emptied_by(&entry) {
-                if why == End::Expired {
+            if let Some(why) = self.knowledge.empty_interval_cause(&entry) {
+                if why == VersionEnd::Expired {
                     self.following = Some((entry.valid_from, why));
                 }
                 continue;
             }
-            let expired = entry.valid_until.map(|until| (until, End::Expired));
+            let expired = entry.valid_until.map(|until| (until, VersionEnd::Expired));
             let withdrawn = self.knowledge.withdrawal(&entry);
-            let withdrawn = withdrawn.map(|known| (known.released_at, End::Withdrawn(known.run)));
+            let withdrawn = withdrawn.map(|known| (known.released_at, VersionEnd::Withdrawn(known.run)));
             // the first of several ends at one time is used: a following version is more informative than an expiry or
             // a withdrawal
             let ends = [self.following, expired, withdrawn].into_iter().flatten();
             let end = ends.min_by_key(|(time, _)| *time);
-            if let Some(finished) = self.take_in(entry, end) {
+            if let Some(finished) = self.merge_entry(entry, end) {
                 return Some(finished);
             }
         }
@@ -398,21 +407,25 @@ impl Iterator for Backwards<'_> {
     }
 }
 
-impl Backwards<'_> {
+impl ReverseVersionIterator<'_> {
     /// The run that could not confirm a version with this end, if any.
-    fn unconfirmed_by(&self, end: Option<(Timestamp, End)>) -> Option<u32> {
+    fn unconfirmed_by(&self, end: Option<(Timestamp, VersionEnd)>) -> Option<u32> {
         let known = self.knowledge.release(self.unconfirmed?)?;
         let ended_before = match end {
-            Some((time, End::Superseded(_) | End::Withdrawn(_))) => time <= known.released_at,
-            Some((_, End::Expired | End::Open)) | None => false,
+            Some((time, VersionEnd::Superseded(_) | VersionEnd::Withdrawn(_))) => time <= known.released_at,
+            Some((_, VersionEnd::Expired | VersionEnd::Open)) | None => false,
         };
         (!ended_before).then_some(known.run)
     }
 
     /// Puts `entry` before the pending version. Returns the pending version as finished, or extends it if the content
     /// is the same.
-    fn take_in(&mut self, entry: Entry, end: Option<(Timestamp, End)>) -> Option<Version> {
-        self.following = Some((entry.valid_from, End::Superseded(entry.statement)));
+    fn merge_entry(
+        &mut self,
+        entry: TimelineEntry,
+        end: Option<(Timestamp, VersionEnd)>,
+    ) -> Option<RecordVersion> {
+        self.following = Some((entry.valid_from, VersionEnd::Superseded(entry.statement)));
         let touched = self.pending.as_mut().filter(|(pending, _)| {
             pending.content == entry.content && end.is_some_and(|(time, _)| time == pending.valid_from)
         });
@@ -425,12 +438,12 @@ impl Backwards<'_> {
             }
             return None;
         }
-        let version = Version {
+        let version = RecordVersion {
             statement: entry.statement,
             content: entry.content,
             valid_from: entry.valid_from,
             valid_until: end.map(|(time, _)| time),
-            ended_by: end.map_or(End::Open, |(_, why)| why),
+            ended_by: end.map_or(VersionEnd::Open, |(_, why)| why),
             last_seen: self.knowledge.release(entry.last_seen)?.run,
             unconfirmed_by: self.unconfirmed_by(end),
         };

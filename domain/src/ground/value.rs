@@ -17,7 +17,7 @@ pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AxisValue)]
-pub enum Value {
+pub enum AxisValue {
     /// True or false.
     Bool(bool),
     /// Any other value, as text.
@@ -26,7 +26,7 @@ pub enum Value {
 
 /// A value with its type, for comparisons.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Typed {
+pub enum TypedValue {
     /// True or false.
     Bool(bool),
     /// A number.
@@ -40,14 +40,14 @@ pub enum Typed {
 /// Why a value does not fit its axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{quoted}` is not {wanted}")]
-pub struct NotOfAxis {
+pub struct AxisValueError {
     /// The beginning of the value found.
     quoted: String,
     /// The kind of value that is required.
     wanted: String,
 }
 
-impl NotOfAxis {
+impl AxisValueError {
     /// An error about `text`, where `wanted` describes a valid value.
     #[must_use]
     pub fn new(text: &str, wanted: impl Into<String>) -> Self {
@@ -55,49 +55,49 @@ impl NotOfAxis {
     }
 }
 
-impl Value {
+impl AxisValue {
     /// The typed value on `axis`.
     ///
     /// # Errors
     /// The value does not fit the axis.
-    pub fn typed(&self, axis: &Axis) -> Result<Typed, NotOfAxis> {
+    pub fn typed(&self, axis: &Axis) -> Result<TypedValue, AxisValueError> {
         match self {
-            Self::Bool(value) => Typed::of_bool(*value, axis),
-            Self::Text(text) => Typed::of_text(text, axis),
+            Self::Bool(value) => TypedValue::from_bool(*value, axis),
+            Self::Text(text) => TypedValue::from_text(text, axis),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for AxisValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+        deserializer.deserialize_any(AxisValueVisitor)
     }
 }
 
 /// Deserializes without a detour, because millions of records are read.
-struct ValueVisitor;
+struct AxisValueVisitor;
 
-impl Visitor<'_> for ValueVisitor {
-    type Value = Value;
+impl Visitor<'_> for AxisValueVisitor {
+    type Value = AxisValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, true or false")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<AxisValue, E> {
+        Ok(AxisValue::Bool(value))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<AxisValue, E> {
+        Ok(AxisValue::Text(text.to_owned()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::Text(text))
+    fn visit_string<E>(self, text: String) -> Result<AxisValue, E> {
+        Ok(AxisValue::Text(text))
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for AxisValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(value) => write!(f, "{value}"),
@@ -106,17 +106,17 @@ impl fmt::Display for Value {
     }
 }
 
-impl Typed {
+impl TypedValue {
     /// Parses `text` as a value on `axis`.
     ///
     /// # Errors
     /// The text is not a value of the axis.
-    pub fn of_text(text: &str, axis: &Axis) -> Result<Self, NotOfAxis> {
-        let not = |wanted: &str| NotOfAxis::new(text, wanted);
+    pub fn from_text(text: &str, axis: &Axis) -> Result<Self, AxisValueError> {
+        let not = |wanted: &str| AxisValueError::new(text, wanted);
         match axis.kind {
             AxisType::Number | AxisType::Integer => {
                 let number: Decimal = text.parse().map_err(|error| not(&format!("a number: {error}")))?;
-                Self::of_number(number, axis)
+                Self::from_number(number, axis)
             }
             AxisType::String if text.len() > TEXT_MAX_BYTES => {
                 Err(not(&format!("a text of at most {TEXT_MAX_BYTES} bytes")))
@@ -141,11 +141,14 @@ impl Typed {
     ///
     /// # Errors
     /// The axis is not boolean.
-    pub fn of_bool(value: bool, axis: &Axis) -> Result<Self, NotOfAxis> {
+    pub fn from_bool(value: bool, axis: &Axis) -> Result<Self, AxisValueError> {
         if axis.kind == AxisType::Boolean {
             Ok(Self::Bool(value))
         } else {
-            Err(NotOfAxis::new(if value { "true" } else { "false" }, format!("a {}", axis.kind.into_str())))
+            Err(AxisValueError::new(
+                if value { "true" } else { "false" },
+                format!("a {}", axis.kind.into_str()),
+            ))
         }
     }
 
@@ -153,33 +156,33 @@ impl Typed {
     ///
     /// # Errors
     /// The number is not a value of the axis.
-    pub fn of_number(number: Decimal, axis: &Axis) -> Result<Self, NotOfAxis> {
+    pub fn from_number(number: Decimal, axis: &Axis) -> Result<Self, AxisValueError> {
         match axis.kind {
             AxisType::Number => Ok(Self::Number(number)),
             AxisType::Integer if number.is_integer() => Ok(Self::Number(number)),
-            AxisType::Integer => Err(NotOfAxis::new(&number.to_string(), "a whole number")),
-            _ => Self::of_text(&number.to_string(), axis),
+            AxisType::Integer => Err(AxisValueError::new(&number.to_string(), "a whole number")),
+            _ => Self::from_text(&number.to_string(), axis),
         }
     }
 
     /// The form of the value in a record.
     #[must_use]
-    pub fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> AxisValue {
         self.clone().into_value()
     }
 
     /// As [`Self::to_value`], but consumes the value.
     #[must_use]
-    pub fn into_value(self) -> Value {
+    pub fn into_value(self) -> AxisValue {
         match self {
-            Self::Bool(value) => Value::Bool(value),
-            Self::Number(number) => Value::Text(number.to_string()),
-            Self::Date(date) => Value::Text(date.to_string()),
-            Self::Text(text) => Value::Text(text),
+            Self::Bool(value) => AxisValue::Bool(value),
+            Self::Number(number) => AxisValue::Text(number.to_string()),
+            Self::Date(date) => AxisValue::Text(date.to_string()),
+            Self::Text(text) => AxisValue::Text(text),
         }
     }
 
-    /// The value as text, in the form that [`Value`] displays.
+    /// The value as text, in the form that [`AxisValue`] displays.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {

@@ -1,13 +1,13 @@
 //! The candidate of a check: one text, or the texts of one verdict.
 
-use super::check::Check;
-use super::claims::{Claim, Place, sentences};
+use super::check::CandidateCheck;
+use super::claims::{CandidateClaim, CandidateRange, sentences};
 use super::fact_set::FactSet;
-use super::facts::{Facts, Support};
-use super::normal::{Origins, normalize};
-use super::pairs::Asked;
-use super::plain::Plain;
-use super::result::{Metrics, RuleResult, Span, Verdict};
+use super::facts::{FactSupport, SearchableFacts};
+use super::normal::{OriginOffsets, normalize};
+use super::pairs::RequestedPairs;
+use super::plain::PlainText;
+use super::result::{CandidateSpan, EvaluationMetrics, RuleResult, RuleVerdict};
 use super::sentences;
 use crate::base::digest::Sha256Hex;
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// One text of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct CandidatePart<'a> {
     /// The field of the verdict; `None` if the candidate is one text.
     pub field: Option<&'a str>,
     /// The text.
@@ -26,25 +26,25 @@ pub struct Part<'a> {
 /// The text to check. The texts of a verdict are split into claims separately. A pattern may be found in any of them,
 /// and they must not contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate<'a>(Vec<Part<'a>>);
+pub struct CandidateText<'a>(Vec<CandidatePart<'a>>);
 
-impl<'a> Candidate<'a> {
+impl<'a> CandidateText<'a> {
     /// One text.
     #[must_use]
     pub fn text(text: &'a str) -> Self {
-        Self(vec![Part { field: None, text }])
+        Self(vec![CandidatePart { field: None, text }])
     }
 
     /// Several texts, by the fields of a verdict.
     #[must_use]
     pub fn fields(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self(fields.into_iter().map(|(field, text)| Part { field: Some(field), text }).collect())
+        Self(fields.into_iter().map(|(field, text)| CandidatePart { field: Some(field), text }).collect())
     }
 
     /// The names of its fields; `None` if it is one text.
     pub(super) fn field_names(&self) -> Option<Vec<&'a str>> {
         match self.0.as_slice() {
-            [Part { field: None, .. }] => None,
+            [CandidatePart { field: None, .. }] => None,
             parts => Some(parts.iter().map(|part| part.field.unwrap_or_default()).collect()),
         }
     }
@@ -52,7 +52,7 @@ impl<'a> Candidate<'a> {
     /// The SHA-256 of the text; for several texts, of their JSON object by field.
     fn sha256(&self) -> Sha256Hex {
         match self.0.as_slice() {
-            [Part { field: None, text }] => Sha256Hex::of(text.as_bytes()),
+            [CandidatePart { field: None, text }] => Sha256Hex::of(text.as_bytes()),
             parts => {
                 let fields = parts.iter().map(|part| (part.field.unwrap_or_default(), part.text));
                 Sha256Hex::of_json(&fields.collect::<std::collections::BTreeMap<_, _>>())
@@ -63,14 +63,14 @@ impl<'a> Candidate<'a> {
 
 /// A text with its normalized form.
 #[derive(Debug)]
-pub(super) struct Normal<'a> {
+pub(super) struct NormalizedText<'a> {
     source: Cow<'a, str>,
     text: String,
     /// Created at the first match.
-    origins: OnceCell<Origins>,
+    origins: OnceCell<OriginOffsets>,
 }
 
-impl<'a> Normal<'a> {
+impl<'a> NormalizedText<'a> {
     pub(super) fn of(source: Cow<'a, str>) -> Self {
         Self { text: normalize(&source), source, origins: OnceCell::new() }
     }
@@ -82,43 +82,43 @@ impl<'a> Normal<'a> {
 
     /// The range of the original text that became `range` of the normalized text.
     pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
-        self.origins.get_or_init(|| Origins::of(&self.source)).range(&self.source, range)
+        self.origins.get_or_init(|| OriginOffsets::of(&self.source)).range(&self.source, range)
     }
 }
 
 /// The support in `facts` for each of `claims`.
-pub(super) fn supports(claims: &[Claim], facts: &Facts) -> Vec<Option<Support>> {
+pub(super) fn supports(claims: &[CandidateClaim], facts: &SearchableFacts) -> Vec<Option<FactSupport>> {
     let claims: Vec<&str> = claims.iter().map(|claim| claim.normal.as_str()).collect();
     facts.supports(&claims)
 }
 
 /// A candidate and its check, as input of the rules. Data that several rules use is computed once.
 #[derive(Debug)]
-pub(super) struct Subject<'a> {
-    pub(super) check: &'a Check,
+pub(super) struct RuleContext<'a> {
+    pub(super) check: &'a CandidateCheck,
     pub(super) facts: &'a FactSet,
     pub(super) unsupported_max: u64,
-    candidate: &'a Candidate<'a>,
-    parts: &'a [Part<'a>],
+    candidate: &'a CandidateText<'a>,
+    parts: &'a [CandidatePart<'a>],
     sha256: OnceCell<Sha256Hex>,
-    normal: OnceCell<Vec<Normal<'a>>>,
-    claims: OnceCell<Vec<Claim>>,
-    plain: OnceCell<Vec<Plain<'a>>>,
-    sentences: OnceCell<Vec<Place>>,
-    supports: OnceCell<Vec<Option<Support>>>,
-    asked: OnceCell<Asked>,
+    normal: OnceCell<Vec<NormalizedText<'a>>>,
+    claims: OnceCell<Vec<CandidateClaim>>,
+    plain: OnceCell<Vec<PlainText<'a>>>,
+    sentences: OnceCell<Vec<CandidateRange>>,
+    supports: OnceCell<Vec<Option<FactSupport>>>,
+    requested_pairs: OnceCell<RequestedPairs>,
     unsupported_claims: Cell<u64>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> RuleContext<'a> {
     pub(super) fn new(
-        candidate: &'a Candidate<'a>,
-        check: &'a Check,
+        candidate: &'a CandidateText<'a>,
+        check: &'a CandidateCheck,
         facts: &'a FactSet,
         unsupported_max: u64,
     ) -> Self {
         let (sha256, normal, claims, plain) = Default::default();
-        let (sentences, supports, asked) = Default::default();
+        let (sentences, supports, requested_pairs) = Default::default();
         let parts = &candidate.0;
         Self {
             check,
@@ -132,7 +132,7 @@ impl<'a> Subject<'a> {
             plain,
             sentences,
             supports,
-            asked,
+            requested_pairs,
             unsupported_claims: Cell::new(0),
         }
     }
@@ -149,44 +149,44 @@ impl<'a> Subject<'a> {
 
     /// The normalized texts.
     pub(super) fn normal_texts(&self) -> impl Iterator<Item = &str> {
-        self.normal().iter().map(Normal::text)
+        self.normal().iter().map(NormalizedText::text)
     }
 
     /// The texts with their normalized forms.
-    pub(super) fn normal(&self) -> &[Normal<'a>] {
-        self.normal.get_or_init(|| self.texts().map(|text| Normal::of(text.into())).collect())
+    pub(super) fn normal(&self) -> &[NormalizedText<'a>] {
+        self.normal.get_or_init(|| self.texts().map(|text| NormalizedText::of(text.into())).collect())
     }
 
     /// The claims, split as the published rules do.
-    pub(super) fn claims(&self) -> &[Claim] {
+    pub(super) fn claims(&self) -> &[CandidateClaim] {
         let split = || self.texts().enumerate().flat_map(|(part, text)| sentences(part, text)).collect();
         self.claims.get_or_init(split)
     }
 
     /// The texts without their layout.
-    pub(super) fn plain(&self) -> &[Plain<'a>] {
-        self.plain.get_or_init(|| self.texts().map(Plain::of).collect())
+    pub(super) fn plain(&self) -> &[PlainText<'a>] {
+        self.plain.get_or_init(|| self.texts().map(PlainText::of).collect())
     }
 
     /// The sentences by Unicode's boundaries, of the texts without their layout.
-    pub(super) fn sentences(&self) -> &[Place] {
-        let places = |(part, plain): (usize, &Plain<'_>)| {
-            sentences::sentences(plain.text()).into_iter().map(move |range| Place { part, range })
+    pub(super) fn sentences(&self) -> &[CandidateRange] {
+        let places = |(part, plain): (usize, &PlainText<'_>)| {
+            sentences::sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
         };
         self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(places).collect())
     }
 
     /// The text of a range without layout.
-    pub(super) fn plain_at(&self, Place { part, range }: &Place) -> &str {
+    pub(super) fn plain_at(&self, CandidateRange { part, range }: &CandidateRange) -> &str {
         self.plain().get(*part).and_then(|plain| plain.text().get(range.clone())).unwrap_or_default()
     }
 
     /// The claim in a range without layout, with the normalized text `normal`; `None` if that is empty.
-    pub(super) fn claim(&self, place: &Place, normal: String) -> Option<Claim> {
+    pub(super) fn claim(&self, place: &CandidateRange, normal: String) -> Option<CandidateClaim> {
         let text = self.plain_at(place);
         let start = place.range.start + text.len() - text.trim_start().len();
         let range = self.plain_origin(place.part, start..start + text.trim().len());
-        (!normal.is_empty()).then_some(Claim { part: place.part, range, normal })
+        (!normal.is_empty()).then_some(CandidateClaim { part: place.part, range, normal })
     }
 
     /// The range of the original text for a range without layout.
@@ -195,19 +195,19 @@ impl<'a> Subject<'a> {
     }
 
     /// The support for each of the claims.
-    pub(super) fn supports(&self) -> &[Option<Support>] {
-        self.supports.get_or_init(|| supports(self.claims(), self.facts.given()))
+    pub(super) fn supports(&self) -> &[Option<FactSupport>] {
+        self.supports.get_or_init(|| supports(self.claims(), self.facts.published_form()))
     }
 
     /// The requested pairs of opposites and the places of their terms, computed by `look` at the first call.
-    pub(super) fn asked(&self, look: impl FnOnce() -> Asked) -> &Asked {
-        self.asked.get_or_init(look)
+    pub(super) fn requested_pairs(&self, look: impl FnOnce() -> RequestedPairs) -> &RequestedPairs {
+        self.requested_pairs.get_or_init(look)
     }
 
     /// The span of a range in the original text of a part.
-    pub(super) fn span(&self, part: usize, range: Range<usize>) -> Span {
+    pub(super) fn span(&self, part: usize, range: Range<usize>) -> CandidateSpan {
         let field = self.parts.get(part).and_then(|part| part.field).map(String::from);
-        Span { end: range.end, field, start: range.start }
+        CandidateSpan { end: range.end, field, start: range.start }
     }
 
     /// The text of a range.
@@ -216,7 +216,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The range of the original text for a place in the normalized text.
-    pub(super) fn origin(&self, place: &Place) -> Range<usize> {
+    pub(super) fn origin(&self, place: &CandidateRange) -> Range<usize> {
         self.normal().get(place.part).map_or(0..0, |normal| normal.origin(place.range.clone()))
     }
 
@@ -226,16 +226,16 @@ impl<'a> Subject<'a> {
     }
 
     /// The metrics, after all rules have been applied.
-    pub(super) fn metrics(&self, results: &[RuleResult]) -> Metrics {
+    pub(super) fn metrics(&self, results: &[RuleResult]) -> EvaluationMetrics {
         let counted = |verdict| results.iter().filter(|result| result.verdict == verdict).count() as u64;
         let violations = |result: &RuleResult| result.violations.len() as u64 + result.violations_omitted;
-        Metrics {
-            blank_facts: self.facts.given().blank().count() as u64,
+        EvaluationMetrics {
+            blank_facts: self.facts.published_form().blank().count() as u64,
             claims: self.claims().len() as u64,
             facts: self.facts.len() as u64,
             rules: results.len() as u64,
-            rules_error: counted(Verdict::Error),
-            rules_failed: counted(Verdict::Fail),
+            rules_error: counted(RuleVerdict::Error),
+            rules_failed: counted(RuleVerdict::Fail),
             unsupported_claims: self.unsupported_claims.get(),
             violations: results.iter().map(violations).sum(),
         }

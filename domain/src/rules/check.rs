@@ -1,6 +1,6 @@
 //! The check of a candidate: facts, constraints, expectations, and the rules to apply.
 
-use super::registry::{CheckType, RuleId};
+use super::registry::{RuleCheckType, RuleId};
 use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,7 +24,7 @@ const TERM_MAX_BYTES: usize = 128;
 /// The check of a candidate, as submitted in a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Check {
+pub struct CandidateCheck {
     /// The known facts. A claim must be supported by a single one of them.
     pub facts: Vec<String>,
     /// The origins of facts from sources, which come after the other facts.
@@ -38,7 +38,7 @@ pub struct Check {
     pub constraints: Vec<String>,
     /// The expectations of the candidate.
     #[serde(default)]
-    pub expected: Expected,
+    pub expected: CandidateExpectations,
     /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,
@@ -47,7 +47,7 @@ pub struct Check {
 /// The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct CandidateExpectations {
     /// Pairs of opposites that must not both appear: `a-b`, `b-a`, or either term, in any case.
     #[serde(default)]
     pub contradiction_ids: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Expected {
     pub contradiction_pairs: Vec<(String, String)>,
     /// The maximum number of unsupported claims; by default the configured number.
     #[serde(default)]
-    pub max_unsupported_claims: Option<Threshold>,
+    pub max_unsupported_claims: Option<UnsupportedClaimLimit>,
     /// The required patterns.
     #[serde(default)]
     pub must_find: Vec<String>,
@@ -67,7 +67,7 @@ pub struct Expected {
 
 /// The maximum number of unsupported claims: a number, or `"CONFIG:UNSUPPORTED_MAX"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Threshold {
+pub enum UnsupportedClaimLimit {
     /// This number.
     Number(u64),
     /// The configured number.
@@ -76,14 +76,14 @@ pub enum Threshold {
 
 /// The configuration of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct RuleSettings {
     /// The maximum number of unsupported claims, if a check does not set it.
     pub unsupported_max: u64,
     /// The rules to apply if a check names none.
     pub profile: Vec<RuleId>,
 }
 
-impl Default for Settings {
+impl Default for RuleSettings {
     fn default() -> Self {
         Self { unsupported_max: 0, profile: RuleId::PUBLISHED.into() }
     }
@@ -91,7 +91,7 @@ impl Default for Settings {
 
 /// Why a check is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidCheck {
+pub enum InvalidCheckError {
     /// A list has too many entries.
     #[error("`{what}` has {given} entries; at most {allowed} are allowed")]
     TooMany {
@@ -125,7 +125,10 @@ pub enum InvalidCheck {
     #[error("`rules` names {0} twice")]
     Twice(RuleId),
     /// A member has no effect, because no rule uses it.
-    #[error("`{what}` is given, but no rule that uses it is applied; name one in `rules`: {}", names(by))]
+    #[error(
+        "`{what}` is given, but no rule that uses it is applied; name one in `rules`: {}",
+        join_rule_ids(by)
+    )]
     NotApplied {
         /// The name of the member.
         what: &'static str,
@@ -135,18 +138,19 @@ pub enum InvalidCheck {
 }
 
 /// The ids of `rules`, for a message.
-fn names(rules: &[RuleId]) -> String {
+fn join_rule_ids(rules: &[RuleId]) -> String {
     rules.iter().map(|rule| rule.into_str()).collect::<Vec<_>>().join(", ")
 }
 
-impl Check {
+impl CandidateCheck {
     /// Validates the check: its limits, its pairs, its rules, and whether the rules use all of its members.
     ///
     /// # Errors
     /// The first fault found.
-    pub fn validate(&self, settings: &Settings) -> Result<(), InvalidCheck> {
-        let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
-            &self.expected;
+    pub fn validate(&self, settings: &RuleSettings) -> Result<(), InvalidCheckError> {
+        let CandidateExpectations {
+            contradiction_ids, contradiction_pairs, must_find, must_not_find, ..
+        } = &self.expected;
         for (what, given, allowed) in [
             ("facts", self.facts.len(), FACTS_MAX),
             ("constraints", self.constraints.len(), NAMED_MAX),
@@ -156,17 +160,17 @@ impl Check {
             ("expected.contradiction_pairs", contradiction_pairs.len(), PAIRS_MAX),
         ] {
             if given > allowed {
-                return Err(InvalidCheck::TooMany { what, given, allowed });
+                return Err(InvalidCheckError::TooMany { what, given, allowed });
             }
         }
         for (pair, (one, other)) in contradiction_pairs.iter().enumerate() {
             for term in [one, other] {
                 if term.trim().is_empty() || term.len() > TERM_MAX_BYTES {
-                    return Err(InvalidCheck::Term { pair, bytes: term.len() });
+                    return Err(InvalidCheckError::Term { pair, bytes: term.len() });
                 }
             }
             if super::normal::normalize(one) == super::normal::normalize(other) {
-                return Err(InvalidCheck::SameTerm { pair });
+                return Err(InvalidCheckError::SameTerm { pair });
             }
         }
         self.validate_rules()?;
@@ -177,7 +181,7 @@ impl Check {
     #[must_use]
     pub fn with_facts_from(mut self, sources: Vec<FactSource>) -> Self {
         for mut source in sources {
-            source.number_from(self.facts.len());
+            source.number_facts(self.facts.len());
             self.facts.extend(source.facts().map(|fact| fact.text.clone()));
             self.facts_from.push(source);
         }
@@ -189,8 +193,9 @@ impl Check {
     pub fn size_bytes(&self) -> usize {
         // a minimum cost for each entry, however short it is
         const ENTRY: usize = 16;
-        let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
-            &self.expected;
+        let CandidateExpectations {
+            contradiction_ids, contradiction_pairs, must_find, must_not_find, ..
+        } = &self.expected;
         let lists = [&self.facts, &self.constraints, contradiction_ids, must_find, must_not_find];
         let texts = lists.into_iter().flatten().map(|text| text.len() + ENTRY).sum::<usize>();
         let pairs = contradiction_pairs.iter().map(|(one, other)| one.len() + other.len() + ENTRY);
@@ -199,57 +204,58 @@ impl Check {
 
     /// Fills in the configured values, so that later changes of the configuration have no effect on the check.
     #[must_use]
-    pub fn settled(mut self, settings: &Settings) -> Self {
+    pub fn with_configured_values(mut self, settings: &RuleSettings) -> Self {
         let unsupported_max = self.expected.unsupported_max(settings);
-        self.expected.max_unsupported_claims = Some(Threshold::Number(unsupported_max));
+        self.expected.max_unsupported_claims = Some(UnsupportedClaimLimit::Number(unsupported_max));
         self.rules.get_or_insert_with(|| settings.profile.clone());
         self
     }
 
     /// Checks that `rules` use every member of the check besides its facts; an unused member would be ignored silently.
-    fn validate_applied(&self, rules: &[RuleId]) -> Result<(), InvalidCheck> {
-        let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
-            &self.expected;
-        let of_type = |types: &[CheckType]| {
+    fn validate_applied(&self, rules: &[RuleId]) -> Result<(), InvalidCheckError> {
+        let CandidateExpectations {
+            contradiction_ids, contradiction_pairs, must_find, must_not_find, ..
+        } = &self.expected;
+        let of_type = |types: &[RuleCheckType]| {
             let looks = |rule: &RuleId| types.contains(&rule.rule().check_type);
             RuleId::VARIANTS.iter().copied().filter(looks).collect::<Vec<_>>()
         };
-        let contradictions = || of_type(&[CheckType::ContradictionCheck]);
+        let contradictions = || of_type(&[RuleCheckType::ContradictionCheck]);
         let threshold = self.expected.max_unsupported_claims.is_some();
         for (what, given, by) in [
-            ("expected.must_find", !must_find.is_empty(), of_type(&[CheckType::MustFind])),
-            ("expected.must_not_find", !must_not_find.is_empty(), of_type(&[CheckType::MustNotFind])),
+            ("expected.must_find", !must_find.is_empty(), of_type(&[RuleCheckType::MustFind])),
+            ("expected.must_not_find", !must_not_find.is_empty(), of_type(&[RuleCheckType::MustNotFind])),
             ("expected.contradiction_ids", !contradiction_ids.is_empty(), contradictions()),
             ("expected.contradiction_pairs", !contradiction_pairs.is_empty(), contradictions()),
             ("constraints", !self.constraints.is_empty(), vec![RuleId::Cont002]),
             (
                 "expected.max_unsupported_claims",
                 threshold,
-                of_type(&[CheckType::CountThreshold, CheckType::PatternMatch]),
+                of_type(&[RuleCheckType::CountThreshold, RuleCheckType::PatternMatch]),
             ),
         ] {
             if given && !by.iter().any(|rule| rules.contains(rule)) {
-                return Err(InvalidCheck::NotApplied { what, by });
+                return Err(InvalidCheckError::NotApplied { what, by });
             }
         }
         Ok(())
     }
 
-    fn validate_rules(&self) -> Result<(), InvalidCheck> {
+    fn validate_rules(&self) -> Result<(), InvalidCheckError> {
         let Some(rules) = &self.rules else { return Ok(()) };
         if rules.is_empty() {
-            return Err(InvalidCheck::NoRules);
+            return Err(InvalidCheckError::NoRules);
         }
-        RuleId::first_repeated(rules).map_or(Ok(()), |rule| Err(InvalidCheck::Twice(rule)))
+        RuleId::first_repeated(rules).map_or(Ok(()), |rule| Err(InvalidCheckError::Twice(rule)))
     }
 }
 
-impl Expected {
+impl CandidateExpectations {
     /// The maximum number of unsupported claims.
-    pub(super) const fn unsupported_max(&self, settings: &Settings) -> u64 {
+    pub(super) const fn unsupported_max(&self, settings: &RuleSettings) -> u64 {
         match self.max_unsupported_claims {
-            Some(Threshold::Number(number)) => number,
-            Some(Threshold::Config) | None => settings.unsupported_max,
+            Some(UnsupportedClaimLimit::Number(number)) => number,
+            Some(UnsupportedClaimLimit::Config) | None => settings.unsupported_max,
         }
     }
 }
@@ -263,7 +269,7 @@ fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Stri
     Vec::deserialize(deserializer)?.into_iter().map(pair).collect()
 }
 
-impl Serialize for Threshold {
+impl Serialize for UnsupportedClaimLimit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Number(number) => serializer.serialize_u64(*number),
@@ -272,23 +278,27 @@ impl Serialize for Threshold {
     }
 }
 
-impl<'de> Deserialize<'de> for Threshold {
+impl<'de> Deserialize<'de> for UnsupportedClaimLimit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Threshold;
+        struct ClaimLimitVisitor;
+        impl serde::de::Visitor<'_> for ClaimLimitVisitor {
+            type Value = UnsupportedClaimLimit;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "a whole number from 0 to {UNSUPPORTED_MAX_MAX}, or \"{UNSUPPORTED_MAX}\"")
             }
-            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Threshold, E> {
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<UnsupportedClaimLimit, E> {
                 let too_high = || E::invalid_value(serde::de::Unexpected::Unsigned(number), &self);
-                if number <= UNSUPPORTED_MAX_MAX { Ok(Threshold::Number(number)) } else { Err(too_high()) }
+                if number <= UNSUPPORTED_MAX_MAX {
+                    Ok(UnsupportedClaimLimit::Number(number))
+                } else {
+                    Err(too_high())
+                }
             }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Threshold, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<UnsupportedClaimLimit, E> {
                 let unknown = || E::invalid_value(serde::de::Unexpected::Str(text), &self);
-                if text == UNSUPPORTED_MAX { Ok(Threshold::Config) } else { Err(unknown()) }
+                if text == UNSUPPORTED_MAX { Ok(UnsupportedClaimLimit::Config) } else { Err(unknown()) }
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(ClaimLimitVisitor)
     }
 }

@@ -8,14 +8,14 @@ pub(super) const DELIMITERS: [char; 3] = ['.', '!', '?'];
 
 /// A range of one part of the candidate, in normalized text or in text without layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CandidateRange {
     pub(super) part: usize,
     pub(super) range: Range<usize>,
 }
 
 /// One claim of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct CandidateClaim {
     /// The index of the part of the candidate.
     pub(super) part: usize,
     /// The range in the text of the part, without surrounding white space.
@@ -25,16 +25,16 @@ pub(super) struct Claim {
 }
 
 /// The claims of `text`: its non-blank pieces between full stops, exclamation marks and question marks.
-pub(super) fn sentences(part: usize, text: &str) -> impl Iterator<Item = Claim> {
+pub(super) fn sentences(part: usize, text: &str) -> impl Iterator<Item = CandidateClaim> {
     text.split(DELIMITERS).filter_map(move |piece| claim(part, text, piece))
 }
 
 /// The claim in `piece`, which is a slice of `text`; `None` if it is blank.
-fn claim(part: usize, text: &str, piece: &str) -> Option<Claim> {
+fn claim(part: usize, text: &str, piece: &str) -> Option<CandidateClaim> {
     let trimmed = piece.trim();
     let start = trimmed.as_ptr().addr() - text.as_ptr().addr();
     let normal = normalize(trimmed);
-    (!normal.is_empty()).then(|| Claim { part, range: start..start + trimmed.len(), normal })
+    (!normal.is_empty()).then(|| CandidateClaim { part, range: start..start + trimmed.len(), normal })
 }
 
 /// The range between delimiters that contains byte `at` of `text`, without surrounding white space.

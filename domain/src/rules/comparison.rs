@@ -5,15 +5,15 @@
 
 mod read;
 
-use super::candidate::Subject;
-use super::contradiction::{asked, negations, note_unknown};
-use super::findings::{Findings, RuleError, Violated, quoted};
-use super::result::{Finding, Output};
+use super::candidate::RuleContext;
+use super::contradiction::{negations, note_unknown, requested_pairs};
+use super::findings::{FullViolation, RuleError, RuleFindings, quoted};
+use super::result::{EvidenceFinding, EvidenceOutput};
 use crate::base::digest::Sha256Hex;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};
 use petgraph::visit::EdgeRef;
-use read::{Amount, Comparison, comparisons, constraint};
+use read::{MarkedNumber, OperandComparison, comparisons, constraint};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// RULE-CONT-002: no pair of opposites appears, and the comparisons of the candidate are consistent with each other and
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 ///
 /// # Errors
 /// The constraints contradict each other, so the candidate cannot be checked.
-pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
+pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFindings) -> Result<(), RuleError> {
     negations(subject, findings);
     let (mut all, not_understood) = constraints(subject);
     let given = &subject.check.constraints;
@@ -30,25 +30,25 @@ pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Re
         for (part, text) in subject.texts().enumerate() {
             all.extend(comparisons(text, Some(part)));
         }
-        held_together(subject, findings, &all, &given);
+        report_cycles(subject, findings, &all, &given);
         Ok(())
     } else {
         let cause =
             "the constraints cannot hold together, whatever the candidate says; the evidence names them";
         Err(RuleError(cause.into()))
     };
-    note_unknown(findings, asked(subject));
+    note_unknown(findings, requested_pairs(subject));
     for text in not_understood {
-        findings.step(text, "L < R, L > R, L <= R, L >= R", || Output {
-            finding: Finding::ConstraintNotUnderstood,
-            ..Output::default()
+        findings.step(text, "L < R, L > R, L <= R, L >= R", || EvidenceOutput {
+            finding: EvidenceFinding::ConstraintNotUnderstood,
+            ..EvidenceOutput::default()
         });
     }
     told
 }
 
 /// The comparisons in the check's constraints, and the constraints that cannot be parsed.
-fn constraints<'a>(subject: &Subject<'a>) -> (Vec<Comparison>, Vec<&'a str>) {
+fn constraints<'a>(subject: &RuleContext<'a>) -> (Vec<OperandComparison>, Vec<&'a str>) {
     let (mut all, mut not_understood) = (Vec::new(), Vec::new());
     for text in &subject.check.constraints {
         match constraint(text) {
@@ -60,31 +60,37 @@ fn constraints<'a>(subject: &Subject<'a>) -> (Vec<Comparison>, Vec<&'a str>) {
 }
 
 /// Whether the constraints are consistent; `given` identifies them in the evidence.
-fn are_compatible(findings: &mut Findings, constraints: &[Comparison], given: &str) -> bool {
-    let circles = circles(constraints);
+fn are_compatible(findings: &mut RuleFindings, constraints: &[OperandComparison], given: &str) -> bool {
+    let circles = find_cycles(constraints);
     for circle in &circles {
-        findings.step(&circle.text, given, || Output {
-            finding: Finding::ConstraintsIncompatible,
-            ..Output::default()
+        findings.step(&circle.text, given, || EvidenceOutput {
+            finding: EvidenceFinding::ConstraintsIncompatible,
+            ..EvidenceOutput::default()
         });
     }
     circles.is_empty()
 }
 
 /// Reports contradictions within `all`: the comparisons of the constraints, then those of the candidate.
-fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparison], given: &str) {
-    let circles = circles(all);
+fn report_cycles(
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    all: &[OperandComparison],
+    given: &str,
+) {
+    let circles = find_cycles(all);
     let candidate = subject.candidate_sha256();
-    let span = |comparison: &Comparison| Some(subject.span(comparison.part?, comparison.range.clone()));
-    for Circle { text, members } in &circles {
+    let span =
+        |comparison: &OperandComparison| Some(subject.span(comparison.part?, comparison.range.clone()));
+    for ComparisonCycle { text, members } in &circles {
         let latest = members.iter().max().and_then(|latest| all.get(*latest));
         let words = latest.and_then(|latest| Some(subject.text_at(latest.part?, latest.range.clone())));
-        findings.step(text, candidate.as_str(), || Output {
-            finding: Finding::Incompatible,
+        findings.step(text, candidate.as_str(), || EvidenceOutput {
+            finding: EvidenceFinding::Incompatible,
             span: latest.and_then(span),
-            ..Output::default()
+            ..EvidenceOutput::default()
         });
-        findings.violation(|| Violated {
+        findings.violation(|| FullViolation {
             message: format!("these cannot hold together: {}", quoted(text)),
             text: words.unwrap_or_default().to_owned(),
             span: latest.and_then(span),
@@ -92,10 +98,10 @@ fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparis
         });
     }
     let compared = format!("comparisons: {}, {candidate}", all.len());
-    findings.step(&compared, given, || Output {
+    findings.step(&compared, given, || EvidenceOutput {
         count: Some(all.len() as u64),
-        finding: if circles.is_empty() { Finding::Compatible } else { Finding::Incompatible },
-        ..Output::default()
+        finding: if circles.is_empty() { EvidenceFinding::Compatible } else { EvidenceFinding::Incompatible },
+        ..EvidenceOutput::default()
     });
     // the comparisons in a cycle come first
     let mut is_in_circle = vec![false; all.len()];
@@ -107,16 +113,16 @@ fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparis
     let (first, rest): (Vec<_>, Vec<_>) = all.iter().zip(is_in_circle).partition(|(_, is_in)| *is_in);
     for (comparison, _) in first.into_iter().chain(rest) {
         let with = comparison.part.map_or(given, |_| candidate.as_str());
-        findings.step(&comparison.text, with, || Output {
-            finding: Finding::Comparison,
+        findings.step(&comparison.text, with, || EvidenceOutput {
+            finding: EvidenceFinding::Comparison,
             span: span(comparison),
-            ..Output::default()
+            ..EvidenceOutput::default()
         });
     }
 }
 
 /// A cycle with a strict step.
-struct Circle {
+struct ComparisonCycle {
     /// Its steps, in their order.
     text: String,
     /// The indexes of its comparisons.
@@ -125,28 +131,28 @@ struct Circle {
 
 /// A step from the higher operand to the lower one: by a comparison, or by the order of numbers.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct ComparisonStep {
     strict: bool,
     by: Option<usize>,
 }
 
 /// The contradictions among `comparisons`: one cycle for each strongly connected set of operands.
-fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
-    let mut graph: DiGraph<&str, Step> = DiGraph::new();
+fn find_cycles(comparisons: &[OperandComparison]) -> Vec<ComparisonCycle> {
+    let mut graph: DiGraph<&str, ComparisonStep> = DiGraph::new();
     let mut nodes: BTreeMap<&str, NodeIndex> = BTreeMap::new();
     for (place, comparison) in comparisons.iter().enumerate() {
         let [above, below] = [&comparison.above, &comparison.below]
             .map(|name| *nodes.entry(name).or_insert_with(|| graph.add_node(name)));
-        graph.add_edge(above, below, Step { strict: comparison.strict, by: Some(place) });
+        graph.add_edge(above, below, ComparisonStep { strict: comparison.strict, by: Some(place) });
     }
-    let mut amounts: Vec<(Amount, NodeIndex)> =
-        nodes.iter().filter_map(|(name, node)| Some((Amount::parse(name)?, *node))).collect();
+    let mut amounts: Vec<(MarkedNumber, NodeIndex)> =
+        nodes.iter().filter_map(|(name, node)| Some((MarkedNumber::parse(name)?, *node))).collect();
     amounts.sort_by(|one, other| one.0.cmp(&other.0));
     for pair in amounts.windows(2) {
         if let [(lower, below), (higher, above)] = pair
             && lower.mark == higher.mark
         {
-            graph.add_edge(*above, *below, Step { strict: true, by: None });
+            graph.add_edge(*above, *below, ComparisonStep { strict: true, by: None });
         }
     }
     let mut group_of = vec![0; graph.node_count()];
@@ -158,7 +164,7 @@ fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
         }
     }
     let group = |node: NodeIndex| group_of.get(node.index()).copied();
-    let mut first_strict: BTreeMap<usize, EdgeReference<'_, Step>> = BTreeMap::new();
+    let mut first_strict: BTreeMap<usize, EdgeReference<'_, ComparisonStep>> = BTreeMap::new();
     // in the order of the text; every cycle contains a comparison, because numbers alone form none
     for edge in graph.edge_references() {
         if let (Some(group), true) = (group(edge.source()), group(edge.source()) == group(edge.target()))
@@ -167,22 +173,23 @@ fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
             first_strict.entry(group).or_insert(edge);
         }
     }
-    let mut circles: Vec<(usize, Circle)> = first_strict
+    let mut circles: Vec<(usize, ComparisonCycle)> = first_strict
         .into_values()
-        .map(|edge| (edge.id().index(), circle(&graph, comparisons, edge, &group)))
+        .map(|edge| (edge.id().index(), find_shortest_cycle(&graph, comparisons, edge, &group)))
         .collect();
     circles.sort_by_key(|(first, _)| *first);
     circles.into_iter().map(|(_, circle)| circle).collect()
 }
 
 /// The shortest cycle through `edge`.
-fn circle(
-    graph: &DiGraph<&str, Step>,
-    comparisons: &[Comparison],
-    edge: EdgeReference<'_, Step>,
+fn find_shortest_cycle(
+    graph: &DiGraph<&str, ComparisonStep>,
+    comparisons: &[OperandComparison],
+    edge: EdgeReference<'_, ComparisonStep>,
     group: &impl Fn(NodeIndex) -> Option<usize>,
-) -> Circle {
-    let mut came_by: HashMap<NodeIndex, EdgeReference<'_, Step>> = HashMap::from([(edge.target(), edge)]);
+) -> ComparisonCycle {
+    let mut came_by: HashMap<NodeIndex, EdgeReference<'_, ComparisonStep>> =
+        HashMap::from([(edge.target(), edge)]);
     let mut waiting = VecDeque::from([edge.target()]);
     while let Some(node) = waiting.pop_front() {
         if node == edge.source() {
@@ -208,14 +215,18 @@ fn circle(
         }
     }
     steps.reverse();
-    let text = |step: &EdgeReference<'_, Step>| match step.weight().by.and_then(|by| comparisons.get(by)) {
+    let text = |step: &EdgeReference<'_, ComparisonStep>| match step
+        .weight()
+        .by
+        .and_then(|by| comparisons.get(by))
+    {
         Some(comparison) => comparison.text.clone(),
         None => {
             let name = |node| graph.node_weight(node).copied().unwrap_or_default();
             format!("{} > {}", name(step.source()), name(step.target()))
         }
     };
-    Circle {
+    ComparisonCycle {
         text: steps.iter().map(text).collect::<Vec<_>>().join(", "),
         members: steps.iter().filter_map(|step| step.weight().by).collect(),
     }

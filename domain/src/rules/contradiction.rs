@@ -1,30 +1,34 @@
 //! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and the parts
 //! that RULE-CONT-004 shares.
 
-use super::candidate::Subject;
-use super::claims::{Place, sentence_around};
-use super::findings::{Findings, Violated};
+use super::candidate::RuleContext;
+use super::claims::{CandidateRange, sentence_around};
+use super::findings::{FullViolation, RuleFindings};
 use super::normal::normalize;
-use super::pairs::{Asked, PAIRS, Pair};
-use super::result::{Finding, Output};
+use super::pairs::{OppositePair, PAIRS, RequestedPairs};
+use super::result::{EvidenceFinding, EvidenceOutput};
 use std::ops::Range;
 
 /// The requested pairs: those named by ids, in their order, then the check's own; with the places of their terms as
 /// substrings of the normalized texts.
-pub(super) fn asked<'s>(subject: &'s Subject<'_>) -> &'s Asked {
+pub(super) fn requested_pairs<'s>(subject: &'s RuleContext<'_>) -> &'s RequestedPairs {
     let find = |[one, other]: [&str; 2]| {
         [(one, other), (other, one)].map(|(term, opposite)| {
             let mut texts = subject.normal_texts().enumerate();
             texts.find_map(|(part, text)| {
-                first_outside(text, term, opposite).map(|at| Place { part, range: at..at + term.len() })
+                first_outside(text, term, opposite)
+                    .map(|at| CandidateRange { part, range: at..at + term.len() })
             })
         })
     };
-    subject.asked(|| asked_by(subject, find))
+    subject.requested_pairs(|| find_requested_pairs(subject, find))
 }
 
 /// The requested pairs, with the places that `find` returns for the terms of each.
-pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Option<Place>; 2]) -> Asked {
+pub(super) fn find_requested_pairs(
+    subject: &RuleContext<'_>,
+    find: impl Fn([&str; 2]) -> [Option<CandidateRange>; 2],
+) -> RequestedPairs {
     let expected = &subject.check.expected;
     let own: Vec<[String; 2]> =
         expected.contradiction_pairs.iter().map(|(one, other)| [normalize(one), normalize(other)]).collect();
@@ -34,17 +38,17 @@ pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Optio
             .map(|(one, other)| [*one, *other])
             .chain(own.iter().map(|[one, other]| [one.as_str(), other.as_str()]))
     };
-    let mut asked = Asked::default();
-    let add = |asked: &mut Asked, terms: [&str; 2]| {
+    let mut asked = RequestedPairs::default();
+    let add = |asked: &mut RequestedPairs, terms: [&str; 2]| {
         let [one, other] = terms;
         // a pair and its reverse are the same pair
         if !asked.pairs.iter().any(|pair| pair.terms == [one, other] || pair.terms == [other, one]) {
-            asked.pairs.push(Pair { terms: terms.map(String::from), places: find(terms) });
+            asked.pairs.push(OppositePair { terms: terms.map(String::from), places: find(terms) });
         }
     };
     for id in &expected.contradiction_ids {
         let normal = normalize(id);
-        let mut named = known().filter(|terms| names(&normal, *terms)).peekable();
+        let mut named = known().filter(|terms| is_pair_id(&normal, *terms)).peekable();
         if named.peek().is_none() {
             asked.unknown.push(id.clone());
         }
@@ -57,7 +61,7 @@ pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Optio
 }
 
 /// Whether `id` is `one-other`, `other-one`, or either term.
-fn names(id: &str, [one, other]: [&str; 2]) -> bool {
+fn is_pair_id(id: &str, [one, other]: [&str; 2]) -> bool {
     let joined = |one: &str, other: &str| {
         id.strip_prefix(one).and_then(|rest| rest.strip_prefix('-')).is_some_and(|rest| rest == other)
     };
@@ -109,29 +113,29 @@ fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usi
 }
 
 /// RULE-CONT-001: the two terms of a pair must not both appear.
-pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
+pub(super) fn direct_negation(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
     negations(subject, findings);
-    note_unknown(findings, asked(subject));
+    note_unknown(findings, requested_pairs(subject));
 }
 
 /// RULE-CONT-001 without the notes about unknown ids, which RULE-CONT-002 adds itself.
-pub(super) fn negations(subject: &Subject<'_>, findings: &mut Findings) {
-    opposites(subject, findings, asked(subject), |place| subject.origin(place));
+pub(super) fn negations(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
+    opposites(subject, findings, requested_pairs(subject), |place| subject.origin(place));
 }
 
 /// Checks that the two terms of a requested pair do not both appear; `origin` maps a place to the range in the original
 /// text.
 pub(super) fn opposites(
-    subject: &Subject<'_>,
-    findings: &mut Findings,
-    asked: &Asked,
-    origin: impl Fn(&Place) -> Range<usize>,
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    asked: &RequestedPairs,
+    origin: impl Fn(&CandidateRange) -> Range<usize>,
 ) {
-    for Pair { terms: [one, other], places } in &asked.pairs {
-        let both = both(places).map(|both| both.map(|place| (place.part, origin(place))));
+    for OppositePair { terms: [one, other], places } in &asked.pairs {
+        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, origin(place))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some([first, second]) = both {
-            findings.violation(|| Violated {
+            findings.violation(|| FullViolation {
                 message: format!("`{one}` and `{other}` are opposites, and both appear"),
                 text: subject.text_at(second.0, second.1.clone()).to_owned(),
                 span: Some(subject.span(second.0, second.1)),
@@ -143,17 +147,17 @@ pub(super) fn opposites(
 
 /// RULE-CONT-003: a sentence must not contradict an assertion in itself or in an earlier sentence. It reports the two
 /// sentences.
-pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut Findings) {
-    let asked = asked(subject);
-    for Pair { terms: [one, other], places } in &asked.pairs {
-        let both = both(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
+pub(super) fn assertion_then_infirmation(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
+    let asked = requested_pairs(subject);
+    for OppositePair { terms: [one, other], places } in &asked.pairs {
+        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some(both) = both {
             let [first, second] = both.map(|(part, place)| {
                 let text = subject.texts().nth(part).unwrap_or_default();
                 (part, sentence_around(text, place.start))
             });
-            findings.violation(|| Violated {
+            findings.violation(|| FullViolation {
                 message: format!(
                     "this infirms what was asserted before: `{one}` and `{other}` are opposites"
                 ),
@@ -167,32 +171,32 @@ pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut F
 }
 
 /// The two places in the order of the text; `None` unless both exist.
-fn both(places: &[Option<Place>; 2]) -> Option<[&Place; 2]> {
+fn sort_ranges(places: &[Option<CandidateRange>; 2]) -> Option<[&CandidateRange; 2]> {
     let [Some(one), Some(other)] = places else { return None };
-    let order = |place: &Place| (place.part, place.range.start);
+    let order = |place: &CandidateRange| (place.part, place.range.start);
     Some(if order(one) <= order(other) { [one, other] } else { [other, one] })
 }
 
 fn note(
-    subject: &Subject<'_>,
-    findings: &mut Findings,
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
     [one, other]: [&str; 2],
     both: Option<&[(usize, Range<usize>); 2]>,
 ) {
     let pair = serde_json::to_string(&[one, other]).expect("two texts have a JSON");
-    findings.step(&pair, subject.candidate_sha256().as_str(), || Output {
-        finding: if both.is_some() { Finding::BothAppear } else { Finding::NotBothAppear },
+    findings.step(&pair, subject.candidate_sha256().as_str(), || EvidenceOutput {
+        finding: if both.is_some() { EvidenceFinding::BothAppear } else { EvidenceFinding::NotBothAppear },
         span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),
-        ..Output::default()
+        ..EvidenceOutput::default()
     });
 }
 
 /// Notes the ids that match no pair.
-pub(super) fn note_unknown(findings: &mut Findings, asked: &Asked) {
+pub(super) fn note_unknown(findings: &mut RuleFindings, asked: &RequestedPairs) {
     for id in &asked.unknown {
-        findings.step(id, "the known pairs", || Output {
-            finding: Finding::UnknownContradictionId,
-            ..Output::default()
+        findings.step(id, "the known pairs", || EvidenceOutput {
+            finding: EvidenceFinding::UnknownContradictionId,
+            ..EvidenceOutput::default()
         });
     }
 }

@@ -1,35 +1,36 @@
 //! The compiled facts of a check. The form for the published rules is created at once; each form for the later rules is
 //! created at its first use and then kept.
 
-use super::facts::Facts;
-use super::form::Form;
-use super::lines::Lines;
-use super::notes::Notes;
-use super::parts::Joined;
-use super::plain::Plain;
+use super::facts::SearchableFacts;
+use super::form::ComparisonForm;
+use super::lines::NormalizedLines;
+use super::notes::FactNotes;
+use super::parts::JointFacts;
+use super::plain::PlainText;
 use crate::base::digest::Sha256Hex;
 use std::sync::OnceLock;
 
 /// A set of facts, ready to be searched. The results depend only on the facts, so the set can be reused.
 #[derive(Debug)]
 pub struct FactSet {
-    given: Facts,
-    words: Made,
-    quantities: Made,
-    with_counted: Made,
-    notes: OnceLock<Notes>,
+    given: SearchableFacts,
+    words: DerivedFacts,
+    quantities: DerivedFacts,
+    with_counted: DerivedFacts,
+    notes: OnceLock<FactNotes>,
 }
 
 /// The facts in one other form.
 #[derive(Debug, Default)]
-struct Made {
-    facts: OnceLock<Facts>,
-    joined: OnceLock<Joined>,
+struct DerivedFacts {
+    facts: OnceLock<SearchableFacts>,
+    joined: OnceLock<JointFacts>,
 }
 
-impl Made {
+impl DerivedFacts {
     fn weight_bytes(&self) -> u64 {
-        self.facts.get().map_or(0, Facts::weight_bytes) + self.joined.get().map_or(0, Joined::weight_bytes)
+        self.facts.get().map_or(0, SearchableFacts::weight_bytes)
+            + self.joined.get().map_or(0, JointFacts::weight_bytes)
     }
 }
 
@@ -43,7 +44,7 @@ impl FactSet {
     /// Compiles `facts`, in their order.
     #[must_use]
     pub fn compile(facts: &[String]) -> Self {
-        let given = Facts::of(Lines::normalized(facts), Self::sha256_of(facts));
+        let given = SearchableFacts::of(NormalizedLines::normalized(facts), Self::sha256_of(facts));
         let (words, quantities, with_counted) = Default::default();
         Self { given, words, quantities, with_counted, notes: OnceLock::new() }
     }
@@ -70,39 +71,40 @@ impl FactSet {
     /// published ones count only once they are created.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
-        let forms = [&self.words, &self.quantities, &self.with_counted].map(Made::weight_bytes);
-        let notes = self.notes.get().map_or(0, Notes::weight_bytes);
+        let forms = [&self.words, &self.quantities, &self.with_counted].map(DerivedFacts::weight_bytes);
+        let notes = self.notes.get().map_or(0, FactNotes::weight_bytes);
         self.given.weight_bytes() + forms.iter().sum::<u64>() + notes
     }
 
     /// The facts in the form for the published rules.
-    pub(super) const fn given(&self) -> &Facts {
+    pub(super) const fn published_form(&self) -> &SearchableFacts {
         &self.given
     }
 
-    const fn made(&self, form: Form) -> &Made {
+    const fn derived(&self, form: ComparisonForm) -> &DerivedFacts {
         match form {
-            Form::Words => &self.words,
-            Form::Quantities => &self.quantities,
-            Form::Notes => &self.with_counted,
+            ComparisonForm::Words => &self.words,
+            ComparisonForm::Quantities => &self.quantities,
+            ComparisonForm::Notes => &self.with_counted,
         }
     }
 
     /// The facts in another form. `facts` must be the original facts that were compiled.
-    pub(super) fn in_form(&self, form: Form, facts: &[String]) -> &Facts {
-        self.made(form).facts.get_or_init(|| {
-            let statement = |fact: &String| form.statement(Plain::of(fact).text());
-            Facts::of(Lines::of(facts.iter().map(statement)), self.sha256().clone())
+    pub(super) fn in_form(&self, form: ComparisonForm, facts: &[String]) -> &SearchableFacts {
+        self.derived(form).facts.get_or_init(|| {
+            let statement = |fact: &String| form.statement(PlainText::of(fact).text());
+            SearchableFacts::of(NormalizedLines::of(facts.iter().map(statement)), self.sha256().clone())
         })
     }
 
     /// The facts with joints, in that form.
-    pub(super) fn joined(&self, form: Form, facts: &[String]) -> &Joined {
-        self.made(form).joined.get_or_init(|| Joined::of(self.in_form(form, facts)))
+    pub(super) fn joined(&self, form: ComparisonForm, facts: &[String]) -> &JointFacts {
+        self.derived(form).joined.get_or_init(|| JointFacts::of(self.in_form(form, facts)))
     }
 
     /// The notes among the facts; `None` in a form without notes.
-    pub(super) fn notes(&self, form: Form, facts: &[String]) -> Option<&Notes> {
-        matches!(form, Form::Notes).then(|| self.notes.get_or_init(|| Notes::of(self.in_form(form, facts))))
+    pub(super) fn notes(&self, form: ComparisonForm, facts: &[String]) -> Option<&FactNotes> {
+        matches!(form, ComparisonForm::Notes)
+            .then(|| self.notes.get_or_init(|| FactNotes::of(self.in_form(form, facts))))
     }
 }

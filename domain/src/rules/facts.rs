@@ -4,38 +4,38 @@ mod direct;
 mod index;
 mod suffixes;
 
-use super::lines::Lines;
-use super::result::Direction;
+use super::lines::NormalizedLines;
+use super::result::SupportDirection;
 use crate::base::digest::Sha256Hex;
-use index::Index;
+use index::FactIndex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The first fact that supports a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Support {
+pub(super) struct FactSupport {
     /// The index of the fact, from 0.
     pub(super) fact: u32,
-    pub(super) direction: Direction,
+    pub(super) direction: SupportDirection,
 }
 
 /// Facts in one form, ready to be searched. The results depend only on the facts.
 #[derive(Debug)]
-pub(super) struct Facts {
-    lines: Lines,
+pub(super) struct SearchableFacts {
+    lines: NormalizedLines,
     /// The digest of the original facts.
     sha256: Sha256Hex,
     /// The remaining budget for searches without the index.
-    left: AtomicU64,
+    remaining_budget: AtomicU64,
     /// The index, once it is created; `None` inside if the facts are too long for one.
-    index: OnceLock<Option<Index>>,
+    index: OnceLock<Option<FactIndex>>,
 }
 
-impl Facts {
+impl SearchableFacts {
     /// Creates the facts from `lines`. `sha256` is the digest of the original facts.
-    pub(super) fn of(lines: Lines, sha256: Sha256Hex) -> Self {
-        let left = AtomicU64::new(index::cost(&lines));
-        Self { lines, sha256, left, index: OnceLock::new() }
+    pub(super) fn of(lines: NormalizedLines, sha256: Sha256Hex) -> Self {
+        let remaining_budget = AtomicU64::new(index::cost(&lines));
+        Self { lines, sha256, remaining_budget, index: OnceLock::new() }
     }
 
     /// The SHA-256 of the original facts, as a JSON array.
@@ -69,7 +69,7 @@ impl Facts {
     }
 
     /// The support for each of `claims`, which must be normalized and not blank.
-    pub(super) fn supports(&self, claims: &[&str]) -> Vec<Option<Support>> {
+    pub(super) fn supports(&self, claims: &[&str]) -> Vec<Option<FactSupport>> {
         claims.iter().map(|claim| self.support(claim)).collect()
     }
 
@@ -77,16 +77,16 @@ impl Facts {
     ///
     /// It searches without the index until this has cost as much as creating the index. The total cost is therefore at
     /// most twice the optimum, for any number of claims.
-    fn support(&self, claim: &str) -> Option<Support> {
+    fn support(&self, claim: &str) -> Option<FactSupport> {
         if self.index.get().is_none() {
-            let mut left = self.left.load(Ordering::Relaxed);
+            let mut left = self.remaining_budget.load(Ordering::Relaxed);
             let support = direct::support(&self.lines, claim, &mut left);
-            self.left.store(left, Ordering::Relaxed);
+            self.remaining_budget.store(left, Ordering::Relaxed);
             if let Ok(support) = support {
                 return support;
             }
         }
-        match self.index.get_or_init(|| Index::of(&self.lines)) {
+        match self.index.get_or_init(|| FactIndex::of(&self.lines)) {
             Some(index) => index.support(&self.lines, claim),
             None => direct::support(&self.lines, claim, &mut { u64::MAX }).ok().flatten(),
         }

@@ -1,7 +1,9 @@
 //! The findings of a rule: its steps and its violations.
 
 use super::registry::RuleId;
-use super::result::{Evidence, Input, Output, RuleResult, Span, Verdict, Violation};
+use super::result::{
+    CandidateSpan, EvidenceInput, EvidenceOutput, RuleEvidence, RuleResult, RuleVerdict, RuleViolation,
+};
 use crate::base::digest::Sha256Hex;
 use serde::Serialize;
 
@@ -19,16 +21,16 @@ pub(super) struct RuleError(pub(super) String);
 
 /// The findings of one rule so far.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(super) struct RuleFindings {
     rule: RuleId,
-    evidence: Vec<Evidence>,
+    evidence: Vec<RuleEvidence>,
     evidence_bytes: usize,
     evidence_omitted: u64,
-    violations: Vec<Violation>,
+    violations: Vec<RuleViolation>,
     violations_omitted: u64,
 }
 
-impl Findings {
+impl RuleFindings {
     pub(super) const fn new(rule: RuleId) -> Self {
         Self {
             rule,
@@ -41,9 +43,9 @@ impl Findings {
     }
 
     /// Adds a step: `text` was compared with `with`.
-    pub(super) fn step(&mut self, text: &str, with: &str, output: impl FnOnce() -> Output) {
+    pub(super) fn step(&mut self, text: &str, with: &str, output: impl FnOnce() -> EvidenceOutput) {
         #[derive(Serialize)]
-        struct Whole<'a> {
+        struct FullEvidenceInput<'a> {
             text: &'a str,
             with: &'a str,
         }
@@ -53,9 +55,9 @@ impl Findings {
         }
         self.evidence_bytes += text.len() + with.len();
         let output = output();
-        self.evidence.push(Evidence {
-            input: Input { text: quoted(text), with: quoted(with) },
-            input_sha256: Sha256Hex::of_json(&Whole { text, with }),
+        self.evidence.push(RuleEvidence {
+            input: EvidenceInput { text: quoted(text), with: quoted(with) },
+            input_sha256: Sha256Hex::of_json(&FullEvidenceInput { text, with }),
             output_sha256: Sha256Hex::of_json(&output),
             output,
             rule: self.rule,
@@ -64,23 +66,23 @@ impl Findings {
     }
 
     /// Adds a violation.
-    pub(super) fn violation(&mut self, violated: impl FnOnce() -> Violated) {
+    pub(super) fn violation(&mut self, violated: impl FnOnce() -> FullViolation) {
         if self.violations.len() == LISTED_MAX {
             self.violations_omitted += 1;
             return;
         }
-        let Violated { message, text, span, related } = violated();
+        let FullViolation { message, text, span, related } = violated();
         let invariant = self.rule.rule().invariant;
-        self.violations.push(Violation { invariant, message, related, span, text: quoted(&text) });
+        self.violations.push(RuleViolation { invariant, message, related, span, text: quoted(&text) });
     }
 
     /// The final result of the rule.
     pub(super) fn result(self, cause: Option<String>) -> RuleResult {
         let Self { rule, evidence, evidence_omitted, violations, violations_omitted, .. } = self;
         let verdict = match (&cause, violations.is_empty()) {
-            (Some(_), _) => Verdict::Error,
-            (None, false) => Verdict::Fail,
-            (None, true) => Verdict::Pass,
+            (Some(_), _) => RuleVerdict::Error,
+            (None, false) => RuleVerdict::Fail,
+            (None, true) => RuleVerdict::Pass,
         };
         let invariant = rule.rule().invariant;
         RuleResult {
@@ -97,11 +99,11 @@ impl Findings {
 }
 
 /// A violation with its complete text.
-pub(super) struct Violated {
+pub(super) struct FullViolation {
     pub(super) message: String,
     pub(super) text: String,
-    pub(super) span: Option<Span>,
-    pub(super) related: Option<Span>,
+    pub(super) span: Option<CandidateSpan>,
+    pub(super) related: Option<CandidateSpan>,
 }
 
 /// The text, or its beginning followed by `…`.

@@ -1,11 +1,11 @@
 //! The forms in which the rules after the published ones compare texts.
 
-use super::words::Row;
+use super::words::WordSequence;
 use super::{quantity, words};
 
 /// The form in which claims and facts are compared.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum ComparisonForm {
     /// As rows of words.
     Words,
     /// As rows of words, with quantities in one form.
@@ -14,9 +14,9 @@ pub(super) enum Form {
     Notes,
 }
 
-impl Form {
+impl ComparisonForm {
     /// The words of `text`.
-    pub(super) fn row(self, text: &str) -> Row {
+    pub(super) fn row(self, text: &str) -> WordSequence {
         match self {
             Self::Words => words::row(text),
             Self::Quantities => quantity::row(text, &[&quantity::UNIT_SPELLINGS]),

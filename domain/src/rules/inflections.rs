@@ -1,10 +1,10 @@
 //! Pairs of opposites by whole words and their inflections: RULE-CONT-004.
 
-use super::candidate::Subject;
-use super::claims::Place;
-use super::contradiction::{asked_by, first_outside, note_unknown, opposites};
-use super::findings::Findings;
-use super::words::{Row, row};
+use super::candidate::RuleContext;
+use super::claims::CandidateRange;
+use super::contradiction::{find_requested_pairs, first_outside, note_unknown, opposites};
+use super::findings::RuleFindings;
+use super::words::{WordSequence, row};
 use std::ops::Range;
 
 /// The published pairs. Each side begins with its term, followed by its inflections.
@@ -38,13 +38,13 @@ pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
 
 /// RULE-CONT-004: the two terms of a pair must not both appear as whole words. Published terms also match in their
 /// inflections.
-pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
-    let rows: Vec<Row> = subject.plain().iter().map(|plain| row(plain.text())).collect();
-    let asked = asked_by(subject, |terms| {
+pub(super) fn whole_words(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
+    let rows: Vec<WordSequence> = subject.plain().iter().map(|plain| row(plain.text())).collect();
+    let asked = find_requested_pairs(subject, |terms| {
         let [one, other] = sides(terms);
         [(&one, &other), (&other, &one)].map(|(side, opposite)| {
             let mut rows = rows.iter().enumerate();
-            rows.find_map(|(part, row)| Some(Place { part, range: first(row, side, opposite)? }))
+            rows.find_map(|(part, row)| Some(CandidateRange { part, range: first(row, side, opposite)? }))
         })
     });
     opposites(subject, findings, &asked, |place| subject.plain_origin(place.part, place.range.clone()));
@@ -70,7 +70,7 @@ fn sides(terms: [&str; 2]) -> [Vec<String>; 2] {
 
 /// The range of the first of `terms` in the text with the words `row`, outside of every occurrence of the first of
 /// `opposites`. The other opposites are single words, which contain no term.
-fn first(row: &Row, terms: &[String], opposites: &[String]) -> Option<Range<usize>> {
+fn first(row: &WordSequence, terms: &[String], opposites: &[String]) -> Option<Range<usize>> {
     let opposite = opposites.first()?;
     // without the space after it
     let first =

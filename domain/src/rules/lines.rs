@@ -5,13 +5,13 @@ use super::normal::normalize;
 /// Normalized texts in their order, each after a line feed. They contain no line feeds themselves, so no match spans
 /// two texts.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct NormalizedLines {
     text: String,
     /// The offset of each text, after its line feed.
     starts: Vec<usize>,
 }
 
-impl Lines {
+impl NormalizedLines {
     /// Normalizes `texts`.
     pub(super) fn normalized(texts: &[String]) -> Self {
         Self::of(texts.iter().map(|text| normalize(text)))

@@ -5,13 +5,13 @@
 //! only where needles with the same beginning diverge. Building takes time linear in the needles, and searching takes
 //! time linear in the text. Nested, repeated or single-letter needles make no difference.
 
-use super::lines::Lines;
+use super::lines::NormalizedLines;
 
 /// The initial state: no byte has been read.
 const ROOT: u32 = 0;
 /// No needle.
 const NONE: u32 = u32::MAX;
-/// A flag in `State::fallback`: the value is then the index of the state's fork.
+/// A flag in `NeedleState::fallback`: the value is then the index of the state's fork.
 const FORKED: u32 = 1 << 31;
 
 /// The cost of building for each byte, in units of one compared byte.
@@ -19,13 +19,13 @@ const BYTE: u64 = 48;
 
 /// Needles, ready to be searched for. Their texts are not stored; callers pass them to every call.
 #[derive(Debug)]
-pub(super) struct Needles {
+pub(super) struct NeedleAutomaton {
     /// The states after the root, by their byte.
     roots: Box<[u32; 256]>,
-    states: Vec<State>,
-    forks: Vec<Fork>,
+    states: Vec<NeedleState>,
+    forks: Vec<NeedleFork>,
     /// The states after forks; those of each fork are sorted by their bytes.
-    behind: Vec<(u8, u32)>,
+    next_states: Vec<(u8, u32)>,
     /// For each needle: an equal one, or else the longest needle that is a suffix of it.
     shorter: Vec<u32>,
     /// The lowest index among a needle and all that follow it in `shorter`.
@@ -34,7 +34,7 @@ pub(super) struct Needles {
 
 /// The bytes read of a needle.
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct NeedleState {
     /// The state of the longest suffix that is the beginning of a needle; or the index of the fork, if the state has
     /// one.
     fallback: u32,
@@ -44,14 +44,14 @@ struct State {
 
 /// A state with more than one next state.
 #[derive(Debug)]
-struct Fork {
+struct NeedleFork {
     fallback: u32,
     from: usize,
     to: usize,
 }
 
 /// The bytes of a needle after the beginning that it shares with an alphabetically earlier one.
-struct Tail {
+struct NeedleTail {
     /// The number of shared bytes.
     depth: usize,
     /// The state after the shared bytes.
@@ -65,18 +65,18 @@ struct Tail {
     last_equal: u32,
 }
 
-impl Needles {
+impl NeedleAutomaton {
     /// The non-blank needles of `lines`; `None` if there are too many bytes to number.
-    pub(super) fn of(lines: &Lines) -> Option<Self> {
+    pub(super) fn of(lines: &NormalizedLines) -> Option<Self> {
         let states = lines.text().len() + 1;
         if states >= FORKED as usize {
             return None;
         }
         let mut needles = Self {
             roots: Box::new([ROOT; 256]),
-            states: vec![State { fallback: ROOT, longest: NONE }; states],
+            states: vec![NeedleState { fallback: ROOT, longest: NONE }; states],
             forks: Vec::new(),
-            behind: Vec::new(),
+            next_states: Vec::new(),
             shorter: vec![NONE; lines.len()],
             lowest: vec![NONE; lines.len()],
         };
@@ -88,26 +88,26 @@ impl Needles {
     }
 
     /// The cost of building the needles of `lines`, in units of one compared byte.
-    pub(super) const fn cost(lines: &Lines) -> u64 {
+    pub(super) const fn cost(lines: &NormalizedLines) -> u64 {
         (lines.text().len() as u64).saturating_mul(BYTE)
     }
 
     /// The maximum memory for the needles of `lines`, in bytes.
-    pub(super) const fn weight_bytes(lines: &Lines) -> u64 {
-        let state = size_of::<State>();
-        let needle = size_of::<Fork>() + size_of::<(u8, u32)>() + 2 * size_of::<u32>();
+    pub(super) const fn weight_bytes(lines: &NormalizedLines) -> u64 {
+        let state = size_of::<NeedleState>();
+        let needle = size_of::<NeedleFork>() + size_of::<(u8, u32)>() + 2 * size_of::<u32>();
         (size_of::<[u32; 256]>() + (lines.text().len() + 1) * state + lines.len() * needle) as u64
     }
 
     /// The tail of each needle, in alphabetical order. Equal needles share one tail and are linked in `shorter`.
-    fn tails(&mut self, lines: &Lines) -> Vec<Tail> {
+    fn tails(&mut self, lines: &NormalizedLines) -> Vec<NeedleTail> {
         let mut sorted: Vec<(u32, &[u8])> = lines
             .iter()
             .map(|(place, line)| (place, line.as_bytes()))
             .filter(|(_, line)| !line.is_empty())
             .collect();
         sorted.sort_by_key(|(_, line)| *line);
-        let mut tails: Vec<Tail> = Vec::new();
+        let mut tails: Vec<NeedleTail> = Vec::new();
         // the depths from which the last needle's beginning uses the states of earlier needles, with the starts of
         // these
         let mut owners: Vec<(usize, usize)> = Vec::new();
@@ -126,19 +126,19 @@ impl Needles {
             let start = lines.start(needle);
             owners.push((depth, start));
             let (state, end) = (number(start + depth + 1), number(start + line.len()));
-            tails.push(Tail { depth, parent, state, end, needle, last_equal: needle });
+            tails.push(NeedleTail { depth, parent, state, end, needle, last_equal: needle });
             last = line;
         }
         tails
     }
 
     /// Stores the state at which each tail begins.
-    fn fork(&mut self, lines: &Lines, tails: &[Tail]) {
+    fn fork(&mut self, lines: &NormalizedLines, tails: &[NeedleTail]) {
         let mut begins: Vec<(u32, u8, u32)> =
             tails.iter().map(|tail| (tail.parent, byte_before(lines, tail.state), tail.state)).collect();
         begins.sort_unstable();
         // reserves exactly the memory that `weight_bytes` declares
-        self.behind.reserve_exact(begins.len());
+        self.next_states.reserve_exact(begins.len());
         self.forks.reserve_exact(begins.len());
         for siblings in begins.chunk_by(|one, other| one.0 == other.0) {
             let Some((parent, ..)) = siblings.first() else { continue };
@@ -151,16 +151,16 @@ impl Needles {
             if let Some(state) = self.states.get_mut(*parent as usize) {
                 state.fallback = FORKED | number(self.forks.len());
             }
-            let from = self.behind.len();
-            self.behind.extend(siblings.iter().map(|(_, byte, state)| (*byte, *state)));
-            self.forks.push(Fork { fallback: ROOT, from, to: self.behind.len() });
+            let from = self.next_states.len();
+            self.next_states.extend(siblings.iter().map(|(_, byte, state)| (*byte, *state)));
+            self.forks.push(NeedleFork { fallback: ROOT, from, to: self.next_states.len() });
         }
     }
 
     /// Computes the fallback of every state. A fallback is less deep than its state, so states are processed by depth.
-    fn fall_back(&mut self, lines: &Lines, tails: Vec<Tail>) {
+    fn fall_back(&mut self, lines: &NormalizedLines, tails: Vec<NeedleTail>) {
         let mut waiting = tails.into_iter().peekable();
-        let mut growing: Vec<Tail> = Vec::new();
+        let mut growing: Vec<NeedleTail> = Vec::new();
         let mut depth = 0;
         while !growing.is_empty() || waiting.peek().is_some() {
             growing.extend(std::iter::from_fn(|| waiting.next_if(|tail| tail.depth == depth)));
@@ -173,7 +173,7 @@ impl Needles {
         }
     }
 
-    fn fall_back_from(&mut self, lines: &Lines, tail: &Tail) {
+    fn fall_back_from(&mut self, lines: &NormalizedLines, tail: &NeedleTail) {
         let fallback = match tail.parent {
             ROOT => ROOT,
             parent => self.step(lines, self.fallback(parent).0, byte_before(lines, tail.state)),
@@ -195,7 +195,7 @@ impl Needles {
     }
 
     /// The fallback of `state`, and its fork.
-    fn fallback(&self, state: u32) -> (u32, Option<&Fork>) {
+    fn fallback(&self, state: u32) -> (u32, Option<&NeedleFork>) {
         let fallback = self.states.get(state as usize).map_or(ROOT, |state| state.fallback);
         // a value without the flag gives an index beyond all forks
         match self.forks.get((fallback ^ FORKED) as usize) {
@@ -210,13 +210,13 @@ impl Needles {
     }
 
     /// The state after `state` when `byte` is read.
-    fn step(&self, lines: &Lines, mut state: u32, byte: u8) -> u32 {
+    fn step(&self, lines: &NormalizedLines, mut state: u32, byte: u8) -> u32 {
         while state != ROOT {
             if lines.text().as_bytes().get(state as usize) == Some(&byte) {
                 return state + 1;
             }
             let (fallback, fork) = self.fallback(state);
-            let behind = fork.and_then(|fork| self.behind.get(fork.from..fork.to)).unwrap_or_default();
+            let behind = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
             if let Ok(place) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
                 return behind.get(place).map_or(ROOT, |(_, state)| *state);
             }
@@ -226,7 +226,7 @@ impl Needles {
     }
 
     /// The ends of needles in `text`: the offset after each, and the longest needle that ends there.
-    pub(super) fn ends(&self, lines: &Lines, text: &str) -> impl Iterator<Item = (usize, u32)> {
+    pub(super) fn ends(&self, lines: &NormalizedLines, text: &str) -> impl Iterator<Item = (usize, u32)> {
         let mut state = ROOT;
         (1..).zip(text.bytes()).filter_map(move |(end, byte)| {
             state = self.step(lines, state, byte);
@@ -248,13 +248,13 @@ impl Needles {
     }
 }
 
-/// The number of a state or a needle; [`Needles::of`] has checked that it fits.
+/// The number of a state or a needle; [`NeedleAutomaton::of`] has checked that it fits.
 fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(NONE)
 }
 
 /// The byte that leads to `state`.
-fn byte_before(lines: &Lines, state: u32) -> u8 {
+fn byte_before(lines: &NormalizedLines, state: u32) -> u8 {
     lines.text().as_bytes().get((state as usize).wrapping_sub(1)).copied().unwrap_or_default()
 }
 
@@ -275,14 +275,14 @@ mod tests {
     #[test]
     fn needles_use_at_most_their_declared_memory() {
         for needles in [vec![], vec!["a".to_owned()], (0..1_000).map(|at| format!("{at}")).collect()] {
-            let lines = Lines::normalized(&needles);
-            let needles = Needles::of(&lines).expect("they are few");
+            let lines = NormalizedLines::normalized(&needles);
+            let needles = NeedleAutomaton::of(&lines).expect("they are few");
             let weight = size_of_val(needles.roots.as_slice())
-                + needles.states.capacity() * size_of::<State>()
-                + needles.forks.capacity() * size_of::<Fork>()
-                + needles.behind.capacity() * size_of::<(u8, u32)>()
+                + needles.states.capacity() * size_of::<NeedleState>()
+                + needles.forks.capacity() * size_of::<NeedleFork>()
+                + needles.next_states.capacity() * size_of::<(u8, u32)>()
                 + (needles.shorter.capacity() + needles.lowest.capacity()) * size_of::<u32>();
-            assert!(weight as u64 <= Needles::weight_bytes(&lines), "{weight}");
+            assert!(weight as u64 <= NeedleAutomaton::weight_bytes(&lines), "{weight}");
         }
     }
 }

@@ -28,9 +28,9 @@ fn joined<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> String {
 
 /// The offset in the original text for each byte of a normalized text.
 #[derive(Debug)]
-pub(super) struct Origins(Vec<u32>);
+pub(super) struct OriginOffsets(Vec<u32>);
 
-impl Origins {
+impl OriginOffsets {
     /// The origins of `normalize(text)`.
     pub(super) fn of(text: &str) -> Self {
         let mut origins = Vec::with_capacity(text.len());
@@ -86,7 +86,7 @@ mod tests {
         let normal = normalize(text);
         for word in ["i\u{307}", "οδος", "ok", "οδος, ok"] {
             let at = normal.find(word).expect("it exists");
-            let range = Origins::of(text).range(text, at..at + word.len());
+            let range = OriginOffsets::of(text).range(text, at..at + word.len());
             assert_eq!(normalize(&text[range]), word);
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn origins_cover_every_normalized_byte(text in "[ \\n\\tA-zİΣßéΑ-Ω\u{3000}\u{300}]{0,40}") {
-            let (normal, origins) = (normalize(&text), Origins::of(&text));
+            let (normal, origins) = (normalize(&text), OriginOffsets::of(&text));
             prop_assert_eq!(normal.len(), origins.0.len());
             for (at, character) in normal.char_indices().filter(|(_, c)| *c != ' ') {
                 let range = origins.range(&text, at..at + character.len_utf8());

@@ -1,7 +1,7 @@
 //! Notes: facts without "is" and "are", which a sentence may complete with these words (RULE-PREC-009, RULE-PREC-010).
 
-use super::facts::{Facts, Support};
-use super::result::Direction;
+use super::facts::{FactSupport, SearchableFacts};
+use super::result::SupportDirection;
 use std::collections::HashMap;
 
 /// The words that a sentence may add to a note. "was" and "will be" add a time that the note does not have.
@@ -17,10 +17,10 @@ pub(super) const PREPOSITIONS: [&str; 27] = [
 
 /// The notes among the facts of a check, each with the index of the first fact that equals it.
 #[derive(Debug)]
-pub(super) struct Notes(HashMap<String, u32>);
+pub(super) struct FactNotes(HashMap<String, u32>);
 
-impl Notes {
-    pub(super) fn of(facts: &Facts) -> Self {
+impl FactNotes {
+    pub(super) fn of(facts: &SearchableFacts) -> Self {
         let mut notes = HashMap::new();
         for (place, fact) in (0..).zip(facts.normals()) {
             if !fact.is_empty() && !fact.split(' ').any(is_added) {
@@ -38,9 +38,9 @@ impl Notes {
 
     /// The first note that equals `claim` without its added words. `None` if `claim` adds no word: then only facts can
     /// support it.
-    pub(super) fn support(&self, claim: &str) -> Option<Support> {
+    pub(super) fn support(&self, claim: &str) -> Option<FactSupport> {
         let fact = *self.0.get(&without_added(claim)?)?;
-        Some(Support { fact, direction: Direction::FactInClaim })
+        Some(FactSupport { fact, direction: SupportDirection::FactInClaim })
     }
 }
 
@@ -53,14 +53,14 @@ fn without_added(claim: &str) -> Option<String> {
     let words: Vec<&str> = claim.split(' ').filter(|word| !word.is_empty()).collect();
     let is_kept = |(place, word): &(usize, &str)| {
         // at the beginning the word asks a question, and at the end it completes nothing
-        !is_added(word) || *place == 0 || !completes(words.get(place + 1..).unwrap_or_default())
+        !is_added(word) || *place == 0 || !is_completion(words.get(place + 1..).unwrap_or_default())
     };
     let kept: Vec<&str> = words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
     (kept.len() < words.len()).then(|| format!(" {} ", kept.join(" ")))
 }
 
 /// Whether `rest`, the text after an added word, has no object.
-fn completes(rest: &[&str]) -> bool {
+fn is_completion(rest: &[&str]) -> bool {
     let is_preposition = |word: &&str| PREPOSITIONS.contains(word);
     match rest {
         [] => false,

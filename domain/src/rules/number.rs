@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// A number with all of its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Number {
+pub(super) struct ExactNumber {
     negative: bool,
     /// Without leading zeros.
     whole: String,
@@ -12,7 +12,7 @@ pub(super) struct Number {
     fraction: String,
 }
 
-impl Number {
+impl ExactNumber {
     /// Parses digits with a decimal point, with one kind of `separators` between thousands, and with a hyphen or minus
     /// as the sign.
     pub(super) fn parse(text: &str, separators: &[char]) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! Pairs of opposites: the published pairs, and the pairs of a check.
 
-use super::claims::Place;
+use super::claims::CandidateRange;
 
 /// The published pairs (seed: "Predefined Contradiction Pairs").
 pub(super) const PAIRS: [(&str, &str); 10] = [
@@ -18,15 +18,15 @@ pub(super) const PAIRS: [(&str, &str); 10] = [
 
 /// A requested pair.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct OppositePair {
     pub(super) terms: [String; 2],
     /// The first place of each term.
-    pub(super) places: [Option<Place>; 2],
+    pub(super) places: [Option<CandidateRange>; 2],
 }
 
 /// The requested pairs, and the ids that match no pair.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
-    pub(super) pairs: Vec<Pair>,
+pub(super) struct RequestedPairs {
+    pub(super) pairs: Vec<OppositePair>,
     pub(super) unknown: Vec<String>,
 }

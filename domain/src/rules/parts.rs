@@ -1,10 +1,10 @@
 //! Splits sentences at "and", "with" and commas: RULE-PREC-006, RULE-PREC-008.
 
-use super::facts::Facts;
+use super::facts::SearchableFacts;
 use super::findings::RuleError;
-use super::form::Form;
-use super::lines::Lines;
-use super::needles::Needles;
+use super::form::ComparisonForm;
+use super::lines::NormalizedLines;
+use super::needles::NeedleAutomaton;
 use std::ops::Range;
 
 /// The joints between claims. A comma between digits is part of the number's word and not a joint.
@@ -12,24 +12,24 @@ pub(super) const JOINTS: [&str; 3] = ["and", "with", ","];
 
 /// The facts that contain joints, ready to be found in claims.
 #[derive(Debug)]
-pub(super) struct Joined {
-    facts: Lines,
+pub(super) struct JointFacts {
+    facts: NormalizedLines,
     /// None if the facts are too long.
-    needles: Option<Needles>,
+    needles: Option<NeedleAutomaton>,
 }
 
-impl Joined {
+impl JointFacts {
     /// Selects the facts with joints. `facts` must be rows of words.
-    pub(super) fn of(facts: &Facts) -> Self {
+    pub(super) fn of(facts: &SearchableFacts) -> Self {
         let joints = JOINTS.map(|joint| format!(" {joint} "));
         let has_joint = |fact: &&str| joints.iter().any(|joint| fact.contains(joint.as_str()));
-        let facts = Lines::of(facts.normals().filter(has_joint));
-        Self { needles: Needles::of(&facts), facts }
+        let facts = NormalizedLines::of(facts.normals().filter(has_joint));
+        Self { needles: NeedleAutomaton::of(&facts), facts }
     }
 
     /// Their memory use, in bytes.
     pub(super) const fn weight_bytes(&self) -> u64 {
-        self.facts.weight_bytes() + Needles::weight_bytes(&self.facts)
+        self.facts.weight_bytes() + NeedleAutomaton::weight_bytes(&self.facts)
     }
 
     /// The ranges of facts with joints in `row`, in the order of their ends. If several facts end at the same place,
@@ -45,7 +45,7 @@ impl Joined {
 
 /// A part of a sentence.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SentencePart {
     /// The range in the sentence.
     pub(super) range: Range<usize>,
     /// The normalized text.
@@ -58,9 +58,9 @@ pub(super) struct Part {
 /// The facts are too long to be searched.
 pub(super) fn parts<'a>(
     text: &str,
-    form: Form,
-    facts: impl Fn() -> &'a Joined,
-) -> Result<Vec<Part>, RuleError> {
+    form: ComparisonForm,
+    facts: impl Fn() -> &'a JointFacts,
+) -> Result<Vec<SentencePart>, RuleError> {
     let row = form.row(text);
     let joint = |(start, range): &(usize, Range<usize>)| {
         let word = text.get(range.clone())?;
@@ -81,7 +81,7 @@ pub(super) fn parts<'a>(
     });
     let ends = joints.iter().rev().map(|(text, row)| (text.start, row.start));
     let starts = joints.iter().rev().map(|(text, row)| (text.end, row.end));
-    let part = |((start, row_start), (end, row_end))| Part {
+    let part = |((start, row_start), (end, row_end))| SentencePart {
         range: start..end,
         normal: row.statement(row_start..row_end),
     };

@@ -24,13 +24,13 @@ pub(super) const MARKS: [&str; 4] = ["*", "_", "`", "~~"];
 
 /// A text without its layout, with a map to the original text.
 #[derive(Debug)]
-pub(super) struct Plain<'a> {
+pub(super) struct PlainText<'a> {
     text: Cow<'a, str>,
     /// For each removed piece: its offset in `text`, and the number of bytes removed up to there.
     shifts: Vec<(usize, usize)>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> PlainText<'a> {
     /// Removes the layout of `text`.
     pub(super) fn of(text: &'a str) -> Self {
         let mut plain = Self { text: Cow::Borrowed(""), shifts: Vec::new() };
@@ -71,7 +71,7 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     text.split_inclusive(is_line_end).flat_map(move |line| {
         let start = end;
         end += line.len();
-        let said = behind_head(line).unwrap_or(line);
+        let said = strip_line_head(line).unwrap_or(line);
         let head = start..end - said.len();
         let marks = marks(said).into_iter();
         let marks = marks.map(move |mark| end - said.len() + mark.start..end - said.len() + mark.end);
@@ -81,9 +81,9 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 /// The rest of `line` after a quotation mark, a bullet or list number, and a heading mark. `None` if the rest has no
 /// letter or digit. A number alone is a claim.
-fn behind_head(line: &str) -> Option<&str> {
+fn strip_line_head(line: &str) -> Option<&str> {
     let mut text = line.trim_start();
-    while let Some(behind) = behind_quote(text) {
+    while let Some(behind) = strip_quote_mark(text) {
         text = behind;
     }
     for head in [item, heading] {
@@ -96,7 +96,7 @@ fn behind_head(line: &str) -> Option<&str> {
 }
 
 /// The rest after a quotation mark. Before a number, `>` is a comparison.
-fn behind_quote(line: &str) -> Option<&str> {
+fn strip_quote_mark(line: &str) -> Option<&str> {
     let behind = line.strip_prefix(QUOTE)?;
     let text = behind.trim_start();
     let is_number = text.chars().take(2).any(|character| character.is_ascii_digit());
@@ -175,14 +175,14 @@ mod tests {
             ("e\u{301}*b a*\u{301}b **~5** `49`€ *", "e\u{301}*b a*\u{301}b ~5 49€ *"),
             ("1. 2. Ice - sand 3. Salt", "2. Ice - sand 3. Salt"),
         ] {
-            assert_eq!(Plain::of(text).text(), plain, "{text:?}");
+            assert_eq!(PlainText::of(text).text(), plain, "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn plain_text_origin_returns_each_original_character(text in "([-*•>#_]|~~|[0-9a]{1,2}[.)]|[ \\n\\r]|[a-zé_~`]){0,30}") {
-            let plain = Plain::of(&text);
+            let plain = PlainText::of(&text);
             for (at, character) in plain.text().char_indices() {
                 let origin = plain.origin(at..at + character.len_utf8());
                 prop_assert_eq!(&text[origin], character.to_string());

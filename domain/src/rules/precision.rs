@@ -1,60 +1,60 @@
 //! Sourcing of claims: RULE-PREC-001, RULE-PREC-004, and the later rules that do the same with other claims.
 
-use super::candidate::{Subject, supports};
-use super::claims::{Claim, Place};
-use super::facts::{Facts, Support};
-use super::findings::{Findings, RuleError, Violated};
-use super::form::Form;
-use super::parts::{Part, parts};
-use super::result::{Finding, Output};
+use super::candidate::{RuleContext, supports};
+use super::claims::{CandidateClaim, CandidateRange};
+use super::facts::{FactSupport, SearchableFacts};
+use super::findings::{FullViolation, RuleError, RuleFindings};
+use super::form::ComparisonForm;
+use super::parts::{SentencePart, parts};
+use super::result::{EvidenceFinding, EvidenceOutput};
 
 /// RULE-PREC-001: at most the allowed number of claims has no support.
-pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings) {
+pub(super) fn unsupported_claims(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
     let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject, subject.supports()));
     for text in subject.texts() {
-        findings.step(text, ". ! ?", || Output {
+        findings.step(text, ". ! ?", || EvidenceOutput {
             count: Some(claims),
-            finding: Finding::Claims,
-            ..Output::default()
+            finding: EvidenceFinding::Claims,
+            ..EvidenceOutput::default()
         });
     }
     let facts = format!("facts: {}, {}", subject.facts.len(), subject.facts.sha256());
     let claims = format!("claims: {claims}, {}", subject.candidate_sha256());
-    findings.step(&claims, &facts, || Output {
+    findings.step(&claims, &facts, || EvidenceOutput {
         count: Some(unsupported),
-        finding: Finding::Unsupported,
-        ..Output::default()
+        finding: EvidenceFinding::Unsupported,
+        ..EvidenceOutput::default()
     });
     let over = unsupported > subject.unsupported_max;
-    findings.step(&unsupported.to_string(), &subject.unsupported_max.to_string(), || Output {
-        finding: if over { Finding::OverThreshold } else { Finding::WithinThreshold },
-        ..Output::default()
+    findings.step(&unsupported.to_string(), &subject.unsupported_max.to_string(), || EvidenceOutput {
+        finding: if over { EvidenceFinding::OverThreshold } else { EvidenceFinding::WithinThreshold },
+        ..EvidenceOutput::default()
     });
     if over {
         note_unsupported(subject, findings, subject.claims(), subject.supports());
     }
-    note_blank_facts(findings, subject.facts.given());
+    note_blank_facts(findings, subject.facts.published_form());
 }
 
 /// RULE-PREC-004: the same test for each claim; the evidence names the fact that supports the claim.
-pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
-    sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.given());
+pub(super) fn fact_sourcing(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
+    sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.published_form());
 }
 
 /// RULE-PREC-005, RULE-PREC-007 with quantities, and RULE-PREC-009 with notes: the same test with sentences by
 /// Unicode's boundaries, and with whole words.
-pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
+pub(super) fn whole_sentences(subject: &RuleContext<'_>, findings: &mut RuleFindings, form: ComparisonForm) {
     let claim = |sentence| subject.claim(sentence, form.statement(subject.plain_at(sentence)));
-    let claims: Vec<Claim> = subject.sentences().iter().filter_map(claim).collect();
+    let claims: Vec<CandidateClaim> = subject.sentences().iter().filter_map(claim).collect();
     sourced_in(subject, findings, form, &claims);
 }
 
 /// RULE-PREC-006, RULE-PREC-008 with quantities, and RULE-PREC-010 with notes: the same test with the parts of those
 /// sentences. A sentence that completes a note is one part.
 pub(super) fn part_by_part(
-    subject: &Subject<'_>,
-    findings: &mut Findings,
-    form: Form,
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    form: ComparisonForm,
 ) -> Result<(), RuleError> {
     let given = &subject.check.facts;
     let notes = subject.facts.notes(form, given);
@@ -69,8 +69,8 @@ pub(super) fn part_by_part(
                 continue;
             }
         }
-        for Part { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
-            let place = Place { part: sentence.part, range: at + range.start..at + range.end };
+        for SentencePart { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
+            let place = CandidateRange { part: sentence.part, range: at + range.start..at + range.end };
             claims.extend(subject.claim(&place, normal));
         }
     }
@@ -79,7 +79,12 @@ pub(super) fn part_by_part(
 }
 
 /// Tests `claims` against the facts in `form`, and a claim that no fact supports against the notes.
-fn sourced_in(subject: &Subject<'_>, findings: &mut Findings, form: Form, claims: &[Claim]) {
+fn sourced_in(
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    form: ComparisonForm,
+    claims: &[CandidateClaim],
+) {
     let given = &subject.check.facts;
     let facts = subject.facts.in_form(form, given);
     let mut supports = supports(claims, facts);
@@ -93,26 +98,26 @@ fn sourced_in(subject: &Subject<'_>, findings: &mut Findings, form: Form, claims
 
 /// Checks that at most the allowed number of `claims` is without a supporting fact.
 fn sourced(
-    subject: &Subject<'_>,
-    findings: &mut Findings,
-    claims: &[Claim],
-    supports: &[Option<Support>],
-    facts: &Facts,
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    claims: &[CandidateClaim],
+    supports: &[Option<FactSupport>],
+    facts: &SearchableFacts,
 ) {
     for (claim, support) in claims.iter().zip(supports) {
         let span = || Some(subject.span(claim.part, claim.range.clone()));
         match support {
-            Some(support) => findings.step(&claim.normal, facts.normal(support.fact), || Output {
+            Some(support) => findings.step(&claim.normal, facts.normal(support.fact), || EvidenceOutput {
                 direction: Some(support.direction),
                 fact: Some(support.fact),
-                finding: Finding::Supported,
+                finding: EvidenceFinding::Supported,
                 span: span(),
-                ..Output::default()
+                ..EvidenceOutput::default()
             }),
-            None => findings.step(&claim.normal, facts.sha256().as_str(), || Output {
-                finding: Finding::Unsupported,
+            None => findings.step(&claim.normal, facts.sha256().as_str(), || EvidenceOutput {
+                finding: EvidenceFinding::Unsupported,
                 span: span(),
-                ..Output::default()
+                ..EvidenceOutput::default()
             }),
         }
     }
@@ -123,30 +128,30 @@ fn sourced(
 }
 
 /// The number of claims without support, which is also recorded for the metrics.
-fn unsupported(subject: &Subject<'_>, supports: &[Option<Support>]) -> u64 {
+fn unsupported(subject: &RuleContext<'_>, supports: &[Option<FactSupport>]) -> u64 {
     let unsupported = supports.iter().filter(|support| support.is_none()).count() as u64;
     subject.count_unsupported(unsupported);
     unsupported
 }
 
-fn note_blank_facts(findings: &mut Findings, facts: &Facts) {
+fn note_blank_facts(findings: &mut RuleFindings, facts: &SearchableFacts) {
     for fact in facts.blank() {
-        findings.step("", "", || Output {
+        findings.step("", "", || EvidenceOutput {
             fact: Some(fact),
-            finding: Finding::BlankFact,
-            ..Output::default()
+            finding: EvidenceFinding::BlankFact,
+            ..EvidenceOutput::default()
         });
     }
 }
 
 fn note_unsupported(
-    subject: &Subject<'_>,
-    findings: &mut Findings,
-    claims: &[Claim],
-    supports: &[Option<Support>],
+    subject: &RuleContext<'_>,
+    findings: &mut RuleFindings,
+    claims: &[CandidateClaim],
+    supports: &[Option<FactSupport>],
 ) {
     for (claim, _) in claims.iter().zip(supports).filter(|(_, support)| support.is_none()) {
-        findings.violation(|| Violated {
+        findings.violation(|| FullViolation {
             message: "no fact supports this claim".into(),
             text: subject.text_at(claim.part, claim.range.clone()).to_owned(),
             span: Some(subject.span(claim.part, claim.range.clone())),

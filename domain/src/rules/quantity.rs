@@ -3,14 +3,14 @@
 
 mod unit;
 
-use super::number::Number;
+use super::number::ExactNumber;
 use super::plain::is_line_end;
-use super::words::{Row, words};
+use super::words::{WordSequence, words};
 use std::ops::Range;
 #[cfg(test)]
-pub(super) use unit::{COUNTED, CURRENCIES, Known, PREFIXES, UNITS};
+pub(super) use unit::{COUNTED, CURRENCIES, KnownUnit, PREFIXES, UNITS};
 pub(super) use unit::{COUNTED_SPELLINGS, UNIT_SPELLINGS};
-use unit::{Table, Unit, leading_unit, leading_words, trailing_currency};
+use unit::{QuantityUnit, UnitSpellingTables, leading_unit, leading_words, trailing_currency};
 
 /// The maximum number of digits in a number that is parsed.
 pub(super) const DIGITS_MAX: usize = 64;
@@ -32,15 +32,15 @@ const BEFORE_NO_NUMBER: &str = ".,^_/*×·:′";
 const HYPHENS: [char; 2] = ['-', '\u{2011}'];
 
 /// The words of `text` in a row. A quantity in a unit of `table` is one word.
-pub(super) fn row(text: &str, table: Table) -> Row {
-    let mut row = Row::default();
+pub(super) fn row(text: &str, table: UnitSpellingTables) -> WordSequence {
+    let mut row = WordSequence::default();
     let mut from = 0;
-    let push_words = |row: &mut Row, from: usize, end: usize| {
+    let push_words = |row: &mut WordSequence, from: usize, end: usize| {
         for (range, word) in words(text.get(from..end).unwrap_or_default()) {
             row.push(from + range.start..from + range.end, word);
         }
     };
-    for Quantity { range, text } in quantities(text, table) {
+    for TextQuantity { range, text } in quantities(text, table) {
         push_words(&mut row, from, range.start);
         from = range.end;
         row.push_as_it_is(range, &text);
@@ -51,14 +51,14 @@ pub(super) fn row(text: &str, table: Table) -> Row {
 
 /// A number with its unit.
 #[derive(Debug, PartialEq, Eq)]
-struct Quantity {
+struct TextQuantity {
     range: Range<usize>,
     /// The canonical form: the number, a no-break space, the unit without a prefix.
     text: String,
 }
 
-fn quantities(text: &str, table: Table) -> Vec<Quantity> {
-    let mut found: Vec<Quantity> = Vec::new();
+fn quantities(text: &str, table: UnitSpellingTables) -> Vec<TextQuantity> {
+    let mut found: Vec<TextQuantity> = Vec::new();
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| rest.find(|c: char| c.is_ascii_digit())) {
         let start = from + at;
@@ -88,13 +88,18 @@ fn digits(text: &str) -> &str {
 }
 
 /// The quantity with the digits at `digits`; `last` is the end of the previous quantity.
-fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Option<Quantity> {
+fn quantity(
+    text: &str,
+    digits: Range<usize>,
+    last: usize,
+    table: UnitSpellingTables,
+) -> Option<TextQuantity> {
     let number = number(text.get(digits.clone())?)?;
     let (start, currency) = leading_currency(text, last..digits.start);
     let (start, negative) = leading_sign(text, last..start);
     let before = text.get(..start)?;
     let is_part = if start == digits.start {
-        is_part_of_more(before, text.get(digits.clone())?)
+        is_part_of_word_or_number(before, text.get(digits.clone())?)
     } else {
         before.ends_with(char::is_alphanumeric)
     };
@@ -105,9 +110,9 @@ fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Opti
     let (power, behind) = leading_scale(behind);
     let (unit, behind) = match currency {
         Some(currency) => (currency, behind),
-        None => unit_behind(behind, table)?,
+        None => parse_following_unit(behind, table)?,
     };
-    let (unit, behind) = divided(unit, behind, table);
+    let (unit, behind) = divide_by_following_unit(unit, behind, table);
     let mut next = behind.chars();
     let is_whole = match next.next() {
         Some('/' | '*' | '·' | '×' | '^') => !next.next().is_some_and(char::is_alphanumeric),
@@ -116,7 +121,7 @@ fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Opti
     };
     let number = number.scaled(power + unit.power);
     let number = if negative { number.negated() } else { number };
-    is_whole.then(|| Quantity {
+    is_whole.then(|| TextQuantity {
         range: start..text.len() - behind.len(),
         text: format!("{}\u{a0}{}", number.text(), unit.name),
     })
@@ -124,7 +129,7 @@ fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Opti
 
 /// Whether digits after `before` are part of a word, a version or a time, or of a number whose thousands are separated
 /// by spaces.
-fn is_part_of_more(before: &str, digits: &str) -> bool {
+fn is_part_of_word_or_number(before: &str, digits: &str) -> bool {
     let mut characters = before.chars().rev();
     match characters.next() {
         Some(last) if is_space(last) => {
@@ -148,16 +153,16 @@ pub(super) fn is_space(character: char) -> bool {
 }
 
 /// Parses the digits. `None` if there are too many, or if the number has a leading zero.
-fn number(digits: &str) -> Option<Number> {
+fn number(digits: &str) -> Option<ExactNumber> {
     let (whole, _) = digits.split_once('.').unwrap_or((digits, ""));
     let is_filled = whole.len() > 1 && whole.starts_with('0');
     let count = digits.bytes().filter(u8::is_ascii_digit).count();
-    (count <= DIGITS_MAX && !is_filled).then(|| Number::parse(digits, &SEPARATORS)).flatten()
+    (count <= DIGITS_MAX && !is_filled).then(|| ExactNumber::parse(digits, &SEPARATORS)).flatten()
 }
 
 /// The unit at the beginning of `text`, after a hyphen or spaces, and the rest. "in" is a unit if no word follows, or
 /// if it is joined to its number and to nothing else.
-fn unit_behind<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
+fn parse_following_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Option<(QuantityUnit, &'a str)> {
     let hyphened = text.strip_prefix(HYPHENS);
     let spaced = text.trim_start_matches(is_space);
     let spelled = hyphened.unwrap_or(spaced);
@@ -172,7 +177,7 @@ fn unit_behind<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
 }
 
 /// The start of the currency at the end of a range of `text`, if there is one.
-fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<Unit>) {
+fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<QuantityUnit>) {
     let before = text.get(range.clone()).unwrap_or_default();
     let before = before.strip_suffix(is_space).unwrap_or(before);
     match trailing_currency(before) {
@@ -205,7 +210,11 @@ fn leading_scale(text: &str) -> (i32, &str) {
 }
 
 /// `unit` divided by the unit at the beginning of `behind`, if a slash or the word "per" precedes it there.
-fn divided<'a>(unit: Unit, behind: &'a str, table: Table) -> (Unit, &'a str) {
+fn divide_by_following_unit<'a>(
+    unit: QuantityUnit,
+    behind: &'a str,
+    table: UnitSpellingTables,
+) -> (QuantityUnit, &'a str) {
     let divisor = behind.strip_prefix('/').or_else(|| {
         let [word, _] = leading_words(behind.trim_start_matches(is_space));
         let per = word.eq_ignore_ascii_case("per");
@@ -215,7 +224,7 @@ fn divided<'a>(unit: Unit, behind: &'a str, table: Table) -> (Unit, &'a str) {
     match divisor.and_then(|divisor| leading_unit(divisor, table)) {
         Some((divisor, behind)) => {
             let name = format!("{}/{}", unit.name, divisor.name);
-            (Unit { name, power: unit.power - divisor.power }, behind)
+            (QuantityUnit { name, power: unit.power - divisor.power }, behind)
         }
         None => (unit, behind),
     }

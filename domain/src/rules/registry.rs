@@ -27,7 +27,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
     VariantNames,
 )]
 #[serde(try_from = "String", into = "&'static str")]
-#[strum(const_into_str, parse_err_fn = unknown_rule, parse_err_ty = UnknownRule)]
+#[strum(const_into_str, parse_err_fn = unknown_rule, parse_err_ty = UnknownRuleError)]
 pub enum RuleId {
     /// Zero unsupported claims.
     #[strum(to_string = "RULE-PREC-001")]
@@ -81,7 +81,7 @@ pub enum RuleId {
 
 /// The invariant that a rule enforces (seed: "Rule Index").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Invariant {
+pub enum RuleInvariant {
     /// Every claim has a source.
     #[serde(rename = "Q-INV-01")]
     NoUnsupportedClaims,
@@ -93,7 +93,7 @@ pub enum Invariant {
 /// How a rule checks, in the seed's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CheckType {
+pub enum RuleCheckType {
     /// Counts, and compares the count with a threshold.
     CountThreshold,
     /// Searches for required text.
@@ -108,15 +108,15 @@ pub enum CheckType {
 
 /// The definition of a rule. Members are in RFC 8785 order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
+pub struct RuleDefinition {
     /// How it checks.
-    pub check_type: CheckType,
+    pub check_type: RuleCheckType,
     /// The requirement that it checks.
     pub description: &'static str,
     /// The id, which never changes.
     pub id: RuleId,
     /// The invariant that it enforces.
-    pub invariant: Invariant,
+    pub invariant: RuleInvariant,
     /// The parameters, as canonical JSON.
     pub parameters: &'static str,
     /// The version of the definition; it never changes after publication.
@@ -149,7 +149,7 @@ impl RuleId {
 
     /// The rule's definition.
     #[must_use]
-    pub const fn rule(self) -> &'static Rule {
+    pub const fn rule(self) -> &'static RuleDefinition {
         match self {
             Self::Prec001 => &definitions::PREC_001,
             Self::Prec002 => &definitions::PREC_002,
@@ -171,7 +171,7 @@ impl RuleId {
     }
 }
 
-impl Rule {
+impl RuleDefinition {
     /// The parameters, as JSON.
     #[must_use]
     pub fn parameters(&self) -> Box<RawValue> {
@@ -185,39 +185,40 @@ impl Rule {
     }
 }
 
-impl Serialize for Rule {
+impl Serialize for RuleDefinition {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Definition {
-            check_type: CheckType,
+        struct CanonicalRuleDefinition {
+            check_type: RuleCheckType,
             description: &'static str,
             id: RuleId,
-            invariant: Invariant,
+            invariant: RuleInvariant,
             parameters: Box<RawValue>,
             version: &'static str,
         }
         let Self { check_type, description, id, invariant, version, .. } = *self;
         let parameters = self.parameters();
-        Definition { check_type, description, id, invariant, parameters, version }.serialize(serializer)
+        CanonicalRuleDefinition { check_type, description, id, invariant, parameters, version }
+            .serialize(serializer)
     }
 }
 
 /// An unknown rule id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))]
-pub struct UnknownRule {
+pub struct UnknownRuleError {
     /// The word, shortened to 40 characters.
     pub given: String,
 }
 
 impl TryFrom<String> for RuleId {
-    type Error = UnknownRule;
+    type Error = UnknownRuleError;
 
-    fn try_from(word: String) -> Result<Self, UnknownRule> {
+    fn try_from(word: String) -> Result<Self, UnknownRuleError> {
         word.parse()
     }
 }
 
-fn unknown_rule(word: &str) -> UnknownRule {
-    UnknownRule { given: excerpt(word) }
+fn unknown_rule(word: &str) -> UnknownRuleError {
+    UnknownRuleError { given: excerpt(word) }
 }

@@ -1,7 +1,7 @@
 //! The results of an evaluation. Members of every object are in RFC 8785 order and contain no fractions, so serde
 //! writes canonical JSON; a test compares the two.
 
-use super::registry::{Invariant, RuleId};
+use super::registry::{RuleId, RuleInvariant};
 use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::FactSource;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// No violation was found.
     Pass,
     /// At least one violation was found.
@@ -20,9 +20,9 @@ pub enum Verdict {
     Error,
 }
 
-impl Verdict {
+impl RuleVerdict {
     /// Combines the verdicts of all rules: `FAIL` if any rule fails, else `ERROR` if any rule could not be applied.
-    pub(super) fn of_all(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
+    pub(super) fn combine(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
         if verdicts.clone().any(|verdict| verdict == Self::Fail) {
             Self::Fail
         } else if verdicts.clone().any(|verdict| verdict == Self::Error) {
@@ -35,7 +35,7 @@ impl Verdict {
 
 /// A range of the candidate's original text, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct CandidateSpan {
     /// The offset after its last byte.
     pub end: usize,
     /// The field of the verdict; `None` if the candidate is one text.
@@ -47,24 +47,24 @@ pub struct Span {
 
 /// A violation found by a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Violation {
+pub struct RuleViolation {
     /// The invariant that is violated.
-    pub invariant: Invariant,
+    pub invariant: RuleInvariant,
     /// The fault; quotations in it are cut to 200 characters.
     pub message: String,
     /// The other range, if two ranges contradict each other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub related: Option<Span>,
+    pub related: Option<CandidateSpan>,
     /// The location; `None` if something is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub span: Option<Span>,
+    pub span: Option<CandidateSpan>,
     /// The offending or missing text, cut to 200 characters.
     pub text: String,
 }
 
 /// The two compared texts, each cut to 200 characters. The digest covers the complete texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
+pub struct EvidenceInput {
     /// The examined text, normalized.
     pub text: String,
     /// The text with which it was compared.
@@ -74,7 +74,7 @@ pub struct Input {
 /// Which of claim and fact contains the other. If both are equal, the claim is in the fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum SupportDirection {
     /// The fact contains the claim.
     ClaimInFact,
     /// The claim contains the fact.
@@ -83,27 +83,27 @@ pub enum Direction {
 
 /// The result of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
+pub struct EvidenceOutput {
     /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,
     /// Which of claim and fact contains the other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub direction: Option<Direction>,
+    pub direction: Option<SupportDirection>,
     /// The index of the fact, from 0.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fact: Option<u32>,
     /// The finding.
-    pub finding: Finding,
+    pub finding: EvidenceFinding,
     /// The location.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub span: Option<Span>,
+    pub span: Option<CandidateSpan>,
 }
 
 /// The finding of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finding {
+pub enum EvidenceFinding {
     /// The number of claims of the candidate.
     #[default]
     Claims,
@@ -141,13 +141,13 @@ pub enum Finding {
 
 /// One step of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {
+pub struct RuleEvidence {
     /// The compared texts.
-    pub input: Input,
+    pub input: EvidenceInput,
     /// The SHA-256 of the whole input's canonical JSON.
     pub input_sha256: Sha256Hex,
     /// The result.
-    pub output: Output,
+    pub output: EvidenceOutput,
     /// The SHA-256 of the output's canonical JSON.
     pub output_sha256: Sha256Hex,
     /// The rule.
@@ -163,24 +163,24 @@ pub struct RuleResult {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
     /// The steps, with any finding; at most 1,000, and none after the texts of the previous steps exceed 4 MiB.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<RuleEvidence>,
     /// The number of steps that are not listed.
     pub evidence_omitted: u64,
     /// The invariant that the rule enforces.
-    pub invariant: Invariant,
+    pub invariant: RuleInvariant,
     /// The rule.
     pub rule: RuleId,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
     /// The violations; at most 1,000.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<RuleViolation>,
     /// The number of violations that are not listed.
     pub violations_omitted: u64,
 }
 
 /// The counts of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct EvaluationMetrics {
     /// Blank facts.
     pub blank_facts: u64,
     /// Claims, split as the published rules do.
@@ -202,7 +202,7 @@ pub struct Metrics {
 
 /// The results of all rules for one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evaluation {
+pub struct RulesEvaluation {
     /// The SHA-256 of the candidate's text.
     pub candidate_sha256: Sha256Hex,
     /// The origins of facts from sources, which come after the other facts; empty if none were requested.
@@ -213,36 +213,36 @@ pub struct Evaluation {
     /// The SHA-256 of everything that the evaluation depends on.
     pub input_sha256: Sha256Hex,
     /// The counts.
-    pub metrics: Metrics,
+    pub metrics: EvaluationMetrics,
     /// The result of every rule.
     pub rules: Vec<RuleResult>,
     /// The SHA-256 of the canonical JSON of all other members.
     pub sha256: Sha256Hex,
     /// The combined verdict.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
 }
 
-impl Evaluation {
+impl RulesEvaluation {
     pub(super) fn of(
         input_sha256: Sha256Hex,
         candidate_sha256: Sha256Hex,
         (facts_sha256, facts_from): (Sha256Hex, Vec<FactSource>),
-        metrics: Metrics,
+        metrics: EvaluationMetrics,
         rules: Vec<RuleResult>,
     ) -> Self {
         #[derive(Serialize)]
-        struct Unsigned<'a> {
+        struct UnsignedEvaluation<'a> {
             candidate_sha256: &'a Sha256Hex,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             facts_from: &'a [FactSource],
             facts_sha256: &'a Sha256Hex,
             input_sha256: &'a Sha256Hex,
-            metrics: &'a Metrics,
+            metrics: &'a EvaluationMetrics,
             rules: &'a [RuleResult],
-            verdict: Verdict,
+            verdict: RuleVerdict,
         }
-        let verdict = Verdict::of_all(rules.iter().map(|rule| rule.verdict));
-        let sha256 = Sha256Hex::of_json(&Unsigned {
+        let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
+        let sha256 = Sha256Hex::of_json(&UnsignedEvaluation {
             candidate_sha256: &candidate_sha256,
             facts_from: &facts_from,
             facts_sha256: &facts_sha256,

@@ -28,7 +28,7 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
         for (at, piece) in pieces {
             let range = from + at..from + at + piece.len();
             match sentences.last_mut() {
-                Some(last) if goes_on(text.get(last.clone()).unwrap_or_default(), piece) => {
+                Some(last) if is_continued(text.get(last.clone()).unwrap_or_default(), piece) => {
                     last.end = range.end;
                 }
                 _ => sentences.push(range),
@@ -41,7 +41,7 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
 
 /// Whether a boundary after `before` is no end of a sentence: `before` ends with an abbreviation, which `behind`
 /// continues.
-fn goes_on(before: &str, behind: &str) -> bool {
+fn is_continued(before: &str, behind: &str) -> bool {
     let words = before.trim_end_matches([' ', '\t', '\u{a0}']);
     let before = |abbreviation: &str| {
         let before = words.strip_suffix(abbreviation)?;
@@ -73,7 +73,7 @@ fn cuts(text: &str) -> Vec<usize> {
             if spaced && character.is_ascii_digit() {
                 cuts.push(at);
             }
-            if !is_passed(character) {
+            if !is_skipped_after_stop(character) {
                 break;
             }
             spaced |= character.is_whitespace();
@@ -95,7 +95,7 @@ const fn is_full_stop(character: char) -> bool {
 
 /// Whether the sentence may still end after `character`, which follows a full stop: it is a closing mark or a space, or
 /// belongs to the previous character.
-fn is_passed(character: char) -> bool {
+fn is_skipped_after_stop(character: char) -> bool {
     match character {
         ' ' | '\t' => true,
         _ if character.is_ascii_alphanumeric() || is_full_stop(character) => false,

@@ -4,13 +4,13 @@
 //!
 //! Members of every object are in RFC 8785 order, because an evaluation contains them.
 
-mod asked;
+mod facts_from;
 mod no_facts;
 mod rendering;
 
-pub use asked::FactsFrom;
-pub use no_facts::{NoFacts, Untold};
-pub use rendering::within_bounds;
+pub use facts_from::FactsFrom;
+pub use no_facts::{NoFactsError, OmittedValue};
+pub use rendering::check_fact_limits;
 
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, TemplateId, WorkflowId};
@@ -35,10 +35,10 @@ pub struct FactSource {
     /// The ontology whose templates made the facts.
     pub ontology: OntologyRef,
     /// The facts by origin, in the order of the answer.
-    pub origins: Vec<FactOrigin>,
+    pub origins: Vec<OriginFacts>,
     /// The source or the workflow that was queried.
     #[serde(flatten)]
-    pub asked: Asked,
+    pub asked: FactQueryTarget,
     /// Warnings for the user of the facts, except for warnings about age: see [`RecordOrigin::stale`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -47,7 +47,7 @@ pub struct FactSource {
 /// The origin of sourced facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
+pub enum FactQueryTarget {
     /// A source that was queried.
     Query(SourceId),
     /// A workflow that was run for a verification.
@@ -56,12 +56,12 @@ pub enum Asked {
 
 /// Facts with their common origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FactOrigin {
+pub struct OriginFacts {
     /// The facts.
     pub facts: Vec<SourcedFact>,
     /// Their origin.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub origin: SourcedFactOrigin,
 }
 
 /// A fact from a source.
@@ -78,7 +78,7 @@ pub struct SourcedFact {
 /// The origin of a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum SourcedFactOrigin {
     /// A record of a source.
     Record(RecordOrigin),
     /// A verification over several sources.
@@ -133,7 +133,7 @@ impl FactSource {
     }
 
     /// Numbers the facts from `first` on.
-    pub(crate) fn number_from(&mut self, first: usize) {
+    pub(crate) fn number_facts(&mut self, first: usize) {
         let facts = self.origins.iter_mut().flat_map(|origin| &mut origin.facts);
         for (place, fact) in (first..).zip(facts) {
             // a check has at most a million facts

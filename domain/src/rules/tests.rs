@@ -9,23 +9,26 @@ mod transcription;
 use super::*;
 use strum::VariantArray;
 
-fn check(facts: &[&str]) -> Check {
-    Check { facts: facts.iter().map(|fact| (*fact).to_owned()).collect(), ..Check::default() }
+fn check(facts: &[&str]) -> CandidateCheck {
+    CandidateCheck {
+        facts: facts.iter().map(|fact| (*fact).to_owned()).collect(),
+        ..CandidateCheck::default()
+    }
 }
 
-fn evaluated(text: &str, check: &Check) -> Evaluation {
-    evaluate(&Candidate::text(text), check, &FactSet::compile(&check.facts), &Settings::default())
+fn evaluated(text: &str, check: &CandidateCheck) -> RulesEvaluation {
+    evaluate(&CandidateText::text(text), check, &FactSet::compile(&check.facts), &RuleSettings::default())
 }
 
 /// The result of `rule` alone.
-fn applied(rule: RuleId, text: &str, check: &Check) -> RuleResult {
-    let check = Check { rules: Some(vec![rule]), ..check.clone() };
+fn applied(rule: RuleId, text: &str, check: &CandidateCheck) -> RuleResult {
+    let check = CandidateCheck { rules: Some(vec![rule]), ..check.clone() };
     let [result] = evaluated(text, &check).rules.try_into().expect("one rule was applied");
     result
 }
 
-fn failed(evaluation: &Evaluation) -> Vec<&'static str> {
-    let failed = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail);
+fn failed(evaluation: &RulesEvaluation) -> Vec<&'static str> {
+    let failed = evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail);
     failed.map(|rule| rule.rule.into_str()).collect()
 }
 
@@ -33,11 +36,11 @@ fn failed(evaluation: &Evaluation) -> Vec<&'static str> {
 fn supported_text_passes_and_unsupported_text_fails_with_span() {
     let check = check(&["Water boils at 100 C at sea level.", "Ice melts"]);
     let good = evaluated("Water boils at 100 c. ICE MELTS\r\n at 0 C!", &check);
-    assert_eq!((good.verdict, good.metrics.claims), (Verdict::Pass, 2));
+    assert_eq!((good.verdict, good.metrics.claims), (RuleVerdict::Pass, 2));
     let text = "Water boils at 100 C. The moon is cheese.";
     let bad = evaluated(text, &check);
     assert_eq!(failed(&bad), ["RULE-PREC-001", "RULE-PREC-004"]);
-    for rule in bad.rules.iter().filter(|rule| rule.verdict == Verdict::Fail) {
+    for rule in bad.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail) {
         let [violation] = rule.violations.as_slice() else { panic!("{rule:?}") };
         let span = violation.span.clone().expect("it stands somewhere");
         assert_eq!(&text[span.start..span.end], "The moon is cheese");
@@ -59,7 +62,7 @@ fn evaluation_json_is_canonical_and_matches_digest() {
     unsigned.as_object_mut().expect("an object").remove("sha256");
     let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("it is canonical");
     assert_eq!(evaluation.sha256, Sha256Hex::of(&canonical));
-    assert_eq!(serde_json::from_str::<Evaluation>(&text).expect("it reads back"), evaluation);
+    assert_eq!(serde_json::from_str::<RulesEvaluation>(&text).expect("it reads back"), evaluation);
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn only_whole_operands_are_compared() {
         assert_eq!(messages, [format!("these cannot hold together: {circle}")], "{text}");
     }
     for text in ["load < 5% and load > 7", "fee < $5, fee > €7", "x < 5°, x > 7%"] {
-        assert_eq!(applied(RuleId::Cont002, text, &check(&[])).verdict, Verdict::Pass, "{text}");
+        assert_eq!(applied(RuleId::Cont002, text, &check(&[])).verdict, RuleVerdict::Pass, "{text}");
     }
 }
 
@@ -171,12 +174,14 @@ fn constraint_with_other_text_is_not_used() {
         (", x <= 3", false),
         ("", false),
     ] {
-        let all = Check { constraints: vec![constraint.into()], ..check(&[]) };
+        let all = CandidateCheck { constraints: vec![constraint.into()], ..check(&[]) };
         let result = applied(RuleId::Cont002, "x > 5", &all);
-        let not_understood =
-            result.evidence.iter().any(|step| step.output.finding == Finding::ConstraintNotUnderstood);
+        let not_understood = result
+            .evidence
+            .iter()
+            .any(|step| step.output.finding == EvidenceFinding::ConstraintNotUnderstood);
         assert_eq!(not_understood, !is_understood, "{constraint}");
-        assert_eq!(result.verdict == Verdict::Fail, is_understood, "{constraint}");
+        assert_eq!(result.verdict == RuleVerdict::Fail, is_understood, "{constraint}");
     }
 }
 
@@ -199,14 +204,14 @@ fn reversed_pair_counts_as_the_same_pair() {
 fn full_evidence_does_not_change_the_verdict() {
     let mut check = check(&["a > b"]);
     check.constraints = vec!["x < y".into(), "y < x".into()];
-    assert_eq!(evaluated("a > b", &check).verdict, Verdict::Error, "constraints alone are in conflict");
+    assert_eq!(evaluated("a > b", &check).verdict, RuleVerdict::Error, "constraints alone are in conflict");
     check.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
-    assert_eq!(evaluated("a > b", &check).verdict, Verdict::Error);
+    assert_eq!(evaluated("a > b", &check).verdict, RuleVerdict::Error);
 }
 
 #[test]
 fn evidence_lists_decisive_steps_before_notes() {
-    let mut all = Check { facts: vec![" ".into(); 1500], ..check(&[]) };
+    let mut all = CandidateCheck { facts: vec![" ".into(); 1500], ..check(&[]) };
     all.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
     all.expected.contradiction_ids.push("always".into());
     all.constraints = vec!["in words".into(), "x > y".into()];
@@ -214,20 +219,23 @@ fn evidence_lists_decisive_steps_before_notes() {
     let text = format!("Always {rest} y > x, never");
     let evaluation = evaluated(&text, &all);
     for (rule, first) in [
-        (RuleId::Prec001, vec![Finding::Claims, Finding::Unsupported, Finding::OverThreshold]),
-        (RuleId::Prec004, vec![Finding::Unsupported]),
-        (RuleId::Cont001, vec![Finding::BothAppear]),
+        (
+            RuleId::Prec001,
+            vec![EvidenceFinding::Claims, EvidenceFinding::Unsupported, EvidenceFinding::OverThreshold],
+        ),
+        (RuleId::Prec004, vec![EvidenceFinding::Unsupported]),
+        (RuleId::Cont001, vec![EvidenceFinding::BothAppear]),
         (
             RuleId::Cont002,
             vec![
-                Finding::BothAppear,
-                Finding::Incompatible,
-                Finding::Incompatible,
-                Finding::Comparison,
-                Finding::Comparison,
+                EvidenceFinding::BothAppear,
+                EvidenceFinding::Incompatible,
+                EvidenceFinding::Incompatible,
+                EvidenceFinding::Comparison,
+                EvidenceFinding::Comparison,
             ],
         ),
-        (RuleId::Cont003, vec![Finding::BothAppear]),
+        (RuleId::Cont003, vec![EvidenceFinding::BothAppear]),
     ] {
         let result = evaluation.rules.iter().find(|result| result.rule == rule).expect("it is applied");
         let found: Vec<_> =
@@ -240,7 +248,7 @@ fn evidence_lists_decisive_steps_before_notes() {
     // if the constraints contradict each other, their conflict decides
     all.constraints.push("y > x".into());
     let result = applied(RuleId::Cont002, &text, &all);
-    assert_eq!(result.evidence[1].output.finding, Finding::ConstraintsIncompatible);
+    assert_eq!(result.evidence[1].output.finding, EvidenceFinding::ConstraintsIncompatible);
 }
 
 #[test]
@@ -254,7 +262,7 @@ fn evidence_hash_depends_on_candidate_and_facts() {
     // notes depend only on the check
     let digests = |text: &str| {
         let steps = evaluated(text, &all).rules.into_iter().flat_map(|rule| rule.evidence);
-        let steps = steps.filter(|step| step.output.finding != Finding::BlankFact);
+        let steps = steps.filter(|step| step.output.finding != EvidenceFinding::BlankFact);
         let steps = steps.filter(|step| step.input.text != "x > y" && step.input.text != "0");
         steps.map(|step| (step.rule, step.input_sha256)).collect::<Vec<_>>()
     };
@@ -266,7 +274,7 @@ fn evidence_hash_depends_on_candidate_and_facts() {
     assert!(claims.iter().all(|step| other.contains(step)));
     assert!(others.len() >= 9 && others.iter().all(|step| !other.contains(step)), "{others:?}");
     let compatible = |constraint: &str| {
-        let check = Check { constraints: vec![constraint.into()], ..check(&[]) };
+        let check = CandidateCheck { constraints: vec![constraint.into()], ..check(&[]) };
         let evidence = applied(RuleId::Cont002, "a > b", &check).evidence;
         evidence.into_iter().next().expect("the comparisons are told of").input_sha256
     };
@@ -285,7 +293,7 @@ fn unsupported_claims_are_counted_by_applied_rules() {
         (RuleId::VARIANTS.into(), 3),
         (vec![RuleId::Prec002, RuleId::Cont001], 0),
     ] {
-        let check = Check { rules: Some(rules.clone()), ..all.clone() };
+        let check = CandidateCheck { rules: Some(rules.clone()), ..all.clone() };
         let metrics = evaluated(text, &check).metrics;
         assert_eq!((metrics.unsupported_claims, metrics.claims), (unsupported, 4), "{rules:?}");
     }
@@ -305,10 +313,10 @@ fn violation_message_is_always_short() {
 
 #[test]
 fn text_and_field_with_same_text_are_different_inputs() {
-    let (check, settings) = (check(&[]), Settings::default());
+    let (check, settings) = (check(&[]), RuleSettings::default());
     let facts = FactSet::compile(&check.facts);
-    let field = evaluate(&Candidate::fields([("summary", "Ice melts")]), &check, &facts, &settings);
-    let text = evaluate(&Candidate::text(r#"{"summary":"Ice melts"}"#), &check, &facts, &settings);
+    let field = evaluate(&CandidateText::fields([("summary", "Ice melts")]), &check, &facts, &settings);
+    let text = evaluate(&CandidateText::text(r#"{"summary":"Ice melts"}"#), &check, &facts, &settings);
     assert_eq!(field.candidate_sha256, text.candidate_sha256);
     assert_ne!(field.input_sha256, text.input_sha256);
 }

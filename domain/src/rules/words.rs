@@ -16,12 +16,12 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
 
 /// Words in lower case with one space before, between and after them, so that a substring search finds whole words.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct WordSequence {
     text: String,
     words: Vec<(usize, Range<usize>)>,
 }
 
-impl Row {
+impl WordSequence {
     /// Appends `word`, which is at `range` of the text.
     pub(super) fn push(&mut self, range: Range<usize>, word: &str) {
         self.push_as_it_is(range, &normalize(word));
@@ -60,8 +60,8 @@ impl Row {
 }
 
 /// The row of the words in `text`.
-pub(super) fn row(text: &str) -> Row {
-    let mut row = Row::default();
+pub(super) fn row(text: &str) -> WordSequence {
+    let mut row = WordSequence::default();
     words(text).for_each(|(range, word)| row.push(range, word));
     row
 }

@@ -2,20 +2,20 @@
 //!
 //! Seed: `tmm-crosscheck`; if it is silent or contradicts itself, `docs/mapping.md`. [`inspect`] maps a payload to
 //! `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`] is the gate:
-//! the only function that creates an [`Approved`].
+//! the only function that creates an [`ApprovedVerdict`].
 
 mod fields;
 mod mapping;
 
-pub use fields::UnexpectedFields;
-pub use mapping::{Inspection, inspect};
+pub use fields::UnexpectedFieldHandling;
+pub use mapping::{CrosscheckInspection, inspect};
 
 use crate::base::digest::Sha256Hex;
-use crate::base::payload::Payload;
+use crate::base::payload::VerdictPayload;
 use crate::verdict::flag::Flag;
-use crate::verdict::label::{Label, Tier};
+use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::tmm::{OMEGA, coherence};
-use fields::Level;
+use fields::VerdictLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
@@ -37,7 +37,7 @@ use strum::{IntoStaticStr, VariantArray};
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Reason {
+pub enum CrosscheckReason {
     /// C is at least Ω.
     Pass,
     /// A required field is missing, or the verdict is missing or invalid.
@@ -54,7 +54,7 @@ pub enum Reason {
 
 /// The seed's "Cross-Check Decision", field for field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct CrosscheckDecision {
     /// True for the reason `pass` only.
     pub approved: bool,
     /// C (dimensionless, at most 1.0, may be negative).
@@ -62,16 +62,16 @@ pub struct Decision {
     /// Ω.
     pub threshold: f64,
     /// The valid top-level verdict, else null.
-    pub verdict_label: Option<Label>,
+    pub verdict_label: Option<VerdictLabel>,
     /// The flags raised, in a fixed order.
     pub flags: Vec<Flag>,
     /// The reason.
-    pub crosscheck_reason: Reason,
+    pub crosscheck_reason: CrosscheckReason,
 }
 
 /// Applies the formula and the order of reasons to the result of the mapping.
 #[must_use]
-pub fn decide(inspection: &Inspection) -> Decision {
+pub fn decide(inspection: &CrosscheckInspection) -> CrosscheckDecision {
     let score = coherence(inspection.v_t, inspection.v_r, inspection.e_d);
     let mut flags = inspection.flags.clone();
     if score < 0.0 {
@@ -79,18 +79,18 @@ pub fn decide(inspection: &Inspection) -> Decision {
     }
     let contradicts = |flag: &Flag| matches!(flag, Flag::VerdictConflict | Flag::ContradictoryNull);
     let reason = if inspection.e_d == 0.5 || inspection.e_d == 1.0 {
-        Reason::FieldMissing
+        CrosscheckReason::FieldMissing
     } else if score < 0.0 {
-        Reason::DegenerateManifold
+        CrosscheckReason::DegenerateManifold
     } else if score >= OMEGA {
-        Reason::Pass
+        CrosscheckReason::Pass
     } else if flags.iter().any(contradicts) {
-        Reason::DimensionConflict
+        CrosscheckReason::DimensionConflict
     } else {
-        Reason::LowCoherence
+        CrosscheckReason::LowCoherence
     };
-    Decision {
-        approved: reason == Reason::Pass,
+    CrosscheckDecision {
+        approved: reason == CrosscheckReason::Pass,
         coherence_score: score,
         threshold: OMEGA,
         verdict_label: inspection.label,
@@ -101,40 +101,50 @@ pub fn decide(inspection: &Inspection) -> Decision {
 
 /// Judges `payload` as a verdict of `tier`, as [`judge_with`] with the default for unexpected fields.
 #[must_use]
-pub fn judge(tier: Tier, payload: Payload) -> Judgement {
-    judge_with(UnexpectedFields::default(), tier, payload)
+pub fn judge(tier: ProductTier, payload: VerdictPayload) -> CrosscheckJudgment {
+    judge_with(UnexpectedFieldHandling::default(), tier, payload)
 }
 
-/// The gate: judges `payload` as a verdict of `tier`. This is the only function that creates an [`Approved`].
+/// The gate: judges `payload` as a verdict of `tier`. This is the only function that creates an [`ApprovedVerdict`].
 #[must_use]
-pub fn judge_with(unexpected: UnexpectedFields, tier: Tier, payload: Payload) -> Judgement {
+pub fn judge_with(
+    unexpected: UnexpectedFieldHandling,
+    tier: ProductTier,
+    payload: VerdictPayload,
+) -> CrosscheckJudgment {
     let inspection = inspect(tier, &payload);
     let mut decision = decide(&inspection);
     let has_unexpected = decision.flags.iter().any(Flag::is_unexpected);
-    if has_unexpected && decision.approved && unexpected == UnexpectedFields::Refuse {
+    if has_unexpected && decision.approved && unexpected == UnexpectedFieldHandling::Refuse {
         decision.approved = false;
-        decision.crosscheck_reason = Reason::UnexpectedField;
+        decision.crosscheck_reason = CrosscheckReason::UnexpectedField;
     }
     let Some(label) = decision.verdict_label.filter(|_| decision.approved) else {
         let sha256 = Sha256Hex::of(payload.text().as_bytes());
-        return Judgement { tier, inspection, decision, sha256, outcome: Err(Rejected(())) };
+        return CrosscheckJudgment { tier, inspection, decision, sha256, outcome: Err(RejectedVerdict(())) };
     };
-    let strips = has_unexpected && unexpected == UnexpectedFields::Strip;
-    let text = if strips { fields::strip(Level::Root(tier), payload.text()) } else { payload.into_text() };
+    let strips = has_unexpected && unexpected == UnexpectedFieldHandling::Strip;
+    let text =
+        if strips { fields::strip(VerdictLevel::Root(tier), payload.text()) } else { payload.into_text() };
     let sha256 = Sha256Hex::of(text.as_bytes());
     let verdict = RawValue::from_string(text).expect("the inspection has read the same text");
-    let approved = Approved { tier, label, verdict, decision: decision.clone(), sha256: sha256.clone() };
-    Judgement { tier, inspection, decision, sha256, outcome: Ok(approved) }
+    let approved =
+        ApprovedVerdict { tier, label, verdict, decision: decision.clone(), sha256: sha256.clone() };
+    CrosscheckJudgment { tier, inspection, decision, sha256, outcome: Ok(approved) }
 }
 
 /// Judges a delivered verdict again. Returns the approved verdict if `decision` matches it. Flags of members that were
 /// cut before the delivery are taken from `decision`.
-pub(crate) fn judge_delivered(tier: Tier, payload: Payload, decision: Decision) -> Option<Approved> {
-    let mut approved = judge_with(UnexpectedFields::Deliver, tier, payload).outcome.ok()?;
+pub(crate) fn judge_delivered(
+    tier: ProductTier,
+    payload: VerdictPayload,
+    decision: CrosscheckDecision,
+) -> Option<ApprovedVerdict> {
+    let mut approved = judge_with(UnexpectedFieldHandling::Deliver, tier, payload).outcome.ok()?;
     let judged =
         |flags: &[Flag]| flags.iter().filter(|flag| !flag.is_unexpected()).cloned().collect::<Vec<_>>();
-    let again = Decision { flags: judged(&approved.decision.flags), ..approved.decision.clone() };
-    let then = Decision { flags: judged(&decision.flags), ..decision.clone() };
+    let again = CrosscheckDecision { flags: judged(&approved.decision.flags), ..approved.decision.clone() };
+    let then = CrosscheckDecision { flags: judged(&decision.flags), ..decision.clone() };
     let names_all = approved.decision.flags.iter().all(|flag| decision.flags.contains(flag));
     (again == then && names_all).then(|| {
         approved.decision = decision;
@@ -144,23 +154,23 @@ pub(crate) fn judge_delivered(tier: Tier, payload: Payload, decision: Decision) 
 
 /// The result of the gate for one payload: the data for the log, and the approved verdict, if any.
 #[derive(Debug)]
-pub struct Judgement {
+pub struct CrosscheckJudgment {
     /// The tier judged for.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The mapping's result.
-    pub inspection: Inspection,
+    pub inspection: CrosscheckInspection,
     /// The decision.
-    pub decision: Decision,
+    pub decision: CrosscheckDecision,
     /// The SHA-256 of the text that may be delivered. For a refused payload, of its text without surrounding white
     /// space.
     pub sha256: Sha256Hex,
     /// The verdict that may be delivered, or a marker that none may.
-    pub outcome: Result<Approved, Rejected>,
+    pub outcome: Result<ApprovedVerdict, RejectedVerdict>,
 }
 
 /// Marks a refused payload. It contains no text, because the text of a rejected verdict is never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejected(());
+pub struct RejectedVerdict(());
 
 /// A verdict that passed the crosscheck. Only this type can be cached, mailed or returned.
 ///
@@ -177,24 +187,24 @@ pub struct Rejected(());
 /// let forged: oracled_domain::Approved = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Debug, Clone)]
-pub struct Approved {
-    tier: Tier,
-    label: Label,
+pub struct ApprovedVerdict {
+    tier: ProductTier,
+    label: VerdictLabel,
     verdict: Box<RawValue>,
-    decision: Decision,
+    decision: CrosscheckDecision,
     sha256: Sha256Hex,
 }
 
-impl Approved {
+impl ApprovedVerdict {
     /// The tier for which it was approved.
     #[must_use]
-    pub const fn tier(&self) -> Tier {
+    pub const fn tier(&self) -> ProductTier {
         self.tier
     }
 
     /// The label of its top-level verdict.
     #[must_use]
-    pub const fn label(&self) -> Label {
+    pub const fn label(&self) -> VerdictLabel {
         self.label
     }
 
@@ -206,11 +216,11 @@ impl Approved {
 
     /// The decision that approved it.
     #[must_use]
-    pub const fn decision(&self) -> &Decision {
+    pub const fn decision(&self) -> &CrosscheckDecision {
         &self.decision
     }
 
-    /// The SHA-256 of [`Approved::verdict`]'s text.
+    /// The SHA-256 of [`ApprovedVerdict::verdict`]'s text.
     #[must_use]
     pub const fn sha256(&self) -> &Sha256Hex {
         &self.sha256

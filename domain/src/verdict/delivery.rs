@@ -1,13 +1,13 @@
 //! Delivered verdicts: the document that is cached, stored and returned (seed: `regen-consistency`, "Primary Output").
 
 use crate::base::digest::Sha256Hex;
-use crate::base::payload::Payload;
-use crate::verdict::crosscheck::{Approved, Decision, judge_delivered};
+use crate::base::payload::VerdictPayload;
+use crate::verdict::crosscheck::{ApprovedVerdict, CrosscheckDecision, judge_delivered};
 use crate::verdict::divergence::{
     CHANGED_NOTICE, DISCLAIMER, DivergenceCheck, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE,
 };
-use crate::verdict::label::Tier;
-use crate::verdict::session::{Query, SessionId};
+use crate::verdict::label::ProductTier;
+use crate::verdict::session::{CustomerQuery, SessionId};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -18,24 +18,24 @@ use std::borrow::Cow;
 /// It is serialized as one JSON document, the same in the store and on the wire. Deserialization judges the verdict
 /// again: a damaged document, or one that was tampered with, is an error and never a verdict.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct VerdictDelivery {
     /// The id of the session.
     pub session_id: SessionId,
     /// The customer's query.
-    pub query: Query,
+    pub query: CustomerQuery,
     /// The verdict.
-    pub approved: Approved,
+    pub approved: ApprovedVerdict,
     /// The time at which it was cached.
     pub cached_at: Timestamp,
     /// The notes on the regeneration, if the verdict was regenerated.
-    pub regen: Option<Regen>,
+    pub regen: Option<RegenNotes>,
     /// The SHA-256 of the rules' evaluation, if rules have approved the verdict.
     pub evaluation_sha256: Option<Sha256Hex>,
 }
 
 /// The notes on a regenerated verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Regen {
+pub struct RegenNotes {
     /// The label of the verdict that was delivered first.
     pub original: OriginalLabel,
     /// Whether the prompt of the original was different or is unknown.
@@ -44,7 +44,7 @@ pub struct Regen {
     pub settings_changed: bool,
 }
 
-impl Regen {
+impl RegenNotes {
     /// The notes for the comparison `check`.
     #[must_use]
     pub fn of(check: &DivergenceCheck) -> Self {
@@ -77,9 +77,9 @@ enum RegenReason {
 /// The fields of the document, in their order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document<'d, Q, V, D> {
+struct DeliveryDocument<'d, Q, V, D> {
     session_id: SessionId,
-    tier: Tier,
+    tier: ProductTier,
     query: Q,
     verdict: V,
     cached_at: Timestamp,
@@ -104,7 +104,7 @@ struct Document<'d, Q, V, D> {
     decision: D,
 }
 
-impl Delivery {
+impl VerdictDelivery {
     /// The divergence of a regenerated verdict from the verdict that was delivered first; `None` if that one is not
     /// known.
     #[must_use]
@@ -120,9 +120,9 @@ impl Delivery {
     }
 }
 
-impl Serialize for Delivery {
+impl Serialize for VerdictDelivery {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document {
+        DeliveryDocument {
             session_id: self.session_id.clone(),
             tier: self.approved.tier(),
             query: &self.query,
@@ -143,20 +143,23 @@ impl Serialize for Delivery {
     }
 }
 
-impl<'de> Deserialize<'de> for Delivery {
+impl<'de> Deserialize<'de> for VerdictDelivery {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
-        let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
-        let Document { tier, verdict, decision, .. } = document;
-        let approved = judge_delivered(tier, Payload::json(&verdict), decision)
+        let document =
+            DeliveryDocument::<CustomerQuery, Box<RawValue>, CrosscheckDecision>::deserialize(deserializer)?;
+        let DeliveryDocument { tier, verdict, decision, .. } = document;
+        let approved = judge_delivered(tier, VerdictPayload::json(&verdict), decision)
             .ok_or_else(|| D::Error::custom("the verdict is not approved, or does not match its decision"))?;
-        let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
-            document;
-        let Document { prompt_changed, settings_changed, .. } = document;
+        let DeliveryDocument {
+            session_id, query, cached_at, regen, original_verdict, evaluation_sha256, ..
+        } = document;
+        let DeliveryDocument { prompt_changed, settings_changed, .. } = document;
         if regen != original_verdict.is_some() {
             return Err(D::Error::custom("`regen` and `original_verdict` contradict each other"));
         }
-        let regen = original_verdict.map(|original| Regen { original, prompt_changed, settings_changed });
+        let regen =
+            original_verdict.map(|original| RegenNotes { original, prompt_changed, settings_changed });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
     }
 }
@@ -164,16 +167,20 @@ impl<'de> Deserialize<'de> for Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::crosscheck::{UnexpectedFields, judge, judge_with};
+    use crate::verdict::crosscheck::{UnexpectedFieldHandling, judge, judge_with};
 
-    fn delivery() -> Delivery {
+    fn delivery() -> VerdictDelivery {
         let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
-        Delivery {
+        VerdictDelivery {
             session_id: "cs_1".parse().expect("an id"),
-            query: Query::new("Sell \"honey\"?".into()),
-            approved: judge_with(UnexpectedFields::Deliver, Tier::Quick, Payload::raw(verdict))
-                .outcome
-                .expect("it is coherent"),
+            query: CustomerQuery::new("Sell \"honey\"?".into()),
+            approved: judge_with(
+                UnexpectedFieldHandling::Deliver,
+                ProductTier::Quick,
+                VerdictPayload::raw(verdict),
+            )
+            .outcome
+            .expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
             evaluation_sha256: None,
@@ -182,16 +189,18 @@ mod tests {
 
     #[test]
     fn regenerated_document_shows_divergence_from_original() {
-        use crate::verdict::label::Label;
+        use crate::verdict::label::VerdictLabel;
         for (original, level, told) in [
-            (Some(Label::Green), "\"none\"", None),
-            (Some(Label::Amber), "\"minor\"", Some("disclaimer")),
-            (Some(Label::Red), "\"significant\"", Some("disclaimer")),
+            (Some(VerdictLabel::Green), "\"none\"", None),
+            (Some(VerdictLabel::Amber), "\"minor\"", Some("disclaimer")),
+            (Some(VerdictLabel::Red), "\"significant\"", Some("disclaimer")),
             (None, "null", Some("notice")),
         ] {
             let original_ = OriginalLabel(original);
-            let regen = Some(Regen { original: original_, prompt_changed: false, settings_changed: false });
-            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            let regen =
+                Some(RegenNotes { original: original_, prompt_changed: false, settings_changed: false });
+            let text =
+                serde_json::to_string(&VerdictDelivery { regen, ..delivery() }).expect("it serializes");
             let word = OriginalLabel(original).as_str();
             let members = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{word}","divergence_level":{level},"#
@@ -200,7 +209,7 @@ mod tests {
             for name in ["disclaimer", "notice"] {
                 assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
             }
-            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
             assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
         }
     }
@@ -208,13 +217,14 @@ mod tests {
     #[test]
     fn regenerated_document_is_marked_where_prompt_or_settings_changed() {
         for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
-            let original = OriginalLabel(Some(crate::verdict::label::Label::Green));
-            let regen = Some(Regen { original, prompt_changed, settings_changed });
-            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            let original = OriginalLabel(Some(crate::verdict::label::VerdictLabel::Green));
+            let regen = Some(RegenNotes { original, prompt_changed, settings_changed });
+            let text =
+                serde_json::to_string(&VerdictDelivery { regen, ..delivery() }).expect("it serializes");
             assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
             assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
             assert!(text.contains(CHANGED_NOTICE), "{text}");
-            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
             assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
         }
     }
@@ -232,22 +242,22 @@ mod tests {
                 r#""flags":["unexpected_field:x"],"crosscheck_reason":"pass"}}"#,
             )
         );
-        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
     }
 
     #[test]
     fn stripped_verdict_reads_back_with_flags_of_cut_members() {
         let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-        let approved = judge(Tier::Quick, Payload::raw(raw)).outcome.expect("it is coherent");
-        let text = serde_json::to_string(&Delivery { approved, ..delivery() }).expect("it serializes");
+        let approved = judge(ProductTier::Quick, VerdictPayload::raw(raw)).outcome.expect("it is coherent");
+        let text = serde_json::to_string(&VerdictDelivery { approved, ..delivery() }).expect("it serializes");
         assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
-        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
         // no flag names this member, so it was added later
         let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
         assert_ne!(added, text);
-        assert!(serde_json::from_str::<Delivery>(&added).is_err());
+        assert!(serde_json::from_str::<VerdictDelivery>(&added).is_err());
     }
 
     #[test]
@@ -261,7 +271,10 @@ mod tests {
             ("\"regen\":false", "\"regen\":true"),
         ] {
             assert!(text.contains(from), "the test changes something");
-            assert!(serde_json::from_str::<Delivery>(&text.replace(from, to)).is_err(), "{from} -> {to}");
+            assert!(
+                serde_json::from_str::<VerdictDelivery>(&text.replace(from, to)).is_err(),
+                "{from} -> {to}"
+            );
         }
     }
 }

@@ -2,12 +2,12 @@
 
 mod table;
 
-pub use table::{Cell, DivergenceTable};
+pub use table::{DivergenceCell, DivergenceTable};
 
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::Generation;
-use crate::verdict::label::{Label, Tier};
-use crate::verdict::session::Original;
+use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::session::OriginalVerdict;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use strum::IntoStaticStr;
@@ -48,8 +48,8 @@ impl DivergenceLevel {
 
     /// The difference between `original` and `regenerated`.
     #[must_use]
-    pub fn between(original: Label, regenerated: Label) -> Self {
-        use Label::{Amber, Green, Red};
+    pub fn between(original: VerdictLabel, regenerated: VerdictLabel) -> Self {
+        use VerdictLabel::{Amber, Green, Red};
         match (original, regenerated) {
             (one, other) if one == other => Self::None,
             (Green, Amber) | (Amber, Green | Red) | (Red, Amber) => Self::Minor,
@@ -60,7 +60,7 @@ impl DivergenceLevel {
 
 /// The label of the verdict that was delivered first, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OriginalLabel(pub Option<Label>);
+pub struct OriginalLabel(pub Option<VerdictLabel>);
 
 impl OriginalLabel {
     const UNKNOWN: &str = "UNKNOWN";
@@ -96,11 +96,11 @@ impl<'de> Deserialize<'de> for OriginalLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceCheck {
     /// The tier of the verdicts.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The verdict that was delivered first.
     pub original_verdict: OriginalLabel,
     /// The regenerated verdict.
-    pub regen_verdict: Label,
+    pub regen_verdict: VerdictLabel,
     /// Whether the labels are the same; null if the first verdict is not known.
     pub top_level_match: Option<bool>,
     /// Their difference; null if the first verdict is not known.
@@ -118,21 +118,21 @@ pub struct DivergenceCheck {
 
 /// A verdict that replaces a lost one, to be compared with the original.
 #[derive(Debug)]
-pub struct Regenerated<'r> {
+pub struct RegeneratedVerdict<'r> {
     /// The tier.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// Its label.
-    pub label: Label,
+    pub label: VerdictLabel,
     /// The path on which it came.
     pub path: GatePath,
     /// How it was generated, if oracled requested it.
-    pub generation: Option<&'r Generation>,
+    pub generation: Option<&'r VerdictGeneration>,
 }
 
 impl DivergenceCheck {
     /// Compares `regenerated` with `original`.
     #[must_use]
-    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>) -> Self {
+    pub fn of(original: Option<&OriginalVerdict>, regenerated: &RegeneratedVerdict<'_>) -> Self {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
         let first = original.and_then(|original| original.generation.as_ref());
@@ -155,7 +155,7 @@ impl DivergenceCheck {
 
 /// The health of the model's infrastructure, by the latest regenerations with a known original (seed: REGEN-GAP-06).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Variance {
+pub struct RegenVariance {
     /// The number of regenerations compared.
     pub regens: usize,
     /// The number of regenerations that differ from the delivered verdict.
@@ -168,14 +168,14 @@ pub struct Variance {
 
 /// The rolling window of the latest regenerations.
 #[derive(Debug, Clone, Default)]
-pub struct VarianceWatch {
+pub struct RegenVarianceWindow {
     diverged: VecDeque<bool>,
 }
 
-impl VarianceWatch {
+impl RegenVarianceWindow {
     /// Adds a comparison, if it is of a regeneration with a known original and neither another prompt nor other
     /// settings explain a difference. Returns the variance if it has just become one to escalate.
-    pub fn note(&mut self, check: &DivergenceCheck) -> Option<Variance> {
+    pub fn note(&mut self, check: &DivergenceCheck) -> Option<RegenVariance> {
         let explained = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
         let level = check.divergence_level.filter(|_| check.path == GatePath::Regen && !explained)?;
         let before = self.variance().escalated;
@@ -194,12 +194,12 @@ impl VarianceWatch {
 
     /// The current variance.
     #[must_use]
-    pub fn variance(&self) -> Variance {
+    pub fn variance(&self) -> RegenVariance {
         let regens = self.diverged.len();
         let diverged = self.diverged.iter().filter(|diverged| **diverged).count();
         let rate = if regens == 0 { 0.0 } else { diverged as f64 / regens as f64 };
         let escalated = regens >= VARIANCE_WINDOW_MIN && rate > VARIANCE_THRESHOLD;
-        Variance { regens, diverged, rate, escalated }
+        RegenVariance { regens, diverged, rate, escalated }
     }
 }
 

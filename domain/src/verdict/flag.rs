@@ -1,6 +1,6 @@
 //! The flags of a judgement: each cause with its place and its weight (`docs/mapping.md`).
 
-use crate::verdict::label::{Dimension, Tier, UnknownWord};
+use crate::verdict::label::{ProductTier, UnknownWordError, VerdictDimension};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,11 +15,11 @@ pub enum FieldPath {
     /// `breakdown`
     Breakdown,
     /// `breakdown.<Dimension>`
-    Dimension(Dimension),
+    Dimension(VerdictDimension),
     /// `breakdown.<Dimension>.verdict`
-    DimensionVerdict(Dimension),
+    DimensionVerdict(VerdictDimension),
     /// `breakdown.<Dimension>.analysis`
-    DimensionAnalysis(Dimension),
+    DimensionAnalysis(VerdictDimension),
     /// `strategy`
     Strategy,
     /// `strategy.next_step`
@@ -35,14 +35,14 @@ impl FieldPath {
     fn all() -> impl Iterator<Item = Self> {
         let fixed =
             [Self::Summary, Self::Breakdown, Self::Strategy, Self::NextStep, Self::Alternative, Self::Tests];
-        let below = Dimension::ALL
+        let below = VerdictDimension::ALL
             .into_iter()
             .flat_map(|d| [Self::Dimension(d), Self::DimensionVerdict(d), Self::DimensionAnalysis(d)]);
         fixed.into_iter().chain(below)
     }
 
     /// The sort key: the group of the field, its dimension, and the field within the dimension or the group.
-    const fn place(self) -> (u8, Option<Dimension>, u8) {
+    const fn place(self) -> (u8, Option<VerdictDimension>, u8) {
         match self {
             Self::Summary => (0, None, 0),
             Self::Breakdown => (1, None, 0),
@@ -93,7 +93,7 @@ pub enum Flag {
     /// The top-level verdict differs from the strict majority of the dimensions: V_r 2.0.
     VerdictConflict,
     /// A dimension has a valid verdict and an empty or absent analysis: V_r 0.5.
-    EmptyAnalysis(Dimension),
+    EmptyAnalysis(VerdictDimension),
     /// The summary is absent, empty or shorter than 10 characters: V_r 1.0.
     ShortSummary,
     /// NULL over dimensions that are all GREEN or AMBER: V_r 1.5.
@@ -111,7 +111,7 @@ pub enum Flag {
     /// Another required field is missing or of the wrong type: E_D 0.5.
     FieldMissing(FieldPath),
     /// A dimension's verdict is a string but not one of the four labels: E_D 0.5.
-    DimensionVerdictInvalid(Dimension),
+    DimensionVerdictInvalid(VerdictDimension),
     /// A member that the tier does not have, by its path; its weight is 0.
     UnexpectedField(String),
     /// C is below zero.
@@ -132,7 +132,7 @@ impl Flag {
             Self::VerdictInvalid,
             Self::DegenerateManifold,
         ];
-        let by_dimension = Dimension::ALL
+        let by_dimension = VerdictDimension::ALL
             .into_iter()
             .flat_map(|d| [Self::EmptyAnalysis(d), Self::DimensionVerdictInvalid(d)]);
         plain.into_iter().chain(by_dimension).chain(FieldPath::all().map(Self::FieldMissing))
@@ -140,24 +140,24 @@ impl Flag {
 
     /// The smallest tier in which the mapping can raise this flag; `None` for flags without weight.
     #[must_use]
-    pub const fn first_tier(&self) -> Option<Tier> {
+    pub const fn first_tier(&self) -> Option<ProductTier> {
         match self {
             Self::ShortSummary | Self::MalformedJson | Self::VerdictMissing | Self::VerdictInvalid => {
-                Some(Tier::Quick)
+                Some(ProductTier::Quick)
             }
             Self::VerdictConflict
             | Self::EmptyAnalysis(_)
             | Self::ContradictoryNull
-            | Self::DimensionVerdictInvalid(_) => Some(Tier::Full),
-            Self::StrategyMissing | Self::FewTests => Some(Tier::Strategy),
+            | Self::DimensionVerdictInvalid(_) => Some(ProductTier::Full),
+            Self::StrategyMissing | Self::FewTests => Some(ProductTier::Strategy),
             Self::FieldMissing(path) => Some(match path {
-                FieldPath::Summary => Tier::Quick,
+                FieldPath::Summary => ProductTier::Quick,
                 FieldPath::Breakdown
                 | FieldPath::Dimension(_)
                 | FieldPath::DimensionVerdict(_)
-                | FieldPath::DimensionAnalysis(_) => Tier::Full,
+                | FieldPath::DimensionAnalysis(_) => ProductTier::Full,
                 FieldPath::Strategy | FieldPath::NextStep | FieldPath::Alternative | FieldPath::Tests => {
-                    Tier::Strategy
+                    ProductTier::Strategy
                 }
             }),
             Self::UnexpectedField(_) | Self::DegenerateManifold => None,
@@ -209,16 +209,16 @@ impl fmt::Display for Flag {
 }
 
 impl FromStr for Flag {
-    type Err = UnknownWord;
+    type Err = UnknownWordError;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+    fn from_str(word: &str) -> Result<Self, UnknownWordError> {
         if let Some(("unexpected_field", path)) = word.split_once(':') {
             return Ok(Self::UnexpectedField(path.to_owned()));
         }
         Self::all()
             .filter(|flag| word.starts_with(flag.into_str()))
             .find(|flag| flag.to_string() == word)
-            .ok_or_else(|| UnknownWord::new("flag", word, "the flags of the crosscheck"))
+            .ok_or_else(|| UnknownWordError::new("flag", word, "the flags of the crosscheck"))
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
             Flag::UnexpectedField("breakdown.Mood: swings".into()),
             Flag::DegenerateManifold,
         ];
-        for dimension in Dimension::ALL {
+        for dimension in VerdictDimension::ALL {
             flags.push(Flag::EmptyAnalysis(dimension));
             flags.push(Flag::DimensionVerdictInvalid(dimension));
             flags.push(Flag::FieldMissing(FieldPath::DimensionAnalysis(dimension)));

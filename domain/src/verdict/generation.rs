@@ -10,7 +10,7 @@ pub const LOCKED_MODEL: &str = "gemini-2.5-flash";
 /// Generation settings, under the seed's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Settings {
+pub struct GenerationSettings {
     /// The name of the model.
     pub model: String,
     /// The sampling temperature; 0.0 selects the most likely token.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub candidate_count: u32,
 }
 
-impl Settings {
+impl GenerationSettings {
     /// The most deterministic settings that a model allows. Verdicts are only regenerated with these.
     #[must_use]
     pub const fn locked(model: String) -> Self {
@@ -33,16 +33,16 @@ impl Settings {
 
 /// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Generation {
+pub struct VerdictGeneration {
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
     /// The settings.
-    pub settings: Settings,
+    pub settings: GenerationSettings,
 }
 
 /// The token usage of an answer, as reported by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ModelTokenUsage {
     /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,
     /// Tokens of the answer.
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn locked_settings_have_values_and_names_of_the_seed() {
-        let settings = Settings::locked(LOCKED_MODEL.to_owned());
+        let settings = GenerationSettings::locked(LOCKED_MODEL.to_owned());
         assert_eq!(
             serde_json::to_string(&settings).expect("it serializes"),
             r#"{"model":"gemini-2.5-flash","temperature":0.0,"topP":1.0,"topK":1,"candidateCount":1}"#

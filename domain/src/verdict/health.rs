@@ -23,7 +23,7 @@
 use crate::verdict::oracle::OracleId;
 use config::seconds;
 use jiff::{SignedDuration, Timestamp};
-use latencies::Latencies;
+use latencies::LatencyWindow;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ mod config;
 mod latencies;
 mod status;
 
-pub use config::HealthConfig;
-pub use status::{HealthStatus, Status};
+pub use config::OracleHealthConfig;
+pub use status::{OracleHealthLevel, OracleHealthStatus};
 
 /// A call through a half-open circuit is replaced by another one if there is no report after this time.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
@@ -55,7 +55,7 @@ pub enum CircuitAction {
 
 /// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CircuitCallOutcome {
     /// The oracle answered as requested.
     Success {
         /// The latency in milliseconds; `None` for a probe.
@@ -73,11 +73,11 @@ pub enum Outcome {
 
 /// A change of status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct HealthStatusChange {
     /// The previous status.
-    pub from: Status,
+    pub from: OracleHealthLevel,
     /// The new status; the same if an administrator takes over an open circuit.
-    pub to: Status,
+    pub to: OracleHealthLevel,
     /// The cause.
     pub cause: String,
     /// The number of consecutive failures.
@@ -86,14 +86,14 @@ pub struct Change {
 
 /// Permission to make one call or probe; it is returned with the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit {
+pub struct CircuitPermit {
     number: u64,
     probes: bool,
 }
 
 /// Why a call is not permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct PermitDenial {
     /// The time until the next attempt; `None` if an administrator must act first.
     pub retry_after: Option<Duration>,
     /// Whether the oracle requested the wait. Otherwise its circuit is open.
@@ -101,7 +101,7 @@ pub struct Refused {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum CircuitState {
     Healthy,
     Degraded,
     /// Unhealthy with the circuit breaker disabled.
@@ -112,7 +112,7 @@ enum State {
     HalfOpen {
         opened_at: Timestamp,
         /// The permitted call, and the time of its permit.
-        trial: Option<(Permit, Timestamp)>,
+        trial: Option<(CircuitPermit, Timestamp)>,
     },
     /// Opened by an administrator.
     Held {
@@ -122,10 +122,10 @@ enum State {
 
 /// The state machine of one oracle.
 #[derive(Debug, Clone)]
-pub struct Health {
+pub struct CircuitBreaker {
     oracle_id: OracleId,
-    config: HealthConfig,
-    state: State,
+    config: OracleHealthConfig,
+    state: CircuitState,
     /// The number of permits issued so far.
     permits: u64,
     /// The latest time passed to any method.
@@ -141,17 +141,17 @@ pub struct Health {
     calls_fail: bool,
     /// Consecutive successes of the calls that count.
     successes: u32,
-    latencies: Latencies,
+    latencies: LatencyWindow,
 }
 
-impl Health {
+impl CircuitBreaker {
     /// A healthy oracle that was not called yet.
     #[must_use]
-    pub fn new(oracle_id: OracleId, config: HealthConfig) -> Self {
+    pub fn new(oracle_id: OracleId, config: OracleHealthConfig) -> Self {
         Self {
             oracle_id,
             config,
-            state: State::Healthy,
+            state: CircuitState::Healthy,
             permits: 0,
             seen_at: None,
             probed_at: None,
@@ -162,52 +162,54 @@ impl Health {
             consecutive_failures: 0,
             calls_fail: false,
             successes: 0,
-            latencies: Latencies::default(),
+            latencies: LatencyWindow::default(),
         }
     }
 
     /// Applies the effect of time: an open circuit becomes half open after its reset time. Must be called before any
     /// other method at this time.
-    pub fn pass(&mut self, now: Timestamp) -> Option<Change> {
-        self.follow_back(now);
-        let State::Open { since: opened_at } = self.state else { return None };
+    pub fn advance_time(&mut self, now: Timestamp) -> Option<HealthStatusChange> {
+        self.adjust_for_clock_jump(now);
+        let CircuitState::Open { since: opened_at } = self.state else { return None };
         if now.duration_since(opened_at) < self.reset() {
             return None;
         }
         let cause = format!("{} s have passed", self.config.circuit_breaker_reset_seconds);
-        Some(self.enter(State::HalfOpen { opened_at, trial: None }, cause))
+        Some(self.enter(CircuitState::HalfOpen { opened_at, trial: None }, cause))
     }
 
     /// Requests a permit for a call.
     ///
     /// # Errors
     /// The circuit is open, or half open with another call in progress, or the oracle requested a wait.
-    pub fn permit(&mut self, now: Timestamp) -> Result<Permit, Refused> {
-        self.let_through(now, false)
+    pub fn permit(&mut self, now: Timestamp) -> Result<CircuitPermit, PermitDenial> {
+        self.try_issue_permit(now, false)
     }
 
-    fn let_through(&mut self, now: Timestamp, probes: bool) -> Result<Permit, Refused> {
-        self.follow_back(now);
-        let is_open = matches!(self.state, State::Open { .. } | State::Held { .. });
+    fn try_issue_permit(&mut self, now: Timestamp, probes: bool) -> Result<CircuitPermit, PermitDenial> {
+        self.adjust_for_clock_jump(now);
+        let is_open = matches!(self.state, CircuitState::Open { .. } | CircuitState::Held { .. });
         if let Some(wait) = self.quota_wait(now).filter(|_| !is_open) {
-            return Err(Refused { retry_after: Some(wait.unsigned_abs()), is_quota_wait: true });
+            return Err(PermitDenial { retry_after: Some(wait.unsigned_abs()), is_quota_wait: true });
         }
         match self.state {
-            State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue(probes)),
-            State::Held { .. } => Err(Refused { retry_after: None, is_quota_wait: false }),
-            State::Open { since } => {
+            CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => {
+                Ok(self.issue_permit(probes))
+            }
+            CircuitState::Held { .. } => Err(PermitDenial { retry_after: None, is_quota_wait: false }),
+            CircuitState::Open { since } => {
                 let left = self.reset() - now.duration_since(since);
-                Err(Refused {
+                Err(PermitDenial {
                     retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()),
                     is_quota_wait: false,
                 })
             }
-            State::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
-                Err(Refused { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
+            CircuitState::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
+                Err(PermitDenial { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
             }
-            State::HalfOpen { opened_at, .. } => {
-                let permit = self.issue(probes);
-                self.state = State::HalfOpen { opened_at, trial: Some((permit, now)) };
+            CircuitState::HalfOpen { opened_at, .. } => {
+                let permit = self.issue_permit(probes);
+                self.state = CircuitState::HalfOpen { opened_at, trial: Some((permit, now)) };
                 Ok(permit)
             }
         }
@@ -215,41 +217,46 @@ impl Health {
 
     /// Whether a call with this permit decides the state of a half-open circuit.
     #[must_use]
-    pub fn is_trial(&self, permit: Permit) -> bool {
-        matches!(self.state, State::HalfOpen { trial: Some((trial, _)), .. } if trial == permit)
+    pub fn is_trial(&self, permit: CircuitPermit) -> bool {
+        matches!(self.state, CircuitState::HalfOpen { trial: Some((trial, _)), .. } if trial == permit)
     }
 
     /// A permit for a probe, if one is due and a call would be permitted.
-    pub fn probe(&mut self, now: Timestamp) -> Option<Permit> {
-        self.follow_back(now);
+    pub fn probe(&mut self, now: Timestamp) -> Option<CircuitPermit> {
+        self.adjust_for_clock_jump(now);
         let interval = seconds(self.config.health_check_interval_seconds);
         if self.probed_at.is_some_and(|at| now.duration_since(at) < interval) {
             return None;
         }
-        let permit = self.let_through(now, true).ok()?;
+        let permit = self.try_issue_permit(now, true).ok()?;
         self.probed_at = Some(now);
         Some(permit)
     }
 
     /// A permit for a probe on an administrator's request, regardless of the circuit. The probe decides the state of a
     /// half-open circuit only if no other call does.
-    pub fn probe_now(&mut self, now: Timestamp) -> Permit {
-        let permit = self.let_through(now, true).unwrap_or_else(|_| self.issue(true));
+    pub fn probe_now(&mut self, now: Timestamp) -> CircuitPermit {
+        let permit = self.try_issue_permit(now, true).unwrap_or_else(|_| self.issue_permit(true));
         self.probed_at = Some(now);
         permit
     }
 
     /// Records the outcome of the call with this permit.
-    pub fn report(&mut self, now: Timestamp, permit: Permit, outcome: Outcome) -> Option<Change> {
-        self.follow_back(now);
-        let decides = self.hand_back(permit);
+    pub fn report(
+        &mut self,
+        now: Timestamp,
+        permit: CircuitPermit,
+        outcome: CircuitCallOutcome,
+    ) -> Option<HealthStatusChange> {
+        self.adjust_for_clock_jump(now);
+        let decides = self.release_permit(permit);
         match outcome {
-            Outcome::Neutral => None,
-            Outcome::Refusal(error) => {
+            CircuitCallOutcome::Neutral => None,
+            CircuitCallOutcome::Refusal(error) => {
                 self.note_error(now, error);
                 None
             }
-            Outcome::Success { latency_ms } => {
+            CircuitCallOutcome::Success { latency_ms } => {
                 self.last_success_at = Some(now);
                 if let Some(latency_ms) = latency_ms {
                     self.latencies.add(latency_ms);
@@ -259,10 +266,10 @@ impl Health {
                 }
                 self.consecutive_failures = 0;
                 // failures that opened the circuit are remembered until it is closed
-                self.calls_fail &= !decides || matches!(self.state, State::HalfOpen { .. });
+                self.calls_fail &= !decides || matches!(self.state, CircuitState::HalfOpen { .. });
                 if decides { self.succeeded() } else { None }
             }
-            Outcome::Failure(error) => {
+            CircuitCallOutcome::Failure(error) => {
                 let error = self.note_error(now, error);
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail |= !permit.probes;
@@ -273,7 +280,7 @@ impl Health {
 
     /// Refuses every call for `wait`, because the oracle requested it. A longer wait that is already in force stays.
     pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
-        self.follow_back(now);
+        self.adjust_for_clock_jump(now);
         let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.quota_wait_until = self.quota_wait_until.max(Some(until));
     }
@@ -286,38 +293,38 @@ impl Health {
 
     /// Opens the circuit until an administrator closes it. It has no effect if an administrator holds the circuit open
     /// already.
-    pub fn open(&mut self, now: Timestamp) -> Option<Change> {
-        self.follow_back(now);
-        let held = matches!(self.state, State::Held { .. });
-        (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
+    pub fn open(&mut self, now: Timestamp) -> Option<HealthStatusChange> {
+        self.adjust_for_clock_jump(now);
+        let held = matches!(self.state, CircuitState::Held { .. });
+        (!held).then(|| self.enter(CircuitState::Held { since: now }, "opened by an administrator".into()))
     }
 
     /// Makes the oracle healthy, regardless of its status, and ends a wait that it requested.
-    pub fn close(&mut self) -> Option<Change> {
-        if self.quota_wait_until.take().is_none() && matches!(self.state, State::Healthy) {
+    pub fn close(&mut self) -> Option<HealthStatusChange> {
+        if self.quota_wait_until.take().is_none() && matches!(self.state, CircuitState::Healthy) {
             return None;
         }
         self.consecutive_failures = 0;
-        Some(self.enter(State::Healthy, "closed by an administrator".into()))
+        Some(self.enter(CircuitState::Healthy, "closed by an administrator".into()))
     }
 
     /// The complete status.
     #[must_use]
-    pub fn status(&self) -> HealthStatus {
+    pub fn status(&self) -> OracleHealthStatus {
         let (circuit_opened_at, retry_at) = match self.state {
-            State::Healthy | State::Degraded | State::Unhealthy => (None, None),
-            State::Open { since } => {
+            CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => (None, None),
+            CircuitState::Open { since } => {
                 (Some(since), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
             }
-            State::HalfOpen { opened_at, .. } => (Some(opened_at), None),
-            State::Held { since } => (Some(since), None),
+            CircuitState::HalfOpen { opened_at, .. } => (Some(opened_at), None),
+            CircuitState::Held { since } => (Some(since), None),
         };
-        let held_open = matches!(self.state, State::Held { .. });
+        let held_open = matches!(self.state, CircuitState::Held { .. });
         let is_ahead = |until: &Timestamp| self.seen_at.is_none_or(|seen_at| *until > seen_at);
         let waits_until = self.quota_wait_until.filter(|until| !held_open && is_ahead(until));
-        HealthStatus {
+        OracleHealthStatus {
             oracle_id: self.oracle_id.clone(),
-            status: self.shown(),
+            status: self.current_status(),
             last_success_at: self.last_success_at,
             last_failure_at: self.last_failure_at,
             consecutive_failures: self.consecutive_failures,
@@ -339,76 +346,89 @@ impl Health {
     }
 
     /// Counts a success of a call that decides.
-    fn succeeded(&mut self) -> Option<Change> {
+    fn succeeded(&mut self) -> Option<HealthStatusChange> {
         self.successes = self.successes.saturating_add(1);
         let recovered = self.successes >= self.config.recovery_threshold.get();
-        if !recovered || matches!(self.state, State::Healthy) {
+        if !recovered || matches!(self.state, CircuitState::Healthy) {
             return None;
         }
-        let cause = format!("{} in a row", counted(self.successes, "success", "successes"));
-        Some(self.enter(State::Healthy, cause))
+        let cause = format!("{} in a row", format_count(self.successes, "success", "successes"));
+        Some(self.enter(CircuitState::Healthy, cause))
     }
 
     /// Counts a failure of a call that decides.
-    fn failed(&mut self, now: Timestamp, error: &str) -> Option<Change> {
+    fn failed(&mut self, now: Timestamp, error: &str) -> Option<HealthStatusChange> {
         self.successes = 0;
         let enough = self.consecutive_failures >= self.config.failure_threshold.get();
-        let row = counted(self.consecutive_failures, "failure", "failures");
+        let row = format_count(self.consecutive_failures, "failure", "failures");
         match self.state {
-            State::HalfOpen { .. } => {
-                Some(self.enter(State::Open { since: now }, format!("the call let through failed: {error}")))
+            CircuitState::HalfOpen { .. } => {
+                Some(self.enter(
+                    CircuitState::Open { since: now },
+                    format!("the call let through failed: {error}"),
+                ))
             }
-            State::Healthy | State::Degraded if enough => {
+            CircuitState::Healthy | CircuitState::Degraded if enough => {
                 let broken = self.config.circuit_breaker_enabled;
-                let state = if broken { State::Open { since: now } } else { State::Unhealthy };
+                let state = if broken { CircuitState::Open { since: now } } else { CircuitState::Unhealthy };
                 Some(self.enter(state, format!("{row} in a row, the last: {error}")))
             }
-            State::Healthy => Some(self.enter(State::Degraded, format!("a failure: {error}"))),
-            State::Degraded | State::Unhealthy | State::Open { .. } | State::Held { .. } => None,
+            CircuitState::Healthy => Some(self.enter(CircuitState::Degraded, format!("a failure: {error}"))),
+            CircuitState::Degraded
+            | CircuitState::Unhealthy
+            | CircuitState::Open { .. }
+            | CircuitState::Held { .. } => None,
         }
     }
 
     /// Whether the outcome of the call with this permit changes the state: always while the circuit is closed, only for
     /// the permitted call while it is half open, and never while it is open. The half-open circuit can then permit
     /// another call.
-    fn hand_back(&mut self, permit: Permit) -> bool {
+    fn release_permit(&mut self, permit: CircuitPermit) -> bool {
         match &mut self.state {
-            State::Healthy | State::Degraded | State::Unhealthy => true,
-            State::Open { .. } | State::Held { .. } => false,
-            State::HalfOpen { trial, .. } => trial.take_if(|(trial, _)| *trial == permit).is_some(),
+            CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => true,
+            CircuitState::Open { .. } | CircuitState::Held { .. } => false,
+            CircuitState::HalfOpen { trial, .. } => trial.take_if(|(trial, _)| *trial == permit).is_some(),
         }
     }
 
-    fn enter(&mut self, state: State, cause: String) -> Change {
-        let from = self.shown();
+    fn enter(&mut self, state: CircuitState, cause: String) -> HealthStatusChange {
+        let from = self.current_status();
         self.state = state;
-        self.calls_fail &= !matches!(state, State::Healthy);
-        Change { from, to: self.shown(), cause, consecutive_failures: self.consecutive_failures }
-    }
-
-    const fn shown(&self) -> Status {
-        match self.state {
-            State::Healthy => Status::Healthy,
-            State::Degraded => Status::Degraded,
-            State::Unhealthy | State::HalfOpen { .. } => Status::Unhealthy,
-            State::Open { .. } | State::Held { .. } => Status::CircuitOpen,
+        self.calls_fail &= !matches!(state, CircuitState::Healthy);
+        HealthStatusChange {
+            from,
+            to: self.current_status(),
+            cause,
+            consecutive_failures: self.consecutive_failures,
         }
     }
 
-    const fn issue(&mut self, probes: bool) -> Permit {
+    const fn current_status(&self) -> OracleHealthLevel {
+        match self.state {
+            CircuitState::Healthy => OracleHealthLevel::Healthy,
+            CircuitState::Degraded => OracleHealthLevel::Degraded,
+            CircuitState::Unhealthy | CircuitState::HalfOpen { .. } => OracleHealthLevel::Unhealthy,
+            CircuitState::Open { .. } | CircuitState::Held { .. } => OracleHealthLevel::CircuitOpen,
+        }
+    }
+
+    const fn issue_permit(&mut self, probes: bool) -> CircuitPermit {
         self.permits = self.permits.wrapping_add(1);
-        Permit { number: self.permits, probes }
+        CircuitPermit { number: self.permits, probes }
     }
 
     /// If the clock has jumped back, moves the reference times back by the same amount.
-    fn follow_back(&mut self, now: Timestamp) {
+    fn adjust_for_clock_jump(&mut self, now: Timestamp) {
         let jump = self.seen_at.map_or(SignedDuration::ZERO, |seen_at| seen_at.duration_since(now));
         self.seen_at = Some(now);
         if !jump.is_positive() {
             return;
         }
         let counted_from = match &mut self.state {
-            State::Open { since } | State::HalfOpen { trial: Some((_, since)), .. } => Some(since),
+            CircuitState::Open { since } | CircuitState::HalfOpen { trial: Some((_, since)), .. } => {
+                Some(since)
+            }
             _ => None,
         };
         for at in counted_from.into_iter().chain(&mut self.probed_at).chain(&mut self.quota_wait_until) {
@@ -421,7 +441,7 @@ impl Health {
     }
 }
 
-fn counted(count: u32, one: &str, many: &str) -> String {
+fn format_count(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::base::digest::Sha256Hex;
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::{Settings, Usage};
+use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
@@ -14,7 +14,7 @@ pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Status {
+pub enum InteractionStatus {
     /// A usable answer.
     Success,
     /// No answer within the timeout.
@@ -27,7 +27,7 @@ pub enum Status {
 
 /// The seed's `OracleInteractionLog`, with additional fields about the oracle and the generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Interaction {
+pub struct OracleInteractionLog {
     /// The id that all attempts of one call share.
     pub execution_id: String,
     /// The id of the oracle.
@@ -41,7 +41,7 @@ pub struct Interaction {
     /// The time until the response or until the attempt was abandoned, in milliseconds.
     pub latency_ms: u64,
     /// The outcome.
-    pub status: Status,
+    pub status: InteractionStatus,
     /// The error code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_code: Option<String>,
@@ -61,29 +61,29 @@ pub struct Interaction {
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
     /// The settings of the generation.
-    pub generation: Settings,
+    pub generation: GenerationSettings,
     /// The reason why the model stopped, as reported by the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finish_reason: Option<String>,
     /// The token usage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub usage: Option<Usage>,
+    pub usage: Option<ModelTokenUsage>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn interaction() -> Interaction {
+    fn interaction() -> OracleInteractionLog {
         let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
-        Interaction {
+        OracleInteractionLog {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: "gemini".into(),
             oracle_version: "v1beta/gemini-2.5-flash".into(),
             request_timestamp: at,
             response_timestamp: None,
             latency_ms: 20_000,
-            status: Status::Timeout,
+            status: InteractionStatus::Timeout,
             error_code: Some("timeout".into()),
             response_hash: None,
             cache_hit: false,
@@ -92,7 +92,7 @@ mod tests {
             attempt: 1,
             soft_timeout_exceeded: true,
             prompt_sha256: Sha256Hex::of(b"abc"),
-            generation: Settings::locked("gemini-2.5-flash".into()),
+            generation: GenerationSettings::locked("gemini-2.5-flash".into()),
             finish_reason: None,
             usage: None,
         }
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn interaction_reads_back_with_and_without_answer() {
         let silent = interaction();
-        let usage = Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(3) };
-        let answered = Interaction {
-            status: Status::Success,
+        let usage = ModelTokenUsage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(3) };
+        let answered = OracleInteractionLog {
+            status: InteractionStatus::Success,
             error_code: None,
             response_timestamp: Some(silent.request_timestamp),
             response_hash: Some(Sha256Hex::of(b"")),
@@ -130,7 +130,10 @@ mod tests {
         };
         for interaction in [silent, answered] {
             let line = serde_json::to_string(&interaction).expect("it serializes");
-            assert_eq!(serde_json::from_str::<Interaction>(&line).expect("it reads back"), interaction);
+            assert_eq!(
+                serde_json::from_str::<OracleInteractionLog>(&line).expect("it reads back"),
+                interaction
+            );
         }
     }
 }

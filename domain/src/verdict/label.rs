@@ -7,7 +7,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 /// An unknown word in place of one of a few allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}; allowed: {allowed}")]
-pub struct UnknownWord {
+pub struct UnknownWordError {
     /// The kind of word that was expected, for example "tier".
     pub what: &'static str,
     /// The word found, shortened to 40 characters.
@@ -16,7 +16,7 @@ pub struct UnknownWord {
     pub allowed: &'static str,
 }
 
-impl UnknownWord {
+impl UnknownWordError {
     pub(crate) fn new(what: &'static str, given: &str, allowed: &'static str) -> Self {
         Self { what, given: excerpt(given), allowed }
     }
@@ -39,8 +39,8 @@ impl UnknownWord {
     EnumString,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWord)]
-pub enum Tier {
+#[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWordError)]
+pub enum ProductTier {
     /// Quick Take: verdict and summary.
     Quick,
     /// Full Breakdown: quick, and five dimensions.
@@ -49,13 +49,13 @@ pub enum Tier {
     Strategy,
 }
 
-impl Tier {
+impl ProductTier {
     /// All tiers, the smallest first.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Strategy];
 }
 
-fn unknown_tier(word: &str) -> UnknownWord {
-    UnknownWord::new("tier", word, "quick, full, strategy")
+fn unknown_tier(word: &str) -> UnknownWordError {
+    UnknownWordError::new("tier", word, "quick, full, strategy")
 }
 
 /// The label of a verdict, for the whole submission or for one dimension.
@@ -76,7 +76,7 @@ fn unknown_tier(word: &str) -> UnknownWord {
 )]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
-pub enum Label {
+pub enum VerdictLabel {
     /// Coherent.
     Green,
     /// Coherent with reservations.
@@ -87,7 +87,7 @@ pub enum Label {
     Null,
 }
 
-impl Label {
+impl VerdictLabel {
     /// All labels, in the seed's order.
     pub const ALL: [Self; 4] = [Self::Green, Self::Amber, Self::Red, Self::Null];
 }
@@ -95,7 +95,7 @@ impl Label {
 /// One of the five dimensions of a breakdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, Display, EnumString)]
 #[strum(const_into_str)]
-pub enum Dimension {
+pub enum VerdictDimension {
     /// "Stability".
     Stability,
     /// "Turbulence".
@@ -109,7 +109,7 @@ pub enum Dimension {
     Curvature,
 }
 
-impl Dimension {
+impl VerdictDimension {
     /// All dimensions, in the seed's order.
     pub const ALL: [Self; 5] =
         [Self::Stability, Self::Turbulence, Self::ChangeRate, Self::Completion, Self::Curvature];
@@ -121,24 +121,24 @@ mod tests {
 
     #[test]
     fn unknown_tier_error_names_the_three_tiers() {
-        let error = "platinum".parse::<Tier>().expect_err("not a tier").to_string();
+        let error = "platinum".parse::<ProductTier>().expect_err("not a tier").to_string();
         assert_eq!(error, "`platinum` is not a tier; allowed: quick, full, strategy");
     }
 
     #[test]
     fn label_parses_only_exact_spelling() {
-        assert_eq!("NULL".parse(), Ok(Label::Null));
+        assert_eq!("NULL".parse(), Ok(VerdictLabel::Null));
         for near in ["green", " GREEN", "GREEN ", "Null", ""] {
-            assert!(near.parse::<Label>().is_err(), "{near:?}");
+            assert!(near.parse::<VerdictLabel>().is_err(), "{near:?}");
         }
     }
 
     #[test]
     fn tiers_and_labels_serialize_as_displayed() {
-        for tier in Tier::ALL {
+        for tier in ProductTier::ALL {
             assert_eq!(serde_json::to_string(&tier).expect("a word"), format!("\"{tier}\""));
         }
-        for label in Label::ALL {
+        for label in VerdictLabel::ALL {
             assert_eq!(serde_json::to_string(&label).expect("a word"), format!("\"{label}\""));
         }
     }

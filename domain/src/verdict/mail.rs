@@ -1,8 +1,8 @@
 //! Mail to customers: the outbox and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
 //! mode of its mail).
 
-use crate::verdict::delivery::Delivery;
-use crate::verdict::session::{Email, SessionId};
+use crate::verdict::delivery::VerdictDelivery;
+use crate::verdict::session::{CustomerEmail, SessionId};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum MailKind {
 /// Why a text is not the id of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the mail id is invalid (1 to {} visible ASCII characters allowed)", MailId::MAX_CHARS)]
-pub struct BadMailId;
+pub struct MailIdError;
 
 /// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,19 +69,19 @@ impl MailId {
 }
 
 impl TryFrom<String> for MailId {
-    type Error = BadMailId;
+    type Error = MailIdError;
 
-    fn try_from(text: String) -> Result<Self, BadMailId> {
+    fn try_from(text: String) -> Result<Self, MailIdError> {
         let usable =
             (1..=Self::MAX_CHARS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        if usable { Ok(Self(text)) } else { Err(BadMailId) }
+        if usable { Ok(Self(text)) } else { Err(MailIdError) }
     }
 }
 
 impl std::str::FromStr for MailId {
-    type Err = BadMailId;
+    type Err = MailIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadMailId> {
+    fn from_str(text: &str) -> Result<Self, MailIdError> {
         text.to_owned().try_into()
     }
 }
@@ -100,7 +100,7 @@ impl fmt::Display for MailId {
 
 /// The state of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct MailState {
     /// The id of the mail.
     pub mail_id: MailId,
     /// The purpose of the mail.
@@ -108,7 +108,7 @@ pub struct Standing {
     /// The id of the session.
     pub session_id: SessionId,
     /// The recipient.
-    pub to: Email,
+    pub to: CustomerEmail,
     /// The time at which it was queued first.
     pub queued_at: Timestamp,
     /// The number of attempts since it was queued, or queued again.
@@ -127,23 +127,23 @@ pub struct Standing {
 
 /// A mail in the outbox. It contains an approved verdict; no other content can be mailed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Mail {
+pub struct OutboxMail {
     /// The state of the mail.
-    pub standing: Standing,
+    pub standing: MailState,
     /// The delivered verdict; in a notice, the regenerated verdict.
-    pub delivery: Arc<Delivery>,
+    pub delivery: Arc<VerdictDelivery>,
 }
 
-impl Mail {
+impl OutboxMail {
     /// A mail of `kind` about `delivery` to `to`, queued at the time that the delivery was cached.
     #[must_use]
-    pub fn queued(kind: MailKind, delivery: Arc<Delivery>, to: Email) -> Self {
+    pub fn queued(kind: MailKind, delivery: Arc<VerdictDelivery>, to: CustomerEmail) -> Self {
         let (session_id, now) = (delivery.session_id.clone(), delivery.cached_at);
         let mail_id = match kind {
             MailKind::Verdict => MailId::verdict(&session_id),
             MailKind::DivergenceNotice => MailId::notice(&session_id, now),
         };
-        let standing = Standing {
+        let standing = MailState {
             mail_id,
             kind,
             session_id,
@@ -161,18 +161,18 @@ impl Mail {
 
 /// Why an attempt to send a mail failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SendFailure {
+pub struct MailSendFailure {
     /// The error.
     pub cause: String,
     /// Whether the service or the mail caused the failure.
-    pub fault: Fault,
+    pub fault: MailFailureCause,
     /// The wait that the mail service requested.
     pub retry_after: Option<SignedDuration>,
 }
 
 /// The cause of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum MailFailureCause {
     /// The mail service, which also fails for other mails.
     Service,
     /// This mail, temporarily: for example, a mailbox is full.
@@ -181,28 +181,28 @@ pub enum Fault {
     MailForGood,
 }
 
-impl SendFailure {
+impl MailSendFailure {
     /// Whether each further attempt would fail, too.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        self.fault == Fault::MailForGood
+        self.fault == MailFailureCause::MailForGood
     }
 
     /// The failure without `address`, which mail services quote and which must not be logged.
     #[must_use]
-    pub fn hiding(self, address: &Email) -> Self {
+    pub fn hide_address(self, address: &CustomerEmail) -> Self {
         Self { cause: hide::hide(address.as_str(), &self.cause), ..self }
     }
 }
 
-impl Standing {
+impl MailState {
     /// The state of the mail after a failed attempt at `now`: to be retried, or dead.
     ///
     /// A notice is retried once after 60 s, regardless of any wait that the mail service requests. A verdict mail is
     /// retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to 1
     /// hour. Retries end when the mail would be older than `max_age`.
     #[must_use]
-    pub fn after(&self, failure: &SendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
+    pub fn record_failure(&self, failure: &MailSendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
         let attempts = self.attempts.saturating_add(1);
         let pause = match self.kind {
             MailKind::DivergenceNotice => (attempts < NOTICE_ATTEMPTS).then_some(NOTICE_PAUSE),
@@ -235,7 +235,7 @@ impl Standing {
 
     /// The state after it is queued again at `now`.
     #[must_use]
-    pub fn requeued(&self, now: Timestamp) -> Self {
+    pub fn requeue(&self, now: Timestamp) -> Self {
         Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
     }
 

@@ -9,7 +9,7 @@ pub const ORACLE_ID_MAX_CHARS: usize = 80;
 /// Why a text is not an oracle id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the oracle id is invalid (1 to {ORACLE_ID_MAX_CHARS} characters of `A-Z a-z 0-9 _ . : -` allowed)")]
-pub struct BadOracleId;
+pub struct OracleIdError;
 
 /// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,19 +25,19 @@ impl OracleId {
 }
 
 impl TryFrom<String> for OracleId {
-    type Error = BadOracleId;
+    type Error = OracleIdError;
 
-    fn try_from(text: String) -> Result<Self, BadOracleId> {
+    fn try_from(text: String) -> Result<Self, OracleIdError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
         let fits = (1..=ORACLE_ID_MAX_CHARS).contains(&text.len()) && text.bytes().all(allowed);
-        if fits { Ok(Self(text)) } else { Err(BadOracleId) }
+        if fits { Ok(Self(text)) } else { Err(OracleIdError) }
     }
 }
 
 impl std::str::FromStr for OracleId {
-    type Err = BadOracleId;
+    type Err = OracleIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadOracleId> {
+    fn from_str(text: &str) -> Result<Self, OracleIdError> {
         text.to_owned().try_into()
     }
 }
@@ -65,7 +65,7 @@ mod tests {
             assert_eq!(id.parse::<OracleId>().map(String::from).as_deref(), Ok(id));
         }
         for text in ["", "a b", "a/b", "a\"b", "é", &format!("{longest}x")] {
-            assert_eq!(text.parse::<OracleId>(), Err(BadOracleId), "{text}");
+            assert_eq!(text.parse::<OracleId>(), Err(OracleIdError), "{text}");
         }
     }
 }

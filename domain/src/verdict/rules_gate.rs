@@ -1,64 +1,71 @@
 //! The rules as a second gate after the crosscheck, for the texts of an approved verdict.
 
-use crate::base::payload::Node;
-use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
-use crate::verdict::crosscheck::Approved;
-use crate::verdict::label::{Dimension, Label};
+use crate::base::payload::JsonNode;
+use crate::rules::{
+    CandidateCheck, CandidateText, FactSet, RuleSettings, RuleVerdict, RulesEvaluation, evaluate,
+};
+use crate::verdict::crosscheck::ApprovedVerdict;
+use crate::verdict::label::{VerdictDimension, VerdictLabel};
 
 /// The evaluation of an approved verdict by the rules, with the verdict if it passes.
 #[derive(Debug)]
-pub struct Examination {
+pub struct RulesGateOutcome {
     /// The evaluation.
-    pub evaluation: Evaluation,
+    pub evaluation: RulesEvaluation,
     /// The verdict that may still be delivered, or a marker that it may not.
-    pub outcome: Result<Approved, RefusedByRules>,
+    pub outcome: Result<ApprovedVerdict, RulesGateRejection>,
 }
 
 /// Marks a verdict that the rules refused. The verdict itself is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedByRules(());
+pub struct RulesGateRejection(());
 
 /// The second gate: applies rules to every text of `approved`, and returns it only if the result is `PASS`.
 #[must_use]
-pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Settings) -> Examination {
+pub fn examine(
+    approved: ApprovedVerdict,
+    check: &CandidateCheck,
+    facts: &FactSet,
+    settings: &RuleSettings,
+) -> RulesGateOutcome {
     let texts = texts(&approved);
     let fields = texts.iter().map(|(field, text)| (field.as_str(), text.as_str()));
-    let evaluation = evaluate(&Candidate::fields(fields), check, facts, settings);
+    let evaluation = evaluate(&CandidateText::fields(fields), check, facts, settings);
     let outcome = match evaluation.verdict {
-        Verdict::Pass => Ok(approved),
-        Verdict::Fail | Verdict::Error => Err(RefusedByRules(())),
+        RuleVerdict::Pass => Ok(approved),
+        RuleVerdict::Fail | RuleVerdict::Error => Err(RulesGateRejection(())),
     };
-    Examination { evaluation, outcome }
+    RulesGateOutcome { evaluation, outcome }
 }
 
 /// Every text that `approved` delivers, in its order, with the path of its field. The labels in `verdict` fields are
 /// left out: they state nothing, and the crosscheck has judged them.
-fn texts(approved: &Approved) -> Vec<(String, String)> {
-    let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
+fn texts(approved: &ApprovedVerdict) -> Vec<(String, String)> {
+    let node = JsonNode::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
     let mut texts = Vec::new();
     collect_texts(&node, String::new(), &mut texts);
     texts
 }
 
-fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)>) {
+fn collect_texts(node: &JsonNode<'_>, path: String, texts: &mut Vec<(String, String)>) {
     match node {
-        Node::Scalar => {}
-        Node::Text(text) => texts.push((path, text.to_string())),
-        Node::List(items) => {
+        JsonNode::Scalar => {}
+        JsonNode::Text(text) => texts.push((path, text.to_string())),
+        JsonNode::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 collect_texts(item, format!("{path}[{index}]"), texts);
             }
         }
-        Node::Object(members) => {
+        JsonNode::Object(members) => {
             for (name, node) in members {
                 let path = member_path(&path, name);
                 // a name that is more than an identifier is text for readers
                 let is_identifier = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
-                if !name.chars().all(is_identifier) && name.parse::<Dimension>().is_err() {
+                if !name.chars().all(is_identifier) && name.parse::<VerdictDimension>().is_err() {
                     texts.push((path.clone(), name.to_string()));
                 }
-                let is_label =
-                    name == "verdict" && matches!(node, Node::Text(text) if text.parse::<Label>().is_ok());
+                let is_label = name == "verdict"
+                    && matches!(node, JsonNode::Text(text) if text.parse::<VerdictLabel>().is_ok());
                 if !is_label {
                     collect_texts(node, path, texts);
                 }
@@ -81,9 +88,9 @@ fn member_path(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::payload::Payload;
+    use crate::base::payload::VerdictPayload;
     use crate::verdict::crosscheck::judge;
-    use crate::verdict::label::Tier;
+    use crate::verdict::label::ProductTier;
 
     fn full(summary: &str, stability: &str) -> String {
         let dimension =
@@ -97,48 +104,51 @@ mod tests {
         )
     }
 
-    fn examined(tier: Tier, verdict: &str, check: &Check) -> Examination {
-        let approved = judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent");
-        examine(approved, check, &FactSet::compile(&check.facts), &Settings::default())
+    fn examined(tier: ProductTier, verdict: &str, check: &CandidateCheck) -> RulesGateOutcome {
+        let approved = judge(tier, VerdictPayload::raw(verdict)).outcome.expect("it is coherent");
+        examine(approved, check, &FactSet::compile(&check.facts), &RuleSettings::default())
     }
 
     #[test]
     fn examination_covers_summary_and_analyses_and_names_fields() {
         let facts = ["the plan is sound", "calm", "firm ground"].map(String::from).to_vec();
-        let check = Check { facts, ..Check::default() };
+        let check = CandidateCheck { facts, ..CandidateCheck::default() };
         let verdict = full("The plan is sound.", "Firm ground! Gold below it.");
-        let Examination { evaluation, outcome } = examined(Tier::Full, &verdict, &check);
+        let RulesGateOutcome { evaluation, outcome } = examined(ProductTier::Full, &verdict, &check);
         outcome.expect_err("one claim has no source");
         assert_eq!((evaluation.metrics.claims, evaluation.metrics.unsupported_claims), (7, 1));
-        for rule in evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail) {
+        for rule in evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail) {
             let span = rule.violations.first().and_then(|violation| violation.span.clone()).expect("a place");
             assert_eq!(span.field.as_deref(), Some("breakdown.Stability.analysis"));
             assert_eq!((span.start, span.end), (13, 26));
         }
         // a quick verdict is delivered without its analyses
-        examined(Tier::Quick, &verdict, &check).outcome.expect("the summary is supported");
+        examined(ProductTier::Quick, &verdict, &check).outcome.expect("the summary is supported");
     }
 
     #[test]
     fn examination_splits_texts_separately_but_compares_them() {
-        let mut check = Check { facts: vec!["the plan".into(), "calm".into()], ..Check::default() };
+        let mut check =
+            CandidateCheck { facts: vec!["the plan".into(), "calm".into()], ..CandidateCheck::default() };
         check.expected.contradiction_ids = vec!["always".into()];
         check.expected.must_find = vec!["always".into()];
         let verdict = full("The plan always works", "Calm that never is");
-        let evaluation = examined(Tier::Full, &verdict, &check).evaluation;
-        let failed: Vec<_> = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail).collect();
+        let evaluation = examined(ProductTier::Full, &verdict, &check).evaluation;
+        let failed: Vec<_> =
+            evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail).collect();
         assert_eq!(failed.len(), 3, "the contradiction rules alone: {failed:?}");
         assert_eq!(evaluation.metrics.claims, 6);
     }
 
     #[test]
     fn examination_rejects_verdict_if_a_rule_fails_to_run() {
-        let mut check = Check { facts: vec!["a sound and simple plan".into()], ..Check::default() };
+        let mut check =
+            CandidateCheck { facts: vec!["a sound and simple plan".into()], ..CandidateCheck::default() };
         let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-        examined(Tier::Quick, verdict, &check).outcome.expect("it is supported");
+        examined(ProductTier::Quick, verdict, &check).outcome.expect("it is supported");
         check.expected.must_find = vec![" ".into()];
-        let Examination { evaluation, outcome } = examined(Tier::Quick, verdict, &check);
+        let RulesGateOutcome { evaluation, outcome } = examined(ProductTier::Quick, verdict, &check);
         outcome.expect_err("the pattern is blank");
-        assert_eq!(evaluation.verdict, Verdict::Error);
+        assert_eq!(evaluation.verdict, RuleVerdict::Error);
     }
 }

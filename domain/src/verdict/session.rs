@@ -2,10 +2,10 @@
 
 use crate::base::blank::without_invisible;
 use crate::base::digest::Sha256Hex;
-use crate::rules::Check;
-use crate::verdict::crosscheck::Approved;
-use crate::verdict::generation::Generation;
-use crate::verdict::label::{Label, Tier};
+use crate::rules::CandidateCheck;
+use crate::verdict::crosscheck::ApprovedVerdict;
+use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::label::{ProductTier, VerdictLabel};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,7 +24,7 @@ const PREVIEW_CHARS: usize = 80;
 
 /// Why a text is not a session id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadSessionId {
+pub enum SessionIdError {
     /// The id is empty or too long.
     #[error("the session id has {chars} characters (1 to {SESSION_ID_MAX_CHARS} allowed)")]
     Length {
@@ -53,25 +53,25 @@ impl SessionId {
 }
 
 impl TryFrom<String> for SessionId {
-    type Error = BadSessionId;
+    type Error = SessionIdError;
 
-    fn try_from(text: String) -> Result<Self, BadSessionId> {
+    fn try_from(text: String) -> Result<Self, SessionIdError> {
         let chars = text.chars().count();
         if chars == 0 || chars > SESSION_ID_MAX_CHARS {
-            return Err(BadSessionId::Length { chars });
+            return Err(SessionIdError::Length { chars });
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
         match text.chars().find(|c| !allowed(*c)) {
-            Some(character) => Err(BadSessionId::Character { character }),
+            Some(character) => Err(SessionIdError::Character { character }),
             None => Ok(Self(text)),
         }
     }
 }
 
 impl std::str::FromStr for SessionId {
-    type Err = BadSessionId;
+    type Err = SessionIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadSessionId> {
+    fn from_str(text: &str) -> Result<Self, SessionIdError> {
         text.to_owned().try_into()
     }
 }
@@ -91,9 +91,9 @@ impl fmt::Display for SessionId {
 /// The customer's complete query. Request parsing limits its length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Query(String);
+pub struct CustomerQuery(String);
 
-impl Query {
+impl CustomerQuery {
     /// A query with this text.
     #[must_use]
     pub const fn new(text: String) -> Self {
@@ -119,18 +119,18 @@ impl Query {
     "the e-mail address is invalid: one @ with text on both sides, only letters, digits and {EMAIL_MARKS}, and at most \
      {EMAIL_MAX_CHARS} characters are allowed"
 )]
-pub struct BadEmail;
+pub struct ParseEmailError;
 
 /// A customer's e-mail address. Only its syntax is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Email(String);
+pub struct CustomerEmail(String);
 
-impl TryFrom<String> for Email {
-    type Error = BadEmail;
+impl TryFrom<String> for CustomerEmail {
+    type Error = ParseEmailError;
 
-    fn try_from(text: String) -> Result<Self, BadEmail> {
-        let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
+    fn try_from(text: String) -> Result<Self, ParseEmailError> {
+        let (local, domain) = text.rsplit_once('@').ok_or(ParseEmailError)?;
         let shaped = !local.is_empty() && !domain.is_empty() && !local.contains('@');
         let clean = |c: char| c.is_alphanumeric() || c == '@' || EMAIL_MARKS.contains(c);
         // Unicode classifies some invisible fillers as letters
@@ -138,12 +138,12 @@ impl TryFrom<String> for Email {
         if shaped && visible && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
             Ok(Self(text))
         } else {
-            Err(BadEmail)
+            Err(ParseEmailError)
         }
     }
 }
 
-impl Email {
+impl CustomerEmail {
     /// The address.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -151,17 +151,17 @@ impl Email {
     }
 }
 
-impl From<Email> for String {
-    fn from(email: Email) -> Self {
+impl From<CustomerEmail> for String {
+    fn from(email: CustomerEmail) -> Self {
         email.0
     }
 }
 
 /// The verdict that was delivered first. It stays authoritative, even if a later verdict differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Original {
+pub struct OriginalVerdict {
     /// The label of its top-level verdict.
-    pub verdict_label: Label,
+    pub verdict_label: VerdictLabel,
     /// The SHA-256 of its text; `None` if a route only reported the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict_sha256: Option<Sha256Hex>,
@@ -170,13 +170,17 @@ pub struct Original {
     pub delivered_at: Option<Timestamp>,
     /// How it was generated, if oracled requested it (seed: REGEN-GAP-01).
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub generation: Option<Generation>,
+    pub generation: Option<VerdictGeneration>,
 }
 
-impl Original {
+impl OriginalVerdict {
     /// The stored data of `approved`, delivered at `delivered_at`.
     #[must_use]
-    pub fn delivered(approved: &Approved, generation: Option<Generation>, delivered_at: Timestamp) -> Self {
+    pub fn delivered(
+        approved: &ApprovedVerdict,
+        generation: Option<VerdictGeneration>,
+        delivered_at: Timestamp,
+    ) -> Self {
         Self {
             verdict_label: approved.label(),
             verdict_sha256: Some(approved.sha256().clone()),
@@ -187,30 +191,30 @@ impl Original {
 
     /// A verdict that was delivered without oracled, as reported by a route.
     #[must_use]
-    pub const fn told(verdict_label: Label) -> Self {
+    pub const fn reported(verdict_label: VerdictLabel) -> Self {
         Self { verdict_label, verdict_sha256: None, delivered_at: None, generation: None }
     }
 }
 
 /// The data of a session that outlives its cached verdict, so that a lost verdict can be regenerated and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionRecord {
     /// The id of the session.
     pub session_id: SessionId,
     /// The tier paid for.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's query.
-    pub query: Query,
+    pub query: CustomerQuery,
     /// The user id of the process that registered the session, or delivered its first verdict. `None` if no request
     /// did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner_uid: Option<u32>,
     /// The e-mail address for the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub customer_email: Option<Email>,
+    pub customer_email: Option<CustomerEmail>,
     /// The verdict delivered first; `None` if there is none or it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub original: Option<Original>,
+    pub original: Option<OriginalVerdict>,
     /// The SHA-256 of the verdict that oracled delivered first; `None` before its first delivery.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivered_sha256: Option<Sha256Hex>,
@@ -219,13 +223,18 @@ pub struct Session {
     pub cached_sha256: Option<Sha256Hex>,
     /// The check of the first verdict, which also applies to regenerated verdicts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub check: Option<Arc<Check>>,
+    pub check: Option<Arc<CandidateCheck>>,
 }
 
-impl Session {
+impl SessionRecord {
     /// A session without any further data.
     #[must_use]
-    pub const fn new(session_id: SessionId, tier: Tier, query: Query, owner_uid: Option<u32>) -> Self {
+    pub const fn new(
+        session_id: SessionId,
+        tier: ProductTier,
+        query: CustomerQuery,
+        owner_uid: Option<u32>,
+    ) -> Self {
         Self {
             session_id,
             tier,
@@ -247,20 +256,20 @@ impl Session {
 
     /// The mismatch between the session and a request for `tier` and `query`, if any.
     #[must_use]
-    pub fn mismatch(&self, tier: Tier, query: &Query) -> Option<Mismatch> {
+    pub fn mismatch(&self, tier: ProductTier, query: &CustomerQuery) -> Option<SessionMismatch> {
         if self.tier != tier {
-            Some(Mismatch::Tier)
+            Some(SessionMismatch::Tier)
         } else if self.query != *query {
-            Some(Mismatch::Query)
+            Some(SessionMismatch::Query)
         } else {
             None
         }
     }
 }
 
-/// The key of a [`Refusal`]. Any user id can name an unknown session, so each user id has its own refusal.
+/// The key of a [`RejectingCheck`]. Any user id can name an unknown session, so each user id has its own refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RefusalKey {
+pub struct RejectingCheckKey {
     /// The session of the verdict.
     pub session_id: SessionId,
     /// The user id that submitted the verdict; `None` for the daemon itself.
@@ -270,17 +279,17 @@ pub struct RefusalKey {
 /// The check that refused a verdict of an unknown session. It applies to every later verdict that the same user id
 /// submits for that session without its own facts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct RejectingCheck {
     /// The session and the user id.
-    pub key: RefusalKey,
+    pub key: RejectingCheckKey,
     /// The check.
-    pub check: Arc<Check>,
+    pub check: Arc<CandidateCheck>,
 }
 
 /// The mismatch between a request and a known session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mismatch {
+pub enum SessionMismatch {
     /// The tier is different.
     Tier,
     /// The query is different.
@@ -293,7 +302,7 @@ pub enum Mismatch {
     Facts,
 }
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for SessionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tier => "tier",
@@ -316,24 +325,24 @@ mod tests {
         for good in ["a", "cs_test_a1B2", "2026-11-20T10:00:00.5", &"x".repeat(255)] {
             assert!(good.parse::<SessionId>().is_ok(), "{good}");
         }
-        assert_eq!("".parse::<SessionId>(), Err(BadSessionId::Length { chars: 0 }));
-        assert_eq!("x".repeat(256).parse::<SessionId>(), Err(BadSessionId::Length { chars: 256 }));
+        assert_eq!("".parse::<SessionId>(), Err(SessionIdError::Length { chars: 0 }));
+        assert_eq!("x".repeat(256).parse::<SessionId>(), Err(SessionIdError::Length { chars: 256 }));
         for bad in ['/', ' ', '\0', 'é', '%', '\n', '\u{202e}'] {
             let error = format!("id{bad}").parse::<SessionId>();
-            assert_eq!(error, Err(BadSessionId::Character { character: bad }));
+            assert_eq!(error, Err(SessionIdError::Character { character: bad }));
         }
     }
 
     #[test]
     fn query_preview_has_80_scalar_values() {
-        let query = Query::new("é".repeat(100));
+        let query = CustomerQuery::new("é".repeat(100));
         assert_eq!(query.preview(), "é".repeat(80));
     }
 
     #[test]
     fn email_accepts_only_valid_syntax() {
         for good in ["a@b", "first.last+tag@example.org"] {
-            assert!(Email::try_from(good.to_owned()).is_ok(), "{good}");
+            assert!(CustomerEmail::try_from(good.to_owned()).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -350,7 +359,7 @@ mod tests {
             "a\u{3164}@b",
             &format!("{}@b", "a".repeat(320)),
         ] {
-            assert_eq!(Email::try_from(bad.to_owned()), Err(BadEmail), "{bad:?}");
+            assert_eq!(CustomerEmail::try_from(bad.to_owned()), Err(ParseEmailError), "{bad:?}");
         }
     }
 }

@@ -8,25 +8,27 @@
 //! Nothing fails open: an answer is rejected as a whole if it does not name its entity, lacks a required proof, or has
 //! another form than the adapter defines.
 
+mod curve_point;
 mod error;
-mod places;
-mod point;
+mod locations;
 mod reading;
 mod replay;
 mod signature;
 mod template;
 mod validate;
 
-pub use error::BadAdapter;
-pub use reading::{Asked, Reading, Received, Said};
-pub use signature::{Algorithm, Curve, Jwk, KeyMaterial, KeyType, KeyUse, PublicKey, SignaturePolicy};
-pub use template::{BadTemplate, Unasked};
-pub use validate::Ready;
+pub use error::AdapterError;
+pub use reading::{AnswerContent, AnswerReadOutcome, ReceivedAnswer, SourceQuestion};
+pub use signature::{
+    JsonWebKey, KeyCurve, KeyMaterial, KeyType, KeyUse, PublicKey, SignatureAlgorithm, SignaturePolicy,
+};
+pub use template::{EndpointError, UnsupportedQuestionError};
+pub use validate::ValidatedAdapter;
 
 use crate::ground::format::RecordsPath;
 use crate::ground::id::SourceId;
-use crate::ground::pipeline::tables::Table;
-use crate::ground::pipeline::{Authentication, NormalizationSpec};
+use crate::ground::pipeline::tables::LookupTable;
+use crate::ground::pipeline::{NormalizationSpec, SourceAuthentication};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -52,7 +54,7 @@ pub struct Adapter {
     pub endpoint: String,
     /// The kind of authentication; the credential is in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<Authentication>,
+    pub authentication: Option<SourceAuthentication>,
     /// The JSON Pointer to the record, or to the list of records, in the answer.
     pub records: RecordsPath,
     /// The id of the JSON Schema for raw records, optionally followed by `#` and a JSON Pointer to a part of it.
@@ -69,22 +71,22 @@ pub struct Adapter {
     pub schemas: BTreeMap<String, Json>,
     /// Lookup tables by their ids, for mappings and normalizers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tables: BTreeMap<String, Table>,
+    pub tables: BTreeMap<String, LookupTable>,
     /// The location of the version of the answer; by default its `ETag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<Place>,
+    pub version: Option<AnswerLocation>,
     /// The location of the time as of which the answer holds; by default the earlier of the request time and `issued_at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_at: Option<Place>,
+    pub observed_at: Option<AnswerLocation>,
     /// The location of the time of issue. An answer that was issued before the last accepted one is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub issued_at: Option<Place>,
+    pub issued_at: Option<AnswerLocation>,
     /// The maximum time since the issue, in seconds. An older answer is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_issue_age_seconds: Option<u64>,
     /// The location of the returned nonce. An answer with another nonce is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nonce: Option<Place>,
+    pub nonce: Option<AnswerLocation>,
     /// The signature of answers. If it is set, answers without a valid signature are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignaturePolicy>,
@@ -105,7 +107,7 @@ const fn keep_seconds() -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schema(as = AnswerLocation)]
-pub enum Place {
+pub enum AnswerLocation {
     /// The name of a header.
     Header(String),
     /// A path in the body.

@@ -1,6 +1,6 @@
 //! The call of one oracle, and its result.
 
-use super::candidate::Candidate;
+use super::candidate::CandidateAnswer;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// The call of one oracle of the workflow. After several attempts, the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct OracleCall {
     /// The registered tier.
     pub oracle_tier: OracleTier,
     /// The paths of the requested axes that the oracle provides.
@@ -27,10 +27,10 @@ pub struct Call {
     #[serde(default)]
     pub cache_hit: bool,
     /// The reply.
-    pub reply: Reply,
+    pub reply: OracleReply,
     /// The last accepted answer to the same question, for `SERVE_STALE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Box<Candidate>>,
+    pub kept: Option<Box<CandidateAnswer>>,
     /// Warnings for the user of the answer, for example that the source is deprecated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -39,12 +39,12 @@ pub struct Call {
 /// The reply of an oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Reply {
+pub enum OracleReply {
     /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
     /// timeout.
     Answered {
         /// The answer.
-        candidate: Box<Candidate>,
+        candidate: Box<CandidateAnswer>,
     },
     /// The oracle has no record of the entity.
     NoRecord,
@@ -56,12 +56,12 @@ pub enum Reply {
     /// The oracle did not answer in time.
     TimedOut {
         /// The limit that ended the call.
-        cut: Cut,
+        cut: CallTimeLimit,
     },
     /// The oracle could not be queried, or did not answer the question.
     Failed {
         /// The kind of failure.
-        failure: Failure,
+        failure: CallFailure,
         /// The cause in words.
         cause: String,
     },
@@ -74,7 +74,7 @@ pub enum Reply {
     /// The answer was rejected, because it cannot be trusted.
     Refused {
         /// The kind of fault.
-        refusal: Refusal,
+        refusal: AnswerFault,
         /// The cause in words.
         cause: String,
     },
@@ -116,10 +116,10 @@ pub enum CallOutcome {
     NotAsked,
 }
 
-impl Reply {
+impl OracleReply {
     /// Whether this is an answer with a deviation from its source's baseline.
     #[must_use]
-    pub fn deviates(&self) -> bool {
+    pub fn is_deviating(&self) -> bool {
         matches!(self, Self::Answered { candidate } if !candidate.deviations.is_empty())
     }
 
@@ -143,7 +143,7 @@ impl Reply {
 /// The limit that ended a call without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cut {
+pub enum CallTimeLimit {
     /// The oracle's hard timeout.
     HardTimeout,
     /// The budget of the whole decision.
@@ -154,7 +154,7 @@ pub enum Cut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Failure {
+pub enum CallFailure {
     /// The oracle is unreachable, or reports a server error (status 500 and above).
     Unavailable,
     /// The oracle rejects the question (status 400 to 499), or cannot answer it: an adapter that only covers the present is
@@ -170,7 +170,7 @@ pub enum Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Refusal {
+pub enum AnswerFault {
     /// The signature is missing or invalid.
     Signature,
     /// The answer was given before.

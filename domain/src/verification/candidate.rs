@@ -3,8 +3,8 @@
 use super::record::OracleVerificationRecord;
 use crate::ground::freshness::AxisFreshness;
 use crate::ground::provenance::ProvenanceRecord;
-// utoipa maps every type with the name `Value` to arbitrary JSON
-use crate::ground::value::Value as AxisValue;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
+use crate::ground::value::AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 /// A candidate answer: an answer before it is checked and compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Candidate {
+pub struct CandidateAnswer {
     /// The entity that the answer names: the values of the ontology's identity axes.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The values, by the paths of the requested axes.
-    pub values: BTreeMap<String, Stated>,
+    pub values: BTreeMap<String, StatedValue>,
     /// The verification record. Its tier is ignored: the registered one counts.
     pub record: OracleVerificationRecord,
     /// The time as of which the answer holds: the release of ingested data, or the retrieval. A cached answer keeps it.
@@ -37,7 +37,7 @@ pub struct Candidate {
 /// A value with its definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Stated {
+pub struct StatedValue {
     /// The value.
     pub value: AxisValue,
     /// The definition by which the value was measured, if it is not the axis's own.

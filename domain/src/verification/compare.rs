@@ -2,37 +2,37 @@
 
 use crate::base::decimal::{Decimal, Rounding};
 use crate::ground::axis::Axis;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 
 /// Whether two values of `axis` agree. Numbers agree if they are equal after rounding to the axis's precision, or within
 /// its relative tolerance. Other values agree if they are equal.
-pub(super) fn agree(axis: &Axis, one: &Typed, other: &Typed) -> bool {
+pub(super) fn is_agreement(axis: &Axis, one: &TypedValue, other: &TypedValue) -> bool {
     if one == other {
         return true;
     }
-    let (Typed::Number(a), Typed::Number(b)) = (one, other) else { return false };
+    let (TypedValue::Number(a), TypedValue::Number(b)) = (one, other) else { return false };
     let rounds_alike = |places: i32| {
         let rounded = |number: &Decimal| number.round(places, Rounding::HalfEven);
         matches!((rounded(a), rounded(b)), (Ok(a), Ok(b)) if a == b)
     };
     axis.precision.is_some_and(rounds_alike)
-        || axis.relative_tolerance.as_ref().is_some_and(|part| !exceeds_ratio(a, b, part))
+        || axis.relative_tolerance.as_ref().is_some_and(|part| !is_ratio_exceeded(a, b, part))
 }
 
 /// The difference of two numbers, without rounding; `None` for other values.
-pub(super) fn delta(one: &Typed, other: &Typed) -> Option<Decimal> {
-    let (Typed::Number(one), Typed::Number(other)) = (one, other) else { return None };
+pub(super) fn delta(one: &TypedValue, other: &TypedValue) -> Option<Decimal> {
+    let (TypedValue::Number(one), TypedValue::Number(other)) = (one, other) else { return None };
     difference(one, other)
 }
 
 /// Whether two numbers differ by more than `part` of the larger magnitude. True if the difference cannot be computed.
-pub(super) fn exceeds_ratio(one: &Decimal, other: &Decimal, part: &Decimal) -> bool {
+pub(super) fn is_ratio_exceeded(one: &Decimal, other: &Decimal, part: &Decimal) -> bool {
     let limit = magnitude(one).max(magnitude(other)).and_then(|larger| larger.checked_mul(part).ok());
     difference(one, other).zip(limit).is_none_or(|(difference, limit)| difference > limit)
 }
 
 /// Whether two numbers differ in sign, or the larger magnitude is more than `factor` times the smaller one.
-pub(super) fn exceeds_factor(one: &Decimal, other: &Decimal, factor: &Decimal) -> bool {
+pub(super) fn is_factor_exceeded(one: &Decimal, other: &Decimal, factor: &Decimal) -> bool {
     let zero = Decimal::from(0);
     if one == other {
         return false;

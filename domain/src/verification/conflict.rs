@@ -7,32 +7,32 @@
 mod precedence;
 mod strategy;
 
-use super::compare::{agree, delta};
-use super::inputs::Inputs;
-use super::reason::Reason;
-use super::statements::{OnAxis, Statement};
-use super::step::{Party, Relation, Step, StepOutcome};
-use super::tier::Tier;
-use super::workflow::{AxisThresholds, ConflictResolutionConfig, Strategy};
+use super::compare::{delta, is_agreement};
+use super::inputs::DecisionInputs;
+use super::reason::AxisReason;
+use super::statements::{AxisStatement, CollectedStatements};
+use super::step::{ConflictSide, ConflictStep, ConflictStepOutcome, TierRelation};
+use super::tier::VerificationTier;
+use super::workflow::{AxisThresholds, ConflictResolutionConfig, ConflictStrategy};
 use crate::ground::axis::Axis;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 use jiff::Timestamp;
-use strategy::{Verdict, apply};
+use strategy::{StrategyOutcome, apply};
 
 /// The result of the statements on an axis.
 #[derive(Debug)]
-pub(super) struct Resolution<'s, 'a> {
-    pub(super) steps: Vec<Step>,
-    pub(super) outcome: Outcome<'s, 'a>,
+pub(super) struct ConflictResolution<'s, 'a> {
+    pub(super) steps: Vec<ConflictStep>,
+    pub(super) outcome: ConflictOutcome<'s, 'a>,
 }
 
 /// The outcome of a resolution.
 #[derive(Debug)]
-pub(super) enum Outcome<'s, 'a> {
+pub(super) enum ConflictOutcome<'s, 'a> {
     /// A value, with the statements that support it.
-    Value(Typed, Vec<&'s Statement<'a>>),
+    Value(TypedValue, Vec<&'s AxisStatement<'a>>),
     /// A reviewer decides.
-    Escalated(Reason),
+    Escalated(AxisReason),
     /// The dispute is reported, and not decided.
     Disputed,
     /// No statement exists.
@@ -41,39 +41,40 @@ pub(super) enum Outcome<'s, 'a> {
 
 /// The standing value after the steps so far.
 #[derive(Debug, Clone)]
-struct Standing<'s, 'a> {
-    value: Typed,
-    members: Vec<&'s Statement<'a>>,
+struct LeadingValue<'s, 'a> {
+    value: TypedValue,
+    members: Vec<&'s AxisStatement<'a>>,
     /// Whether the value is the mean of members that do not agree.
     is_mean: bool,
 }
 
-impl<'s, 'a> Standing<'s, 'a> {
-    fn of(statement: &'s Statement<'a>) -> Self {
+impl<'s, 'a> LeadingValue<'s, 'a> {
+    fn of(statement: &'s AxisStatement<'a>) -> Self {
         Self { value: statement.value.clone(), members: vec![statement], is_mean: false }
     }
 
     /// Whether a statement agrees. A tolerance is not transitive, so the statement must agree with every member, too.
-    fn agrees(&self, axis: &Axis, statement: &Statement<'_>) -> bool {
-        agree(axis, &self.value, &statement.value)
+    fn is_agreement(&self, axis: &Axis, statement: &AxisStatement<'_>) -> bool {
+        is_agreement(axis, &self.value, &statement.value)
             && (self.is_mean
-                || self.members.iter().all(|member| agree(axis, &member.value, &statement.value)))
+                || self.members.iter().all(|member| is_agreement(axis, &member.value, &statement.value)))
     }
 
     /// The highest tier of the members.
-    fn tier(&self) -> Tier {
-        self.members.iter().map(|member| member.tier).max().unwrap_or(Tier::Unverified)
+    fn tier(&self) -> VerificationTier {
+        self.members.iter().map(|member| member.tier).max().unwrap_or(VerificationTier::Unverified)
     }
 
     /// The latest publication date of the members, at most the time of the question.
-    fn published_at(&self, inputs: &Inputs) -> Timestamp {
-        let times = self.members.iter().map(|member| member.voice.candidate.observed_at.min(inputs.asked_at));
+    fn published_at(&self, inputs: &DecisionInputs) -> Timestamp {
+        let times =
+            self.members.iter().map(|member| member.answer.candidate.observed_at.min(inputs.asked_at));
         times.max().unwrap_or(Timestamp::MIN)
     }
 
-    fn party(&self) -> Party {
-        Party {
-            oracles: self.members.iter().map(|member| member.voice.oracle_id.clone()).collect(),
+    fn party(&self) -> ConflictSide {
+        ConflictSide {
+            oracles: self.members.iter().map(|member| member.answer.oracle_id.clone()).collect(),
             value: self.value.to_value(),
             tier: self.tier(),
         }
@@ -82,35 +83,40 @@ impl<'s, 'a> Standing<'s, 'a> {
 
 /// Resolves the statements of `on_axis`.
 pub(super) fn resolve<'s, 'a>(
-    inputs: &Inputs,
-    on_axis: &'s OnAxis<'a>,
+    inputs: &DecisionInputs,
+    on_axis: &'s CollectedStatements<'a>,
     path: &str,
     axis: &Axis,
-) -> Resolution<'s, 'a> {
+) -> ConflictResolution<'s, 'a> {
     let config = &inputs.workflow.conflict_resolution;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ConflictStep> = Vec::new();
     let mut statements = on_axis.statements.iter();
-    let Some(first) = statements.next() else { return Resolution { steps, outcome: Outcome::Nothing } };
-    let mut standing = Standing::of(first);
+    let Some(first) = statements.next() else {
+        return ConflictResolution { steps, outcome: ConflictOutcome::Nothing };
+    };
+    let mut standing = LeadingValue::of(first);
     for statement in statements {
-        if standing.agrees(axis, statement) {
+        if standing.is_agreement(axis, statement) {
             standing.members.push(statement);
             continue;
         }
-        let against = Standing::of(statement);
-        let relation =
-            if standing.tier() == against.tier() { Relation::SameTier } else { Relation::DifferentTier };
+        let against = LeadingValue::of(statement);
+        let relation = if standing.tier() == against.tier() {
+            TierRelation::SameTier
+        } else {
+            TierRelation::DifferentTier
+        };
         let strategy = match relation {
-            Relation::SameTier => config.same_tier_strategy,
-            Relation::DifferentTier => config.default_strategy,
+            TierRelation::SameTier => config.same_tier_strategy,
+            TierRelation::DifferentTier => config.default_strategy,
         };
         let number = u32::try_from(steps.len() + 1).unwrap_or(u32::MAX);
         let verdict = if number > config.scope.cascade_limit {
-            Verdict::Escalated(Reason::CascadeLimit)
+            StrategyOutcome::Escalated(AxisReason::CascadeLimit)
         } else {
             apply(strategy, inputs, axis, &standing, &against)
         };
-        let mut step = Step {
+        let mut step = ConflictStep {
             axis: path.to_owned(),
             number,
             delta: delta(&standing.value, &statement.value),
@@ -118,33 +124,33 @@ pub(super) fn resolve<'s, 'a>(
             against: against.party(),
             relation,
             strategy,
-            outcome: StepOutcome::Kept,
+            outcome: ConflictStepOutcome::Kept,
             value: None,
             reason: None,
         };
         match verdict {
-            Verdict::Kept => {}
-            Verdict::Replaced => (step.outcome, standing) = (StepOutcome::Replaced, against),
-            Verdict::Averaged(value) => {
-                step.outcome = StepOutcome::Averaged;
+            StrategyOutcome::Kept => {}
+            StrategyOutcome::Replaced => (step.outcome, standing) = (ConflictStepOutcome::Replaced, against),
+            StrategyOutcome::Averaged(value) => {
+                step.outcome = ConflictStepOutcome::Averaged;
                 standing.members.push(statement);
                 (standing.value, standing.is_mean) = (value, true);
             }
-            Verdict::Escalated(reason) => {
-                (step.outcome, step.reason) = (StepOutcome::Escalated, Some(reason));
+            StrategyOutcome::Escalated(reason) => {
+                (step.outcome, step.reason) = (ConflictStepOutcome::Escalated, Some(reason));
                 steps.push(step);
-                return Resolution { steps, outcome: Outcome::Escalated(reason) };
+                return ConflictResolution { steps, outcome: ConflictOutcome::Escalated(reason) };
             }
-            Verdict::Disputed => {
-                (step.outcome, step.reason) = (StepOutcome::Disputed, Some(Reason::Disputed));
+            StrategyOutcome::Disputed => {
+                (step.outcome, step.reason) = (ConflictStepOutcome::Disputed, Some(AxisReason::Disputed));
                 steps.push(step);
-                return Resolution { steps, outcome: Outcome::Disputed };
+                return ConflictResolution { steps, outcome: ConflictOutcome::Disputed };
             }
         }
         step.value = Some(standing.value.to_value());
         steps.push(step);
     }
-    Resolution { steps, outcome: Outcome::Value(standing.value, standing.members) }
+    ConflictResolution { steps, outcome: ConflictOutcome::Value(standing.value, standing.members) }
 }
 
 impl ConflictResolutionConfig {

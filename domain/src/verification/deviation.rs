@@ -1,34 +1,34 @@
 //! Deviations: values that differ from their source's baseline by more than the workflow allows. A trusted source can be
 //! compromised, too (RFC-0002, "Failure Modes": poisoning).
 
-use super::call::Reply;
-use super::candidate::Candidate;
+use super::call::OracleReply;
+use super::candidate::CandidateAnswer;
 use super::compare::delta;
 use super::envelope::Envelope;
-use super::inputs::Inputs;
-use super::kept::{Baseline, Baselines};
-use super::review::HeldAgainst;
+use super::inputs::DecisionInputs;
+use super::review::PriorBaselines;
+use super::stored_state::{AxisBaseline, SourceBaselines};
 use super::workflow::{DeviationLimit, Workflow};
 use crate::base::decimal::Decimal;
 use crate::ground::axis::Axis;
 use crate::ground::id::SourceId;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 use std::collections::BTreeMap;
 
 /// The axes on which `candidate` differs from its `baseline` by more than the workflow allows, each with the reason in
 /// words for the reviewer.
 #[must_use]
-pub fn deviations(
+pub fn find_deviations(
     workflow: &Workflow,
     axes: &BTreeMap<String, Axis>,
-    baseline: impl Fn(&str) -> Option<Baseline>,
-    candidate: &Candidate,
+    baseline: impl Fn(&str) -> Option<AxisBaseline>,
+    candidate: &CandidateAnswer,
 ) -> BTreeMap<String, String> {
     let looked_at = axes.iter().filter_map(|(path, axis)| {
         let limit = workflow.deviation_limit(axis)?;
         let (before, now) = (baseline(path)?, candidate.values.get(path)?);
         let was = &before.stated.value;
-        let rule = limit.broken(&was.typed(axis).ok()?, &now.value.typed(axis).ok()?)?;
+        let rule = limit.describe_exceeded_limit(&was.typed(axis).ok()?, &now.value.typed(axis).ok()?)?;
         let of = before.source_version.map_or_else(String::new, |version| format!(" in {version}"));
         let is = &now.value;
         Some((path.clone(), format!("it was {was}{of} and is {is}; the difference exceeds {rule}")))
@@ -40,22 +40,26 @@ pub fn deviations(
 /// on the requested axes that are authoritative by sources and have a limit. A person's decision confirms no value of a
 /// source.
 #[must_use]
-pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
+pub fn advance_baselines(
+    inputs: &DecisionInputs,
+    envelope: &Envelope,
+    baselines: &SourceBaselines,
+) -> Option<SourceBaselines> {
     if !inputs.question.is_about_the_present() {
         return None;
     }
     let mut advanced = baselines.clone();
     for outcome in envelope.candidates.iter().filter(|outcome| outcome.tier.is_some() && !outcome.stale) {
         let call = inputs.calls.get(&outcome.oracle_id);
-        let Some(Reply::Answered { candidate }) = call.map(|call| &call.reply) else { continue };
+        let Some(OracleReply::Answered { candidate }) = call.map(|call| &call.reply) else { continue };
         // only an authoritative axis has a basis
         let is_by_sources = |path: &&String| {
             let basis = envelope.axes.get(*path).and_then(|axis| axis.basis);
-            basis.is_some_and(|basis| !basis.is_a_person())
+            basis.is_some_and(|basis| !basis.is_human())
         };
         for path in inputs.question.axes.iter().filter(is_by_sources) {
             let limit = inputs.axes.get(path).and_then(|axis| inputs.workflow.deviation_limit(axis));
-            let said = limit.and_then(|_| Baseline::of(candidate, path));
+            let said = limit.and_then(|_| AxisBaseline::of(candidate, path));
             let known = baselines.get(&outcome.oracle_id).and_then(|known| known.get(path));
             // the same value in another version keeps the baseline, so that no row is written for it
             if let Some(said) = said.filter(|said| known.is_none_or(|known| known.stated != said.stated)) {
@@ -68,13 +72,18 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
 
 /// Records the values `before` a deviation as baselines of sources that have none yet. The next values are then not
 /// compared with the deviating ones.
-pub fn note(inputs: &Inputs, before: &BTreeMap<SourceId, Candidate>, baselines: &mut Baselines) {
+pub fn record_baselines(
+    inputs: &DecisionInputs,
+    before: &BTreeMap<SourceId, CandidateAnswer>,
+    baselines: &mut SourceBaselines,
+) {
     for (oracle_id, before) in before {
-        let Some(Reply::Answered { candidate }) = inputs.calls.get(oracle_id).map(|call| &call.reply) else {
+        let Some(OracleReply::Answered { candidate }) = inputs.calls.get(oracle_id).map(|call| &call.reply)
+        else {
             continue;
         };
         for path in candidate.deviations.keys() {
-            if let Some(said) = Baseline::of(before, path) {
+            if let Some(said) = AxisBaseline::of(before, path) {
                 baselines.entry(oracle_id.clone()).or_default().entry(path.clone()).or_insert(said);
             }
         }
@@ -83,7 +92,11 @@ pub fn note(inputs: &Inputs, before: &BTreeMap<SourceId, Candidate>, baselines: 
 
 /// Restores the baselines from before a review confirmed deviations, on the axes for which `ends` is true: that decision no
 /// longer counts.
-pub fn put_back(baselines: &mut Baselines, before: &HeldAgainst, ends: impl Fn(&str) -> bool) {
+pub fn restore_baselines(
+    baselines: &mut SourceBaselines,
+    before: &PriorBaselines,
+    ends: impl Fn(&str) -> bool,
+) {
     for (oracle_id, before) in before {
         let of_source = baselines.entry(oracle_id.clone()).or_default();
         for (path, before) in before.iter().filter(|(path, _)| ends(path)) {
@@ -106,12 +119,12 @@ impl Workflow {
 
 impl DeviationLimit {
     /// The limit that a change from `was` to `is` exceeds, in words.
-    fn broken(&self, was: &Typed, is: &Typed) -> Option<String> {
+    fn describe_exceeded_limit(&self, was: &TypedValue, is: &TypedValue) -> Option<String> {
         let change = delta(was, is)?;
         if let Some(most) = self.max_change.as_ref().filter(|most| change > **most) {
             return Some(most.to_string());
         }
-        let (Typed::Number(was), Some(part)) = (was, &self.max_change_ratio) else { return None };
+        let (TypedValue::Number(was), Some(part)) = (was, &self.max_change_ratio) else { return None };
         let factor = if *was < Decimal::from(0) { Decimal::from(-1) } else { Decimal::from(1) };
         // each change from 0 exceeds a ratio, and so does a change that cannot be computed
         let allowed = was.checked_mul(&factor).and_then(|size| size.checked_mul(part));

@@ -2,19 +2,19 @@
 //! oracles' answers are shown for `authoritative` axes and for axes in a dispute or a review.
 
 use super::call::CallOutcome;
-use super::candidate::Stated;
-use super::reason::Reason;
+use super::candidate::StatedValue;
+use super::reason::AxisReason;
 use super::record::OracleVerificationRecord;
-pub use super::settle::{Basis, Standing};
-use super::step::Step;
-use super::tier::Tier;
+pub use super::settle::{AxisStatus, ValueBasis};
+use super::step::ConflictStep;
+use super::tier::VerificationTier;
 use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::OracleTier;
-// utoipa maps every type with the name `Value` to arbitrary JSON
-use crate::ground::value::Value as AxisValue;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
+use crate::ground::value::AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub struct Envelope {
     /// The gravest kind of the axes.
     pub kind: EnvelopeKind,
     /// Whether all axes are verified.
-    pub status: VerificationStatus,
+    pub status: EnvelopeVerificationStatus,
     /// The workflow.
     pub workflow: WorkflowId,
     /// The SHA-256 of the workflow at the time of the decision.
@@ -51,13 +51,13 @@ pub struct Envelope {
     /// The time of the decision.
     pub decided_at: Timestamp,
     /// The reasons why axes have no value, as stable words for programs; empty if all axes have one.
-    pub reasons: BTreeSet<Reason>,
+    pub reasons: BTreeSet<AxisReason>,
     /// The outcome of each requested axis, by its path.
     pub axes: BTreeMap<String, AxisOutcome>,
     /// The result of each oracle, in the workflow's order.
     pub candidates: Vec<CandidateOutcome>,
     /// The conflicts between two values, and how each was settled.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ConflictStep>,
     /// Warnings for the user of the answer.
     pub warnings: Vec<String>,
     /// With an axis that is `narrative_only`: the text that must accompany any statement about the entity.
@@ -67,7 +67,7 @@ pub struct Envelope {
     /// With `blocked`: whether and when to ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub retry: Option<Retry>,
+    pub retry: Option<RetryAdvice>,
     /// With `human_review`: the id of the review. It is the execution id of another decision if that one has opened the
     /// same review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub enum EnvelopeKind {
 
 impl EnvelopeKind {
     /// Whether the oracles' answers are shown.
-    pub(super) const fn tells_what_oracles_say(self) -> bool {
+    pub(super) const fn has_oracle_answers(self) -> bool {
         matches!(self, Self::Authoritative | Self::DisputeSummary | Self::HumanReview)
     }
 }
@@ -130,7 +130,7 @@ impl EnvelopeKind {
 /// Whether all axes of an envelope are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum VerificationStatus {
+pub enum EnvelopeVerificationStatus {
     /// All axes are verified.
     Verified,
     /// At least one axis is not verified.
@@ -144,7 +144,7 @@ pub struct AxisOutcome {
     /// The kind of the axis.
     pub kind: EnvelopeKind,
     /// The standing of the axis; `unsettled` with `narrative_only`, `blocked`, `provisional` and `requires_specification`.
-    pub standing: Standing,
+    pub standing: AxisStatus,
     /// The value, if the kind is `authoritative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -160,10 +160,10 @@ pub struct AxisOutcome {
     /// The basis of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub basis: Option<Basis>,
+    pub basis: Option<ValueBasis>,
     /// The sources of the value, the most trusted first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<AxisEvidence>,
     /// The greatest difference between two registered oracles with the same definition, if the axis shows their
     /// answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,13 +171,13 @@ pub struct AxisOutcome {
     pub delta: Option<Decimal>,
     /// The reasons why the axis is not settled.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub reasons: BTreeSet<Reason>,
+    pub reasons: BTreeSet<AxisReason>,
 }
 
 /// A source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Evidence {
+pub struct AxisEvidence {
     /// The verification record.
     pub record: OracleVerificationRecord,
     /// The time as of which the value holds; for a cached answer, that of the original answer.
@@ -201,10 +201,10 @@ pub struct CandidateOutcome {
     /// The tier at which the answer counts, the lowest on the requested axes; absent if it does not count at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub tier: Option<Tier>,
+    pub tier: Option<VerificationTier>,
     /// The values, on axes that show the oracles' answers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub values: BTreeMap<String, Stated>,
+    pub values: BTreeMap<String, StatedValue>,
     /// The requested axes whose value deviates from the oracle's baseline, each with the baseline and the exceeded limit in
     /// words; on axes that show the oracles' answers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -230,7 +230,7 @@ pub struct CandidateOutcome {
 /// Whether and when to ask again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Retry {
+pub struct RetryAdvice {
     /// The delay before a retry, in milliseconds; null if a retry alone does not help.
     #[schema(required)]
     pub after_ms: Option<u64>,
@@ -249,20 +249,20 @@ pub struct Reverification {
     /// The paths of the axes.
     pub axes: BTreeSet<String>,
     /// The reasons.
-    pub reasons: BTreeSet<Reason>,
+    pub reasons: BTreeSet<AxisReason>,
 }
 
 impl Envelope {
     /// The canonical JSON (RFC 8785): equal envelopes give equal bytes.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        // this is canonical, because a `Value` sorts the members of objects, and no number has a fraction
+        // this is canonical, because a `AxisValue` sorts the members of objects, and no number has a fraction
         let value = serde_json::to_value(self).expect("an envelope is plain data with text for keys");
         value.to_string().into_bytes()
     }
 
     /// The same envelope with its digest.
-    pub(super) fn sealed(mut self) -> Self {
+    pub(super) fn with_digest(mut self) -> Self {
         self.sha256 = self.digest();
         self
     }

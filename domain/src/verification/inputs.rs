@@ -1,12 +1,12 @@
 //! Everything that a decision depends on.
 
-use super::call::Call;
-use super::kept::OpenReview;
+use super::call::OracleCall;
 use super::lock::HumanLock;
-use super::request::Question;
-use super::workflow::{Granularity, PartialConflict, Workflow};
+use super::request::VerificationQuestion;
+use super::stored_state::OpenReview;
+use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};
 use crate::base::digest::Sha256Hex;
-use crate::base::moment::past_time;
+use crate::base::moment::find_past_time;
 use crate::ground::axis::Axis;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 /// The inputs of [`super::decide`]. The log contains them, so that the decision can be computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inputs {
+pub struct DecisionInputs {
     /// The execution id of the decision.
     pub execution_id: String,
     /// Whether the caller waits for the decision.
-    pub stage: Stage,
+    pub stage: DecisionStage,
     /// Whether the oracles were already queried again, so that conflicts are settled now.
     pub reverified: bool,
     /// The workflow.
@@ -33,9 +33,9 @@ pub struct Inputs {
     /// the workflow if a conflict affects more than its own axis.
     pub axes: BTreeMap<String, Axis>,
     /// The question.
-    pub question: Question,
+    pub question: VerificationQuestion,
     /// The call of each oracle. The order of the answers does not matter: the workflow's order counts.
-    pub calls: BTreeMap<SourceId, Call>,
+    pub calls: BTreeMap<SourceId, OracleCall>,
     /// The reviewers' decisions about this entity.
     pub locks: Vec<HumanLock>,
     /// The open reviews of this entity.
@@ -55,14 +55,14 @@ pub struct Inputs {
 /// When a decision is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum DecisionStage {
     /// While the caller waits.
     First,
     /// Later, in the mode `ASYNC`.
     Delayed,
 }
 
-impl Question {
+impl VerificationQuestion {
     /// Whether it asks about the present state, as known now.
     #[must_use]
     pub const fn is_about_the_present(&self) -> bool {
@@ -72,30 +72,30 @@ impl Question {
     /// The time as of which answers are judged, for a question asked at `now`.
     #[must_use]
     pub fn as_of(&self, now: Timestamp) -> Timestamp {
-        past_time(self.point_in_time, self.known_at, now).unwrap_or(now)
+        find_past_time(self.point_in_time, self.known_at, now).unwrap_or(now)
     }
 }
 
-impl Inputs {
+impl DecisionInputs {
     /// The inputs of a decision without calls and locks.
     #[must_use]
     pub fn new(
         execution_id: String,
         workflow: Workflow,
         ontology: &Ontology,
-        question: Question,
+        question: VerificationQuestion,
         asked_at: Timestamp,
     ) -> Self {
         let scope = workflow.conflict_resolution.scope;
-        let reaches_further = scope.granularity == Granularity::Oracle
-            || scope.partial_conflict_behavior == PartialConflict::InvalidateAll;
+        let reaches_further = scope.granularity == ConflictGranularity::Oracle
+            || scope.partial_conflict_behavior == PartialConflictBehavior::InvalidateAll;
         let others = workflow.axes.iter().filter(|_| reaches_further);
         let found = |path: &String| Some((path.clone(), ontology.axis(path)?.clone()));
         let others = others.filter_map(found).filter(|(_, axis)| !axis.is_group());
         let axes = question.axes.iter().filter_map(found).chain(others).collect();
         Self {
             execution_id,
-            stage: Stage::First,
+            stage: DecisionStage::First,
             reverified: false,
             identity: ontology.identity().map(|axis| axis.axis.clone()).collect(),
             axes,
@@ -125,7 +125,7 @@ impl Inputs {
     }
 
     /// The identity axes that the question leaves open.
-    pub(super) fn unfixed(&self) -> Vec<&str> {
+    pub(super) fn unspecified_axes(&self) -> Vec<&str> {
         let open = self.identity.iter().filter(|axis| !self.question.thing.contains_key(*axis));
         open.map(String::as_str).collect()
     }

@@ -2,15 +2,15 @@
 //! tier, above all others.
 
 use super::record::OracleVerificationRecord;
-use super::request::Question;
-use super::tier::Tier;
+use super::request::VerificationQuestion;
+use super::tier::VerificationTier;
 use super::workflow::Workflow;
 use crate::base::digest::Sha256Hex;
 use crate::ground::axis::Axis;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::LOCK_ORACLE_ID;
-use crate::ground::value::Value;
+use crate::ground::value::AxisValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct HumanLock {
     pub ontology: OntologyRef,
     /// The entity.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The time of the state that was decided; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -37,7 +37,7 @@ pub struct HumanLock {
     /// The path of the axis.
     pub axis: String,
     /// The decided value.
-    pub value: Value,
+    pub value: AxisValue,
     /// The definition of the value, if it is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
@@ -55,7 +55,7 @@ pub struct HumanLock {
 
 impl HumanLock {
     /// Whether the lock applies to `axis` of this question to `workflow`. Expired locks count too.
-    pub(super) fn is_about(&self, workflow: &Workflow, question: &Question, axis: &str) -> bool {
+    pub(super) fn is_about(&self, workflow: &Workflow, question: &VerificationQuestion, axis: &str) -> bool {
         self.workflow_id == workflow.workflow_id
             && self.ontology == workflow.ontology
             && self.thing == question.thing
@@ -65,7 +65,7 @@ impl HumanLock {
 
     /// Whether it covers the time of the question. A lock on the present covers all times from its decision on.
     #[must_use]
-    pub fn covers(&self, question: &Question) -> bool {
+    pub fn covers(&self, question: &VerificationQuestion) -> bool {
         if (self.point_in_time, self.known_at) == (question.point_in_time, question.known_at) {
             return true;
         }
@@ -88,7 +88,7 @@ impl HumanLock {
     pub(super) fn record(&self) -> OracleVerificationRecord {
         OracleVerificationRecord {
             oracle_id: oracle_id(LOCK_ORACLE_ID),
-            oracle_tier: Tier::HumanLock,
+            oracle_tier: VerificationTier::HumanLock,
             source_locator: format!("urn:oracled:review:{}", self.review_id),
             source_version: None,
             retrieved_at: self.verified_at,

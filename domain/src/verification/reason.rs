@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Reason {
+pub enum AxisReason {
     /// A reviewer always decides on this axis.
     AlwaysHuman,
     /// The values of the oracles have different definitions.
@@ -81,10 +81,10 @@ pub enum Reason {
     Deferred,
 }
 
-impl Reason {
+impl AxisReason {
     /// Whether a reviewer must decide.
     #[must_use]
-    pub const fn is_for_a_person(self) -> bool {
+    pub const fn is_for_reviewer(self) -> bool {
         matches!(
             self,
             Self::AlwaysHuman
@@ -104,13 +104,13 @@ impl Reason {
 
     /// Whether the reason requires that all expected answers arrived.
     #[must_use]
-    pub const fn is_of_all_answers(self) -> bool {
+    pub const fn is_all_answers_required(self) -> bool {
         matches!(self, Self::NoValue | Self::UnverifiedOnly | Self::TooFewSources)
     }
 
     /// Whether the reason blocks the axis, whatever other reasons exist.
     #[must_use]
-    pub const fn is_closing(self) -> bool {
+    pub const fn is_blocking(self) -> bool {
         matches!(self, Self::Stale | Self::Expired | Self::Reverification)
     }
 }

@@ -1,6 +1,6 @@
 //! The verification record of one answer, with the RFC's fields ("Oracle Integrity Requirements").
 
-use super::tier::Tier;
+use super::tier::VerificationTier;
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::SourceId;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ pub struct OracleVerificationRecord {
     /// The oracle.
     pub oracle_id: SourceId,
     /// The tier of the oracle; in an envelope, the tier at which the answer counted.
-    pub oracle_tier: Tier,
+    pub oracle_tier: VerificationTier,
     /// The location from which the artifact can be retrieved again: a URL, a URN, a path or a query.
     pub source_locator: String,
     /// The version of the source.
@@ -36,7 +36,7 @@ pub struct OracleVerificationRecord {
     /// The signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub signature_info: Option<SignatureInfo>,
+    pub signature_info: Option<SignatureVerification>,
     /// The time to live, in seconds; enforced on `state_sensitive` axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -50,7 +50,7 @@ pub struct OracleVerificationRecord {
 /// A signature, and the result of its verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SignatureInfo {
+pub struct SignatureVerification {
     /// The id of the key.
     pub signed_by: String,
     /// The algorithm.

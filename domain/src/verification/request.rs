@@ -2,13 +2,13 @@
 
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
-use crate::base::moment::{self, Moment, TimeAhead, check_not_ahead};
+use crate::base::moment::{self, FutureTimeError, Moment, check_not_future};
 use crate::base::wording::excerpt;
 use crate::ground::axis::Axis;
 use crate::ground::id::WorkflowId;
 use crate::ground::ontology::Ontology;
-use crate::ground::query::{Written, as_written, typed};
-use crate::ground::value::Value;
+use crate::ground::query::{WrittenValue, as_written, typed};
+use crate::ground::value::AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -31,13 +31,13 @@ pub struct VerifyRequest {
     /// The entity: the values of identity axes. A number that JSON would round is rejected; as a string, it keeps all its
     /// digits.
     #[serde(rename = "where", deserialize_with = "values_as_written")]
-    #[schema(value_type = BTreeMap<String, Written>)]
+    #[schema(value_type = BTreeMap<String, WrittenValue>)]
     pub thing: BTreeMap<String, Json>,
     /// The paths of the axes to verify; in a keyed group, the path of one value (`nutrients.protein.amount`).
     pub axes: Vec<String>,
     /// Claims about requested axes, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claimed: BTreeMap<String, Claimed>,
+    pub claimed: BTreeMap<String, ClaimedValue>,
     /// The requested time; the present if absent. A day without a time means midnight in UTC.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
@@ -51,10 +51,10 @@ pub struct VerifyRequest {
 /// A claim about the value of an axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Claimed {
+pub struct ClaimedValue {
     /// The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits.
     #[serde(deserialize_with = "as_written")]
-    #[schema(value_type = Written)]
+    #[schema(value_type = WrittenValue)]
     pub value: Json,
     /// The claimant.
     pub claimed_by: String,
@@ -66,15 +66,15 @@ pub struct Claimed {
 /// A validated request: each value is valid for its axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Question {
+pub struct VerificationQuestion {
     /// The entity, as far as the request identifies it.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The paths of the requested axes, in the order of the request.
     pub axes: Vec<String>,
     /// The claims, by the paths of axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claimed: BTreeMap<String, Claim>,
+    pub claimed: BTreeMap<String, ValidatedClaim>,
     /// The requested time; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -86,9 +86,9 @@ pub struct Question {
 /// A validated claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+pub struct ValidatedClaim {
     /// The claimed value.
-    pub value: Value,
+    pub value: AxisValue,
     /// The claimant.
     pub claimed_by: String,
     /// Whether the claimant has confirmed the value when asked.
@@ -97,7 +97,7 @@ pub struct Claim {
 
 /// Why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRequest {
+pub enum VerifyRequestError {
     /// The request is for another workflow.
     #[error("`workflow` is {named}, and not {given}")]
     OtherWorkflow {
@@ -137,7 +137,7 @@ pub enum BadRequest {
     },
     /// The request names a time in the future.
     #[error(transparent)]
-    Ahead(#[from] TimeAhead),
+    Ahead(#[from] FutureTimeError),
     /// The question is too long for the log.
     #[error("the question has {0} bytes as JSON; allowed: at most {QUESTION_MAX_BYTES}")]
     Long(usize),
@@ -157,57 +157,62 @@ impl VerifyRequest {
         workflow: &Workflow,
         ontology: &Ontology,
         now: Timestamp,
-    ) -> Result<Question, BadRequest> {
+    ) -> Result<VerificationQuestion, VerifyRequestError> {
         if self.workflow != workflow.workflow_id {
             let (named, given) = (self.workflow.clone(), workflow.workflow_id.clone());
-            return Err(BadRequest::OtherWorkflow { named, given });
+            return Err(VerifyRequestError::OtherWorkflow { named, given });
         }
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
-            return Err(BadRequest::Axes(self.axes.len()));
+            return Err(VerifyRequestError::Axes(self.axes.len()));
         }
-        check_not_ahead("point_in_time", self.point_in_time, now)?;
-        check_not_ahead("known_at", self.known_at, now)?;
+        check_not_future("point_in_time", self.point_in_time, now)?;
+        check_not_future("known_at", self.known_at, now)?;
         let mut seen = BTreeSet::new();
         for path in &self.axes {
             let axis = ontology.axis(path).filter(|axis| workflow.axes.contains(&axis.axis));
-            let axis = axis.ok_or_else(|| unknown("axes", path, workflow.axes.iter()))?;
+            let axis = axis.ok_or_else(|| build_unknown_axis_error("axes", path, workflow.axes.iter()))?;
             if axis.is_group() && axis.axis == *path {
-                return Err(BadRequest::Group(excerpt(path)));
+                return Err(VerifyRequestError::Group(excerpt(path)));
             }
             if !seen.insert(path) {
-                return Err(BadRequest::Twice(excerpt(path)));
+                return Err(VerifyRequestError::Twice(excerpt(path)));
             }
         }
-        let question = Question {
-            thing: self.read_thing(ontology)?,
+        let question = VerificationQuestion {
+            thing: self.read_subject(ontology)?,
             axes: self.axes.clone(),
             claimed: self.read_claims(ontology)?,
             point_in_time: self.point_in_time,
             known_at: self.known_at,
         };
         let bytes = serde_json::to_vec(&question).map_or(usize::MAX, |json| json.len());
-        if bytes > QUESTION_MAX_BYTES { Err(BadRequest::Long(bytes)) } else { Ok(question) }
+        if bytes > QUESTION_MAX_BYTES { Err(VerifyRequestError::Long(bytes)) } else { Ok(question) }
     }
 
-    fn read_thing(&self, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadRequest> {
+    fn read_subject(&self, ontology: &Ontology) -> Result<BTreeMap<String, AxisValue>, VerifyRequestError> {
         let read = |(name, value): (&String, &Json)| {
             let axis = ontology.identity().find(|axis| axis.axis == *name);
-            let known = || unknown("where", name, ontology.identity().map(|axis| &axis.axis));
+            let known =
+                || build_unknown_axis_error("where", name, ontology.identity().map(|axis| &axis.axis));
             Ok((name.clone(), read_value("where", name, value, axis.ok_or_else(known)?)?))
         };
         self.thing.iter().map(read).collect()
     }
 
-    fn read_claims(&self, ontology: &Ontology) -> Result<BTreeMap<String, Claim>, BadRequest> {
-        let read = |(name, claimed): (&String, &Claimed)| {
+    fn read_claims(
+        &self,
+        ontology: &Ontology,
+    ) -> Result<BTreeMap<String, ValidatedClaim>, VerifyRequestError> {
+        let read = |(name, claimed): (&String, &ClaimedValue)| {
             let axis = ontology.axis(name).filter(|_| self.axes.contains(name));
-            let axis = axis.ok_or_else(|| unknown("claimed", name, self.axes.iter()))?;
+            let axis = axis.ok_or_else(|| build_unknown_axis_error("claimed", name, self.axes.iter()))?;
             let claimed_by = claimed.claimed_by.trim();
             if is_blank(claimed_by) || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
-                return Err(BadRequest::Claimant(excerpt(name)));
+                return Err(VerifyRequestError::Claimant(excerpt(name)));
             }
             let value = read_value("claimed", name, &claimed.value, axis)?;
-            let claim = Claim { value, claimed_by: claimed_by.to_owned(), confirmed: claimed.confirmed };
+            let claim =
+                ValidatedClaim { value, claimed_by: claimed_by.to_owned(), confirmed: claimed.confirmed };
             Ok((name.clone(), claim))
         };
         self.claimed.iter().map(read).collect()
@@ -219,17 +224,26 @@ pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Json>, D::Error> {
     #[derive(Deserialize)]
-    struct Written(#[serde(deserialize_with = "as_written")] Json);
-    let values = BTreeMap::<String, Written>::deserialize(deserializer)?;
-    Ok(values.into_iter().map(|(name, Written(value))| (name, value)).collect())
+    struct ExactJson(#[serde(deserialize_with = "as_written")] Json);
+    let values = BTreeMap::<String, ExactJson>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(name, ExactJson(value))| (name, value)).collect())
 }
 
-fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {
-    let bad = |fault| BadRequest::Value { field, axis: excerpt(name), fault };
+fn read_value(
+    field: &'static str,
+    name: &str,
+    value: &Json,
+    axis: &Axis,
+) -> Result<AxisValue, VerifyRequestError> {
+    let bad = |fault| VerifyRequestError::Value { field, axis: excerpt(name), fault };
     Ok(typed(value, axis).map_err(bad)?.into_value())
 }
 
-fn unknown<'n>(field: &'static str, axis: &str, allowed: impl Iterator<Item = &'n String>) -> BadRequest {
+fn build_unknown_axis_error<'n>(
+    field: &'static str,
+    axis: &str,
+    allowed: impl Iterator<Item = &'n String>,
+) -> VerifyRequestError {
     let allowed = allowed.map(|name| excerpt(name)).collect::<Vec<_>>().join(", ");
-    BadRequest::UnknownAxis { field, axis: excerpt(axis), allowed }
+    VerifyRequestError::UnknownAxis { field, axis: excerpt(axis), allowed }
 }

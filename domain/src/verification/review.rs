@@ -1,25 +1,25 @@
 //! Reviews: the questions to a reviewer, and their decisions.
 
-mod said;
+mod resolution_checks;
 
-use super::decide::dispute::Dispute;
+use super::decide::dispute::ReviewDispute;
 use crate::base::blank::is_blank;
-pub use said::DEFINITION_MAX_BYTES;
+pub use resolution_checks::DEFINITION_MAX_BYTES;
 
 use super::call::CallOutcome;
-use super::candidate::Candidate;
+use super::candidate::CandidateAnswer;
 use super::envelope::Envelope;
-use super::inputs::Inputs;
-use super::kept::{Baseline, OpenReview};
+use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
-use super::reason::Reason;
-use super::request::{Claim, values_as_written};
+use super::reason::AxisReason;
+use super::request::{ValidatedClaim, values_as_written};
+use super::stored_state::{AxisBaseline, OpenReview};
 use crate::base::digest::Sha256Hex;
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Ontology, OntologyRef};
 use crate::ground::query::typed;
-use crate::ground::value::Value;
+use crate::ground::value::AxisValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -34,7 +34,7 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 pub const QUEUE_MAX: u64 = 10_000;
 /// The maximum number of open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The maximum number of open reviews of one workflow that callers can open at will ([`Review::is_caller_openable`]). They
+/// The maximum number of open reviews of one workflow that callers can open at will ([`ReviewCase::is_caller_openable`]). They
 /// have a limit of their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the
 /// present.
 pub const CALLERS_QUEUE_MAX: u64 = 1_000;
@@ -44,7 +44,7 @@ pub const CALLERS_QUEUE_TOTAL_MAX: u64 = 5_000;
 /// A question that a reviewer must decide, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Review {
+pub struct ReviewCase {
     /// The id of the review: the execution id of the decision that opened it.
     pub review_id: String,
     /// The workflow.
@@ -53,7 +53,7 @@ pub struct Review {
     pub ontology: OntologyRef,
     /// The entity.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The requested time; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -61,15 +61,15 @@ pub struct Review {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
-    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    pub axes: BTreeMap<String, BTreeSet<AxisReason>>,
     /// The outcome of the call of each oracle of the workflow.
     pub sources: BTreeMap<SourceId, CallOutcome>,
     /// The answer of each oracle, with its provenance. For an oracle that was too slow or not reachable, its last
     /// cached answer.
-    pub candidates: BTreeMap<SourceId, Candidate>,
+    pub candidates: BTreeMap<SourceId, CandidateAnswer>,
     /// The claims, by the paths of axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claimed: BTreeMap<String, Claim>,
+    pub claimed: BTreeMap<String, ValidatedClaim>,
     /// Whether only a claim opened it: the sources settle all of its axes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
@@ -85,7 +85,7 @@ pub struct Review {
 /// A reviewer's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resolution {
+pub struct ReviewResolution {
     /// The value of each axis of the review. A number that JSON would round is rejected; as a string, it keeps all its
     /// digits.
     #[serde(deserialize_with = "values_as_written")]
@@ -107,40 +107,40 @@ pub struct Resolution {
 #[serde(deny_unknown_fields)]
 pub struct ReviewState {
     /// The review.
-    pub review: Review,
+    pub review: ReviewCase,
     /// The resolution; `None` if the review is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<Resolved>,
+    pub resolved: Option<ResolutionRecord>,
     /// The revocation of the resolution; `None` while it is valid, or after it has expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked: Option<Revoked>,
+    pub revoked: Option<RevocationRecord>,
     /// The dismissal; `None` if the review is open or resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dismissed: Option<Dismissed>,
+    pub dismissed: Option<DismissalRecord>,
 }
 
 /// A resolution, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resolved {
+pub struct ResolutionRecord {
     /// The decision.
-    pub resolution: Resolution,
+    pub resolution: ReviewResolution,
     /// The user id of the reviewer.
     pub verifier_id: String,
     /// The time of the resolution.
     pub resolved_at: Timestamp,
     /// The baselines of the sources before this resolution confirmed their deviations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub held_against: HeldAgainst,
+    pub held_against: PriorBaselines,
 }
 
 /// Baselines by source and by the path of the axis; `None` if there was no baseline.
-pub type HeldAgainst = BTreeMap<SourceId, BTreeMap<String, Option<Baseline>>>;
+pub type PriorBaselines = BTreeMap<SourceId, BTreeMap<String, Option<AxisBaseline>>>;
 
 /// The request to revoke a resolution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Revocation {
+pub struct RevocationRequest {
     /// The reason.
     pub reason: String,
 }
@@ -148,7 +148,7 @@ pub struct Revocation {
 /// A revocation, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Revoked {
+pub struct RevocationRecord {
     /// The reason.
     pub reason: String,
     /// The user id of the reviewer.
@@ -160,7 +160,7 @@ pub struct Revoked {
 /// The request to close a review without a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Dismissal {
+pub struct DismissalRequest {
     /// The reason.
     pub reason: String,
 }
@@ -168,7 +168,7 @@ pub struct Dismissal {
 /// A dismissal, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Dismissed {
+pub struct DismissalRecord {
     /// The reason.
     pub reason: String,
     /// The user id of the reviewer.
@@ -179,7 +179,7 @@ pub struct Dismissed {
 
 /// Why a resolution is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadResolution {
+pub enum ReviewResolutionError {
     /// The ontology is not the review's.
     #[error("the review has the ontology {wanted}, not {given}")]
     OtherOntology {
@@ -253,14 +253,14 @@ pub enum BadResolution {
     },
 }
 
-impl Review {
+impl ReviewCase {
     /// The review that `envelope`, decided from `inputs`, opens. `None` if no reviewer must decide, or the same dispute
     /// already has an open review.
     #[must_use]
-    pub fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
+    pub fn of(inputs: &DecisionInputs, envelope: &Envelope) -> Option<Self> {
         let is_new = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        let Dispute { axes, candidates, of_claim, evidence_hash } =
-            Dispute::of(inputs, envelope).filter(|_| is_new)?;
+        let ReviewDispute { axes, candidates, of_claim, evidence_hash } =
+            ReviewDispute::of(inputs, envelope).filter(|_| is_new)?;
         Some(Self {
             review_id: envelope.execution_id.clone(),
             workflow_id: envelope.workflow.clone(),
@@ -285,7 +285,7 @@ impl Review {
 
     /// The entry of this review among the open reviews of its entity.
     #[must_use]
-    pub fn as_open(&self) -> OpenReview {
+    pub fn to_open_review(&self) -> OpenReview {
         OpenReview {
             review_id: self.review_id.clone(),
             evidence_hash: self.evidence_hash.clone(),
@@ -311,7 +311,7 @@ impl Review {
     /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology and the same
     /// times, and it has all axes of `other`.
     #[must_use]
-    pub fn settles(&self, other: &Self) -> bool {
+    pub fn is_deciding(&self, other: &Self) -> bool {
         let times = |review: &Self| (review.point_in_time, review.known_at);
         self.ontology == other.ontology
             && times(self) == times(other)
@@ -325,20 +325,20 @@ impl Review {
     pub fn resolve(
         &self,
         ontology: &Ontology,
-        resolution: &Resolution,
+        resolution: &ReviewResolution,
         verifier_id: &str,
         now: Timestamp,
-    ) -> Result<Vec<HumanLock>, BadResolution> {
+    ) -> Result<Vec<HumanLock>, ReviewResolutionError> {
         if self.ontology != ontology.reference() {
             let (wanted, given) = (self.ontology.clone(), ontology.reference());
-            return Err(BadResolution::OtherOntology { wanted, given });
+            return Err(ReviewResolutionError::OtherOntology { wanted, given });
         }
         if !self.axes.keys().eq(resolution.values.keys()) {
             let joined = |mut names: Vec<&str>| {
                 names.truncate(self.axes.len().max(1) * 2);
                 names.join(", ")
             };
-            return Err(BadResolution::Axes {
+            return Err(ReviewResolutionError::Axes {
                 named: joined(resolution.values.keys().map(String::as_str).collect()),
                 wanted: joined(self.axes.keys().map(String::as_str).collect()),
             });
@@ -346,17 +346,17 @@ impl Review {
         self.check_definitions(&resolution.definitions)?;
         let reason = checked(&resolution.reason)?;
         let lock = |(path, value): (&String, &Json)| {
-            let bad = |fault| BadResolution::Value { axis: path.clone(), fault };
+            let bad = |fault| ReviewResolutionError::Value { axis: path.clone(), fault };
             let axis = ontology.axis(path).ok_or_else(|| bad("the ontology has no such axis".into()))?;
             let most = axis.max_ttl_seconds.unwrap_or(VALIDITY_MAX_S).min(VALIDITY_MAX_S);
             let seconds = resolution.valid_for_seconds;
             if !(1..=most).contains(&seconds) {
-                return Err(BadResolution::Validity { seconds, most });
+                return Err(ReviewResolutionError::Validity { seconds, most });
             }
             let value = typed(value, axis).map_err(bad)?;
             let definition = self.definition_by(resolution, path)?;
             if !resolution.own_value {
-                self.check_said(path, axis, &value, definition.as_deref())?;
+                self.check_value_offered(path, axis, &value, definition.as_deref())?;
             }
             let validity = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
             Ok(HumanLock {
@@ -383,7 +383,7 @@ impl Review {
 impl ReviewState {
     /// The state of a newly opened review.
     #[must_use]
-    pub const fn opened(review: Review) -> Self {
+    pub const fn new_open(review: ReviewCase) -> Self {
         Self { review, resolved: None, revoked: None, dismissed: None }
     }
 
@@ -394,29 +394,29 @@ impl ReviewState {
     }
 }
 
-impl Revocation {
+impl RevocationRequest {
     /// Checks the reason.
     ///
     /// # Errors
     /// If the reason is blank or too long.
-    pub fn check(&self) -> Result<(), BadResolution> {
+    pub fn check(&self) -> Result<(), ReviewResolutionError> {
         checked(&self.reason).map(drop)
     }
 }
 
-impl Dismissal {
+impl DismissalRequest {
     /// The trimmed reason.
     ///
     /// # Errors
     /// If the reason is blank or too long.
-    pub fn checked(&self) -> Result<&str, BadResolution> {
+    pub fn checked(&self) -> Result<&str, ReviewResolutionError> {
         checked(&self.reason)
     }
 }
 
 /// The trimmed reason, if it is neither blank nor too long.
-fn checked(reason: &str) -> Result<&str, BadResolution> {
+fn checked(reason: &str) -> Result<&str, ReviewResolutionError> {
     let reason = reason.trim();
     let is_one = !is_blank(reason) && reason.len() <= REASON_MAX_BYTES;
-    is_one.then_some(reason).ok_or(BadResolution::Reason)
+    is_one.then_some(reason).ok_or(ReviewResolutionError::Reason)
 }

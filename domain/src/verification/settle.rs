@@ -1,19 +1,19 @@
 //! Settles one axis: by a person's decision, by agreement of the oracles, by a settled conflict, or not at all.
 
-use super::compare::agree;
-use super::conflict::{Outcome, resolve};
-use super::hearing::Hearing;
-use super::inputs::Inputs;
+use super::collected_answers::CollectedAnswers;
+use super::compare::is_agreement;
+use super::conflict::{ConflictOutcome, resolve};
+use super::inputs::DecisionInputs;
 use super::lock::HumanLock;
-use super::reason::Reason;
-use super::request::Claim;
-use super::statements::{OnAxis, Statement, on_axis};
-use super::step::Step;
-use super::workflow::{Granularity, PartialConflict, Strategy};
+use super::reason::AxisReason;
+use super::request::ValidatedClaim;
+use super::statements::{AxisStatement, CollectedStatements, collect_statements};
+use super::step::ConflictStep;
+use super::workflow::{ConflictGranularity, ConflictStrategy, PartialConflictBehavior};
 use crate::base::decimal::Decimal;
 use crate::ground::axis::{Axis, AxisClass};
 use crate::ground::id::SourceId;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
@@ -24,7 +24,7 @@ const SUSPICIOUS_RATIO_OF_AVERAGES: &str = "1.1";
 /// The standing of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum AxisStatus {
     /// The axis has a value.
     Settled,
     /// A reviewer decides.
@@ -38,7 +38,7 @@ pub enum Standing {
 /// The basis of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Basis {
+pub enum ValueBasis {
     /// Only one trusted oracle has a value.
     OnlySource,
     /// All oracles agree.
@@ -51,25 +51,25 @@ pub enum Basis {
     HumanConfirmation,
 }
 
-impl Basis {
+impl ValueBasis {
     /// Whether the value comes from a person, not from an oracle.
     #[must_use]
-    pub const fn is_a_person(self) -> bool {
+    pub const fn is_human(self) -> bool {
         matches!(self, Self::HumanLock | Self::HumanConfirmation)
     }
 }
 
 /// One axis, settled or not.
 #[derive(Debug)]
-pub(super) struct Settlement<'a> {
-    pub(super) standing: Standing,
-    pub(super) reasons: BTreeSet<Reason>,
-    pub(super) value: Option<Typed>,
-    pub(super) basis: Option<Basis>,
-    pub(super) backing: Backing<'a>,
+pub(super) struct AxisSettlement<'a> {
+    pub(super) status: AxisStatus,
+    pub(super) reasons: BTreeSet<AxisReason>,
+    pub(super) value: Option<TypedValue>,
+    pub(super) basis: Option<ValueBasis>,
+    pub(super) origin: ValueOrigin<'a>,
     /// The greatest difference between two oracles.
     pub(super) delta: Option<Decimal>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ConflictStep>,
     pub(super) warnings: Vec<String>,
     /// The oracles that disagree on it.
     pub(super) contested_by: Vec<&'a SourceId>,
@@ -81,117 +81,122 @@ pub(super) struct Settlement<'a> {
 
 /// The origin of a value.
 #[derive(Debug)]
-pub(super) enum Backing<'a> {
+pub(super) enum ValueOrigin<'a> {
     /// The axis has no value.
-    Nobody,
+    NoValue,
     /// These oracles.
-    Oracles(Vec<Statement<'a>>),
+    Oracles(Vec<AxisStatement<'a>>),
     /// A reviewer's lock.
     Lock(&'a HumanLock),
     /// A confirmed claim.
-    Claim(&'a Claim),
+    Claim(&'a ValidatedClaim),
 }
 
 /// Settles the axis that was requested as `path`.
 pub(super) fn settle<'a>(
-    inputs: &'a Inputs,
-    hearing: &'a Hearing<'a>,
+    inputs: &'a DecisionInputs,
+    hearing: &'a CollectedAnswers<'a>,
     path: &str,
     axis: &Axis,
-) -> Settlement<'a> {
-    let mut on_axis = on_axis(inputs, hearing, path, axis);
-    let mut settlement = Settlement::empty(std::mem::take(&mut on_axis.warnings));
+) -> AxisSettlement<'a> {
+    let mut on_axis = collect_statements(inputs, hearing, path, axis);
+    let mut settlement = AxisSettlement::empty(std::mem::take(&mut on_axis.warnings));
     settlement.delta = on_axis.delta();
-    if settlement.by_lock(inputs, &on_axis, path, axis) {
+    if settlement.settle_by_lock(inputs, &on_axis, path, axis) {
         return settlement;
     }
     let claim = inputs.question.claimed.get(path);
-    if settlement.by_confirmation(inputs, &on_axis, claim, path, axis) {
+    if settlement.settle_by_confirmation(inputs, &on_axis, claim, path, axis) {
         return settlement;
     }
-    let too_old = on_axis.barred_for(Reason::Stale);
+    let too_old = on_axis.outdated_oracles(AxisReason::Stale);
     if inputs.reverified {
         // another query did not help, so a further one would not help either
-        settlement.stale = too_old.chain(on_axis.barred_for(Reason::Expired)).collect();
+        settlement.stale = too_old.chain(on_axis.outdated_oracles(AxisReason::Expired)).collect();
     } else {
-        settlement.expired = on_axis.barred_for(Reason::Expired).collect();
+        settlement.expired = on_axis.outdated_oracles(AxisReason::Expired).collect();
         settlement.stale = too_old.collect();
     }
     if on_axis.is_contested(axis) {
         settlement.contested_by = on_axis.oracles().collect();
     }
-    let mut reasons = for_a_person(inputs, &on_axis, claim, path, axis);
-    if !settlement.contested_by.is_empty() && is_to_be_asked_again(inputs) {
-        reasons.insert(Reason::Reverification);
+    let mut reasons = reviewer_reasons(inputs, &on_axis, claim, path, axis);
+    if !settlement.contested_by.is_empty() && is_reverification_required(inputs) {
+        reasons.insert(AxisReason::Reverification);
     } else {
-        reasons.extend(of_conflict(inputs, &on_axis, axis));
+        reasons.extend(conflict_reasons(inputs, &on_axis, axis));
     }
     if reasons.is_empty() {
-        settlement.by_oracles(inputs, &on_axis, path, axis);
+        settlement.settle_by_oracles(inputs, &on_axis, path, axis);
         let sources = u32::try_from(on_axis.statements.len()).unwrap_or(u32::MAX);
-        if settlement.standing == Standing::Settled && sources < inputs.workflow.min_sources {
-            settlement.refuse([Reason::TooFewSources].into());
+        if settlement.status == AxisStatus::Settled && sources < inputs.workflow.min_sources {
+            settlement.reject([AxisReason::TooFewSources].into());
         }
     } else {
-        settlement.refuse(reasons);
+        settlement.reject(reasons);
     }
-    if settlement.standing != Standing::Escalated && !on_axis.barred.is_empty() {
+    if settlement.status != AxisStatus::Escalated && !on_axis.outdated.is_empty() {
         let mut reasons = std::mem::take(&mut settlement.reasons);
-        reasons.extend(on_axis.barred.iter().map(|(_, reason)| *reason));
-        settlement.refuse(reasons);
+        reasons.extend(on_axis.outdated.iter().map(|(_, reason)| *reason));
+        settlement.reject(reasons);
     }
     settlement
 }
 
 /// Whether the oracles must be queried again before conflicts are settled.
-pub(super) fn is_to_be_asked_again(inputs: &Inputs) -> bool {
+pub(super) fn is_reverification_required(inputs: &DecisionInputs) -> bool {
     let scope = inputs.workflow.conflict_resolution.scope;
-    scope.partial_conflict_behavior == PartialConflict::InvalidateAll && !inputs.reverified
+    scope.partial_conflict_behavior == PartialConflictBehavior::InvalidateAll && !inputs.reverified
 }
 
 /// The reasons why a reviewer must decide, whether the oracles agree or not.
-fn for_a_person(
-    inputs: &Inputs,
-    on_axis: &OnAxis<'_>,
-    claim: Option<&Claim>,
+fn reviewer_reasons(
+    inputs: &DecisionInputs,
+    on_axis: &CollectedStatements<'_>,
+    claim: Option<&ValidatedClaim>,
     path: &str,
     axis: &Axis,
-) -> BTreeSet<Reason> {
+) -> BTreeSet<AxisReason> {
     let mut reasons = BTreeSet::new();
     let mut statements = on_axis.statements.iter();
     if is_always_human(inputs, axis) && (claim.is_some() || !on_axis.statements.is_empty()) {
-        reasons.insert(Reason::AlwaysHuman);
+        reasons.insert(AxisReason::AlwaysHuman);
     }
-    if statements.clone().any(|statement| statement.voice.candidate.deviations.contains_key(path)) {
-        reasons.insert(Reason::Deviation);
+    if statements.clone().any(|statement| statement.answer.candidate.deviations.contains_key(path)) {
+        reasons.insert(AxisReason::Deviation);
     }
     let claimed = claim.filter(|_| axis.class == AxisClass::Measured).map(|claim| claim.value.typed(axis));
-    let agrees = |claimed: &Typed| statements.all(|statement| agree(axis, &statement.value, claimed));
+    let agrees =
+        |claimed: &TypedValue| statements.all(|statement| is_agreement(axis, &statement.value, claimed));
     if claimed.is_some_and(|claimed| !claimed.as_ref().is_ok_and(agrees)) {
-        reasons.insert(Reason::OracleVsUser);
+        reasons.insert(AxisReason::OracleVsUser);
     }
     reasons
 }
 
 /// The reasons against settling a conflict by a strategy.
-fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<Reason> {
+fn conflict_reasons(
+    inputs: &DecisionInputs,
+    on_axis: &CollectedStatements<'_>,
+    axis: &Axis,
+) -> BTreeSet<AxisReason> {
     let config = &inputs.workflow.conflict_resolution;
-    let mut reasons = on_axis.exceeded(&config.thresholds(axis));
+    let mut reasons = on_axis.exceeded_thresholds(&config.thresholds(axis));
     if !on_axis.is_contested(axis) {
         return reasons;
     }
-    if config.scope.granularity == Granularity::Oracle {
-        reasons.insert(Reason::OracleInvalidated);
+    if config.scope.granularity == ConflictGranularity::Oracle {
+        reasons.insert(AxisReason::OracleInvalidated);
     }
     if on_axis.has_other_definitions() {
-        reasons.insert(Reason::DefinitionMismatch);
-        let is_told = |(one, other): (&Statement<'_>, &Statement<'_>)| {
+        reasons.insert(AxisReason::DefinitionMismatch);
+        let is_told = |(one, other): (&AxisStatement<'_>, &AxisStatement<'_>)| {
             let is_same = one.tier == other.tier;
             let strategy = if is_same { config.same_tier_strategy } else { config.default_strategy };
-            one.definition == other.definition || strategy == Strategy::DisputeSummary
+            one.definition == other.definition || strategy == ConflictStrategy::DisputeSummary
         };
         if on_axis.pairs().all(is_told) {
-            reasons.insert(Reason::Disputed);
+            reasons.insert(AxisReason::Disputed);
         }
     }
     reasons
@@ -199,29 +204,34 @@ fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<R
 
 /// A warning if a conflict was settled over values that differ by more than the suspicious factor: a source may be
 /// inverted, or have another scale. The warning names no values, since it is also shown where values are withheld.
-fn suspicion(inputs: &Inputs, on_axis: &OnAxis<'_>, path: &str, steps: &[Step]) -> Option<String> {
-    let is_averaged = steps.iter().any(|step| step.strategy == Strategy::WeightedAverage);
+fn suspicious_ratio_warning(
+    inputs: &DecisionInputs,
+    on_axis: &CollectedStatements<'_>,
+    path: &str,
+    steps: &[ConflictStep],
+) -> Option<String> {
+    let is_averaged = steps.iter().any(|step| step.strategy == ConflictStrategy::WeightedAverage);
     let unless_given = || is_averaged.then(|| SUSPICIOUS_RATIO_OF_AVERAGES.parse().ok())?;
     let ratio = inputs.workflow.conflict_resolution.suspicious_ratio.clone().or_else(unless_given)?;
-    let (one, other) = on_axis.apart_by(&ratio).filter(|_| !steps.is_empty())?;
+    let (one, other) = on_axis.find_pair_beyond_factor(&ratio).filter(|_| !steps.is_empty())?;
     Some(format!(
         "`{path}`: the values of {one} and {other} differ by more than a factor of {ratio}; check whether one of them is \
          inverted, or has another unit or scale"
     ))
 }
 
-fn is_always_human(inputs: &Inputs, axis: &Axis) -> bool {
+fn is_always_human(inputs: &DecisionInputs, axis: &Axis) -> bool {
     inputs.workflow.conflict_resolution.always_human_axes.contains(&axis.axis)
 }
 
-impl<'a> Settlement<'a> {
+impl<'a> AxisSettlement<'a> {
     const fn empty(warnings: Vec<String>) -> Self {
         Self {
-            standing: Standing::Unsettled,
+            status: AxisStatus::Unsettled,
             reasons: BTreeSet::new(),
             value: None,
             basis: None,
-            backing: Backing::Nobody,
+            origin: ValueOrigin::NoValue,
             delta: None,
             steps: Vec::new(),
             warnings,
@@ -232,40 +242,48 @@ impl<'a> Settlement<'a> {
     }
 
     /// Whether a person settles the axis, so that no oracle is needed.
-    pub(super) const fn is_by_a_person(&self) -> bool {
-        matches!(self.backing, Backing::Lock(_) | Backing::Claim(_))
+    pub(super) const fn is_decided_by_human(&self) -> bool {
+        matches!(self.origin, ValueOrigin::Lock(_) | ValueOrigin::Claim(_))
     }
 
     /// Removes the value with everything derived from it. `reason` becomes the only reason.
-    pub(super) fn discard(&mut self, reason: Reason) {
+    pub(super) fn discard(&mut self, reason: AxisReason) {
         self.steps.clear();
         self.delta = None;
-        self.refuse([reason].into());
+        self.reject([reason].into());
     }
 
     /// Removes the value, and adds a reason.
-    pub(super) fn add(&mut self, reason: Reason) {
+    pub(super) fn add(&mut self, reason: AxisReason) {
         let mut reasons = std::mem::take(&mut self.reasons);
         reasons.insert(reason);
-        self.refuse(reasons);
+        self.reject(reasons);
     }
 
-    fn refuse(&mut self, reasons: BTreeSet<Reason>) {
-        let is_disputed = reasons.contains(&Reason::Disputed)
-            && reasons.iter().all(|reason| matches!(reason, Reason::Disputed | Reason::DefinitionMismatch));
-        self.standing = if is_disputed {
-            Standing::Disputed
-        } else if reasons.iter().any(|reason| reason.is_for_a_person()) {
-            Standing::Escalated
+    fn reject(&mut self, reasons: BTreeSet<AxisReason>) {
+        let is_disputed = reasons.contains(&AxisReason::Disputed)
+            && reasons
+                .iter()
+                .all(|reason| matches!(reason, AxisReason::Disputed | AxisReason::DefinitionMismatch));
+        self.status = if is_disputed {
+            AxisStatus::Disputed
+        } else if reasons.iter().any(|reason| reason.is_for_reviewer()) {
+            AxisStatus::Escalated
         } else {
-            Standing::Unsettled
+            AxisStatus::Unsettled
         };
-        (self.value, self.basis, self.backing) = (None, None, Backing::Nobody);
+        (self.value, self.basis, self.origin) = (None, None, ValueOrigin::NoValue);
         self.reasons = reasons;
     }
 
     /// Settles the axis by the newest valid lock, if there is one.
-    fn by_lock(&mut self, inputs: &'a Inputs, on_axis: &OnAxis<'_>, path: &str, axis: &Axis) -> bool {
+    fn settle_by_lock(
+        &mut self,
+        inputs: &'a DecisionInputs,
+        on_axis: &CollectedStatements<'_>,
+        path: &str,
+        axis: &Axis,
+    ) -> bool {
         let locks =
             inputs.locks.iter().filter(|lock| lock.is_about(&inputs.workflow, &inputs.question, path));
         let newest = |lock: &&HumanLock| (lock.verified_at, lock.review_id.clone());
@@ -281,23 +299,23 @@ impl<'a> Settlement<'a> {
             return false;
         };
         let Ok(value) = lock.value.typed(axis) else { return false };
-        self.note_others(
+        self.warn_about_other_values(
             on_axis,
             &value,
             path,
             axis,
             &format!("uid {} decided on another value", lock.verifier_id),
         );
-        self.accept(value, Basis::HumanLock, Backing::Lock(lock));
+        self.accept(value, ValueBasis::HumanLock, ValueOrigin::Lock(lock));
         true
     }
 
     /// Settles a self-reported axis by a confirmed claim, if there is one.
-    fn by_confirmation(
+    fn settle_by_confirmation(
         &mut self,
-        inputs: &Inputs,
-        on_axis: &OnAxis<'_>,
-        claim: Option<&'a Claim>,
+        inputs: &DecisionInputs,
+        on_axis: &CollectedStatements<'_>,
+        claim: Option<&'a ValidatedClaim>,
         path: &str,
         axis: &Axis,
     ) -> bool {
@@ -314,48 +332,64 @@ impl<'a> Settlement<'a> {
         if is_always_human(inputs, axis) {
             return false;
         }
-        self.note_others(
+        self.warn_about_other_values(
             on_axis,
             &value,
             path,
             axis,
             &format!("{} confirmed another value", claim.claimed_by),
         );
-        self.accept(value, Basis::HumanConfirmation, Backing::Claim(claim));
+        self.accept(value, ValueBasis::HumanConfirmation, ValueOrigin::Claim(claim));
         true
     }
 
     /// Settles the axis by the statements of the oracles.
-    fn by_oracles(&mut self, inputs: &Inputs, on_axis: &OnAxis<'a>, path: &str, axis: &Axis) {
+    fn settle_by_oracles(
+        &mut self,
+        inputs: &DecisionInputs,
+        on_axis: &CollectedStatements<'a>,
+        path: &str,
+        axis: &Axis,
+    ) {
         let resolution = resolve(inputs, on_axis, path, axis);
         self.steps = resolution.steps;
         match resolution.outcome {
-            Outcome::Value(value, members) => {
+            ConflictOutcome::Value(value, members) => {
                 let basis = match (self.steps.is_empty(), on_axis.statements.len()) {
-                    (true, 1) => Basis::OnlySource,
-                    (true, _) => Basis::Agreement,
-                    (false, _) => Basis::Resolution,
+                    (true, 1) => ValueBasis::OnlySource,
+                    (true, _) => ValueBasis::Agreement,
+                    (false, _) => ValueBasis::Resolution,
                 };
-                self.warnings.extend(suspicion(inputs, on_axis, path, &self.steps));
-                self.accept(value, basis, Backing::Oracles(members.into_iter().cloned().collect()));
+                self.warnings.extend(suspicious_ratio_warning(inputs, on_axis, path, &self.steps));
+                self.accept(value, basis, ValueOrigin::Oracles(members.into_iter().cloned().collect()));
             }
-            Outcome::Escalated(reason) => self.refuse([reason].into()),
-            Outcome::Disputed => self.refuse([Reason::Disputed].into()),
-            Outcome::Nothing if on_axis.has_unverified => self.refuse([Reason::UnverifiedOnly].into()),
-            Outcome::Nothing => self.refuse([Reason::NoValue].into()),
+            ConflictOutcome::Escalated(reason) => self.reject([reason].into()),
+            ConflictOutcome::Disputed => self.reject([AxisReason::Disputed].into()),
+            ConflictOutcome::Nothing if on_axis.has_unverified => {
+                self.reject([AxisReason::UnverifiedOnly].into());
+            }
+            ConflictOutcome::Nothing => self.reject([AxisReason::NoValue].into()),
         }
     }
 
-    fn accept(&mut self, value: Typed, basis: Basis, backing: Backing<'a>) {
-        self.standing = Standing::Settled;
-        (self.value, self.basis, self.backing) = (Some(value), Some(basis), backing);
+    fn accept(&mut self, value: TypedValue, basis: ValueBasis, backing: ValueOrigin<'a>) {
+        self.status = AxisStatus::Settled;
+        (self.value, self.basis, self.origin) = (Some(value), Some(basis), backing);
     }
 
     /// Adds a warning for each oracle with another value than the person's.
-    fn note_others(&mut self, on_axis: &OnAxis<'_>, value: &Typed, path: &str, axis: &Axis, why: &str) {
-        let others = on_axis.statements.iter().filter(|statement| !agree(axis, &statement.value, value));
+    fn warn_about_other_values(
+        &mut self,
+        on_axis: &CollectedStatements<'_>,
+        value: &TypedValue,
+        path: &str,
+        axis: &Axis,
+        why: &str,
+    ) {
+        let others =
+            on_axis.statements.iter().filter(|statement| !is_agreement(axis, &statement.value, value));
         let warnings =
-            others.map(|other| format!("{}: has another value of `{path}`; {why}", other.voice.oracle_id));
+            others.map(|other| format!("{}: has another value of `{path}`; {why}", other.answer.oracle_id));
         self.warnings.extend(warnings);
     }
 }

@@ -1,60 +1,67 @@
 //! The statements of the oracles on one axis, the tier at which each counts, and the values that are too old.
 
-use super::compare::{agree, delta, exceeds_factor, exceeds_ratio};
-use super::hearing::{Hearing, Voice};
-use super::inputs::Inputs;
-use super::reason::Reason;
-use super::tier::Tier;
+use super::collected_answers::{CollectedAnswers, UsableAnswer};
+use super::compare::{delta, is_agreement, is_factor_exceeded, is_ratio_exceeded};
+use super::inputs::DecisionInputs;
+use super::reason::AxisReason;
+use super::tier::VerificationTier;
 use super::workflow::AxisThresholds;
 use crate::base::decimal::Decimal;
-use crate::base::moment::age_and_limit;
+use crate::base::moment::format_age_and_limit;
 use crate::ground::axis::Axis;
 use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 use std::collections::BTreeSet;
 
 /// The value of an oracle on one axis.
 #[derive(Debug, Clone)]
-pub(super) struct Statement<'a> {
-    pub(super) voice: &'a Voice<'a>,
-    pub(super) value: Typed,
+pub(super) struct AxisStatement<'a> {
+    pub(super) answer: &'a UsableAnswer<'a>,
+    pub(super) value: TypedValue,
     pub(super) definition: Option<&'a str>,
     /// The tier of the answer; one lower if the value is stale and the policy degrades it.
-    pub(super) tier: Tier,
+    pub(super) tier: VerificationTier,
 }
 
 /// The statements of all oracles on one axis.
 #[derive(Debug, Default)]
-pub(super) struct OnAxis<'a> {
+pub(super) struct CollectedStatements<'a> {
     /// The statements that count, the most trusted first, then in the workflow's order.
-    pub(super) statements: Vec<Statement<'a>>,
+    pub(super) statements: Vec<AxisStatement<'a>>,
     /// The registered oracles whose values are too old, with the reason.
-    pub(super) barred: Vec<(&'a SourceId, Reason)>,
+    pub(super) outdated: Vec<(&'a SourceId, AxisReason)>,
     /// Whether untrusted oracles have a value.
     pub(super) has_unverified: bool,
     pub(super) warnings: Vec<String>,
 }
 
 /// Collects the statements of `hearing` on the axis that was requested as `path`.
-pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str, axis: &Axis) -> OnAxis<'a> {
-    let mut found = OnAxis::default();
-    for voice in &hearing.voices {
+pub(super) fn collect_statements<'a>(
+    inputs: &DecisionInputs,
+    hearing: &'a CollectedAnswers<'a>,
+    path: &str,
+    axis: &Axis,
+) -> CollectedStatements<'a> {
+    let mut found = CollectedStatements::default();
+    for voice in &hearing.answers {
         let stated = voice.candidate.values.get(path);
-        let Some(stated) = stated.filter(|_| voice.asked.iter().any(|asked| asked == path)) else { continue };
+        let Some(stated) = stated.filter(|_| voice.requested.iter().any(|asked| asked == path)) else {
+            continue;
+        };
         let Ok(value) = stated.value.typed(axis) else { continue };
-        if voice.tier == Tier::Unverified {
+        if voice.tier == VerificationTier::Unverified {
             found.has_unverified = true;
             continue;
         }
         let mut warnings = Vec::new();
-        match standing(inputs, voice, path, axis, &mut warnings) {
-            Ok(Tier::Unverified) => found.has_unverified = true,
+        match effective_tier(inputs, voice, path, axis, &mut warnings) {
+            Ok(VerificationTier::Unverified) => found.has_unverified = true,
             Ok(tier) => {
                 let definition = stated.definition.as_deref();
-                found.statements.push(Statement { voice, value, definition, tier });
+                found.statements.push(AxisStatement { answer: voice, value, definition, tier });
             }
-            Err(reason) => found.barred.push((voice.oracle_id, reason)),
+            Err(reason) => found.outdated.push((voice.oracle_id, reason)),
         }
         found.warnings.append(&mut warnings);
     }
@@ -64,30 +71,30 @@ pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str,
 }
 
 /// The tier at which a value counts, or the reason why it is too old.
-fn standing(
-    inputs: &Inputs,
-    voice: &Voice<'_>,
+fn effective_tier(
+    inputs: &DecisionInputs,
+    voice: &UsableAnswer<'_>,
     path: &str,
     axis: &Axis,
     warnings: &mut Vec<String>,
-) -> Result<Tier, Reason> {
+) -> Result<VerificationTier, AxisReason> {
     let (id, observed_at) = (voice.oracle_id, voice.candidate.observed_at);
     let age_s = age_s(observed_at, inputs.as_of());
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
-        let (age, limit) = age_and_limit(age_s, limit_s);
+        let (age, limit) = format_age_and_limit(age_s, limit_s);
         warnings.push(format!("{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"));
-        return Err(Reason::Expired);
+        return Err(AxisReason::Expired);
     }
     let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
         warnings.push(format!("{id}: the freshness of `{path}` is not checked"));
-        return Err(Reason::Stale);
+        return Err(AxisReason::Stale);
     };
     if !freshness.stale {
         return Ok(voice.tier);
     }
     if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
         let age_s = freshness.age_seconds.unwrap_or(age_s);
-        let (age, limit) = age_and_limit(age_s, freshness.max_age_seconds);
+        let (age, limit) = format_age_and_limit(age_s, freshness.max_age_seconds);
         let why = if age_s > freshness.max_age_seconds {
             format!("{age} old; its source allows {limit}")
         } else {
@@ -98,22 +105,22 @@ fn standing(
     match freshness.stale_behavior {
         StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),
         StaleBehavior::DegradeTier => Ok(voice.tier.lower()),
-        StaleBehavior::BlockUntilFresh | StaleBehavior::FailClosed => Err(Reason::Stale),
+        StaleBehavior::BlockUntilFresh | StaleBehavior::FailClosed => Err(AxisReason::Stale),
     }
 }
 
 /// The tier at which an answer counts: the lowest tier of its values on the requested axes.
-pub(super) fn counted_tier(inputs: &Inputs, voice: &Voice<'_>) -> Tier {
-    let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
+pub(super) fn counted_tier(inputs: &DecisionInputs, voice: &UsableAnswer<'_>) -> VerificationTier {
+    let asked = inputs.question.axes.iter().filter(|path| voice.requested.contains(path));
     let said = asked.filter(|path| voice.candidate.values.contains_key(*path));
-    let tiers =
-        said.filter_map(|path| standing(inputs, voice, path, inputs.axes.get(path)?, &mut Vec::new()).ok());
+    let tiers = said
+        .filter_map(|path| effective_tier(inputs, voice, path, inputs.axes.get(path)?, &mut Vec::new()).ok());
     tiers.min().unwrap_or(voice.tier)
 }
 
 /// The maximum age of a value, in seconds, whatever the policies: the limit of the ontology and, on a state-sensitive axis,
 /// the answer's own.
-pub(super) fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
+pub(super) fn ttl_s(voice: &UsableAnswer<'_>, axis: &Axis) -> Option<u64> {
     let own = voice.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
     axis.ttl_s().into_iter().chain(own).min()
 }
@@ -125,11 +132,11 @@ impl Axis {
     }
 }
 
-impl<'a> OnAxis<'a> {
+impl<'a> CollectedStatements<'a> {
     /// Whether the registered oracles disagree, on the value or on its definition.
     pub(super) fn is_contested(&self, axis: &Axis) -> bool {
         self.has_other_definitions()
-            || self.pairs().any(|(one, other)| !agree(axis, &one.value, &other.value))
+            || self.pairs().any(|(one, other)| !is_agreement(axis, &one.value, &other.value))
     }
 
     /// Whether their values have different definitions.
@@ -138,8 +145,8 @@ impl<'a> OnAxis<'a> {
     }
 
     /// The pairs with different values of one definition.
-    fn differing(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
-        let differ = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
+    fn differing(&self) -> impl Iterator<Item = (&AxisStatement<'a>, &AxisStatement<'a>)> {
+        let differ = |(one, other): &(&AxisStatement<'a>, &AxisStatement<'a>)| {
             one.definition == other.definition && one.value != other.value
         };
         self.pairs().filter(differ)
@@ -152,37 +159,40 @@ impl<'a> OnAxis<'a> {
 
     /// The thresholds that a difference exceeds, as reasons. A difference that cannot be computed exceeds every
     /// threshold.
-    pub(super) fn exceeded(&self, thresholds: &AxisThresholds) -> BTreeSet<Reason> {
+    pub(super) fn exceeded_thresholds(&self, thresholds: &AxisThresholds) -> BTreeSet<AxisReason> {
         let most = thresholds.escalation_delta_threshold.as_ref();
-        let is_too_far = |one: &Typed, other: &Typed| {
+        let is_too_far = |one: &TypedValue, other: &TypedValue| {
             most.is_some_and(|most| delta(one, other).is_none_or(|delta| delta > *most))
         };
         let part = thresholds.escalation_ratio_threshold.as_ref();
-        let is_too_great_a_part = |one: &Typed, other: &Typed| match (one, other) {
-            (Typed::Number(one), Typed::Number(other)) => {
-                part.is_some_and(|part| exceeds_ratio(one, other, part))
+        let is_too_great_a_part = |one: &TypedValue, other: &TypedValue| match (one, other) {
+            (TypedValue::Number(one), TypedValue::Number(other)) => {
+                part.is_some_and(|part| is_ratio_exceeded(one, other, part))
             }
             _ => part.is_some(),
         };
         let mut exceeded = BTreeSet::new();
-        for (Statement { value: one, .. }, Statement { value: other, .. }) in self.differing() {
-            exceeded.extend(is_too_far(one, other).then_some(Reason::DeltaThreshold));
-            exceeded.extend(is_too_great_a_part(one, other).then_some(Reason::RatioThreshold));
+        for (AxisStatement { value: one, .. }, AxisStatement { value: other, .. }) in self.differing() {
+            exceeded.extend(is_too_far(one, other).then_some(AxisReason::DeltaThreshold));
+            exceeded.extend(is_too_great_a_part(one, other).then_some(AxisReason::RatioThreshold));
         }
         exceeded
     }
 
     /// The first pair whose numbers differ by more than `factor`, if any.
-    pub(super) fn apart_by(&self, factor: &Decimal) -> Option<(&SourceId, &SourceId)> {
-        let is_apart = |(one, other): &(&Statement<'a>, &Statement<'a>)| match (&one.value, &other.value) {
-            (Typed::Number(one), Typed::Number(other)) => exceeds_factor(one, other, factor),
-            _ => false,
-        };
-        self.differing().find(is_apart).map(|(one, other)| (one.voice.oracle_id, other.voice.oracle_id))
+    pub(super) fn find_pair_beyond_factor(&self, factor: &Decimal) -> Option<(&SourceId, &SourceId)> {
+        let is_apart =
+            |(one, other): &(&AxisStatement<'a>, &AxisStatement<'a>)| match (&one.value, &other.value) {
+                (TypedValue::Number(one), TypedValue::Number(other)) => {
+                    is_factor_exceeded(one, other, factor)
+                }
+                _ => false,
+            };
+        self.differing().find(is_apart).map(|(one, other)| (one.answer.oracle_id, other.answer.oracle_id))
     }
 
     /// All pairs of statements.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&AxisStatement<'a>, &AxisStatement<'a>)> {
         let statements = &self.statements;
         let behind = move |place: usize| statements.iter().skip(place + 1);
         statements
@@ -192,12 +202,12 @@ impl<'a> OnAxis<'a> {
     }
 
     /// The oracles whose values are too old for this reason.
-    pub(super) fn barred_for(&self, reason: Reason) -> impl Iterator<Item = &'a SourceId> {
-        self.barred.iter().filter(move |(_, other)| *other == reason).map(|(oracle_id, _)| *oracle_id)
+    pub(super) fn outdated_oracles(&self, reason: AxisReason) -> impl Iterator<Item = &'a SourceId> {
+        self.outdated.iter().filter(move |(_, other)| *other == reason).map(|(oracle_id, _)| *oracle_id)
     }
 
     /// The oracles of the statements.
     pub(super) fn oracles(&self) -> impl Iterator<Item = &'a SourceId> {
-        self.statements.iter().map(|statement| statement.voice.oracle_id)
+        self.statements.iter().map(|statement| statement.answer.oracle_id)
     }
 }

@@ -1,12 +1,12 @@
 //! One resolution of two values, as an envelope shows it.
 
-use super::reason::Reason;
-use super::tier::Tier;
-use super::workflow::Strategy;
+use super::reason::AxisReason;
+use super::tier::VerificationTier;
+use super::workflow::ConflictStrategy;
 use crate::base::decimal::Decimal;
 use crate::ground::id::SourceId;
-// utoipa maps every type with the name `Value` to arbitrary JSON
-use crate::ground::value::Value as AxisValue;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
+use crate::ground::value::AxisValue;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
@@ -14,25 +14,25 @@ use utoipa::ToSchema;
 /// A conflict between two values, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ConflictStep {
     /// The path of the axis.
     pub axis: String,
     /// The number of the step on the axis, from 1.
     pub number: u32,
     /// The standing side.
-    pub standing: Party,
+    pub standing: ConflictSide,
     /// The side that is compared with it.
-    pub against: Party,
+    pub against: ConflictSide,
     /// The difference between both values, if they are numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delta: Option<Decimal>,
     /// Whether both sides have the same tier.
-    pub relation: Relation,
+    pub relation: TierRelation,
     /// The strategy for such a conflict.
-    pub strategy: Strategy,
+    pub strategy: ConflictStrategy,
     /// The outcome.
-    pub outcome: StepOutcome,
+    pub outcome: ConflictStepOutcome,
     /// The standing value after the step; absent if the conflict is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -40,25 +40,25 @@ pub struct Step {
     /// The reason why the conflict is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub reason: Option<Reason>,
+    pub reason: Option<AxisReason>,
 }
 
 /// One side of a conflict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Party {
+pub struct ConflictSide {
     /// The oracles that have the value, or contributed to it.
     pub oracles: Vec<SourceId>,
     /// The value.
     pub value: AxisValue,
     /// The highest tier of the oracles, as it counts here.
-    pub tier: Tier,
+    pub tier: VerificationTier,
 }
 
 /// How the tiers of two sides compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Relation {
+pub enum TierRelation {
     /// The tiers are the same.
     SameTier,
     /// The tiers differ.
@@ -71,7 +71,7 @@ pub enum Relation {
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum StepOutcome {
+pub enum ConflictStepOutcome {
     /// The standing value stays.
     Kept,
     /// The other value replaces the standing one.

@@ -12,10 +12,10 @@ mod requests;
 
 mod conflicts;
 
-mod people;
+mod reviewers;
 
 mod latency;
 
-mod laws;
+mod properties;
 
 mod axes;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Tier {
+pub enum VerificationTier {
     /// Untrusted: it decides nothing.
     Unverified,
     /// Valid for a related domain only.
@@ -24,7 +24,7 @@ pub enum Tier {
     HumanLock,
 }
 
-impl Tier {
+impl VerificationTier {
     /// The next lower tier. The lowest tier stays, and so does `HumanLock`, which is not a tier of sources.
     #[must_use]
     pub const fn lower(self) -> Self {
@@ -48,7 +48,7 @@ impl Tier {
     }
 }
 
-impl From<OracleTier> for Tier {
+impl From<OracleTier> for VerificationTier {
     fn from(tier: OracleTier) -> Self {
         match tier {
             OracleTier::Unverified => Self::Unverified,

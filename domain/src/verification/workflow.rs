@@ -4,7 +4,7 @@
 mod validate;
 
 pub use validate::{
-    AXES_MAX, BUDGET_MAX_MS, BadWorkflow, CASCADE_LIMIT_MAX, DOMAIN_MAX_BYTES, ORACLES_MAX, TIMEOUT_MAX_MS,
+    AXES_MAX, BUDGET_MAX_MS, CASCADE_LIMIT_MAX, DOMAIN_MAX_BYTES, ORACLES_MAX, TIMEOUT_MAX_MS, WorkflowError,
 };
 
 use crate::base::decimal::{self, Decimal, DecimalNumber};
@@ -63,9 +63,9 @@ pub struct DeviationLimit {
 #[serde(deny_unknown_fields, default)]
 pub struct ConflictResolutionConfig {
     /// The strategy between sources of different tiers; `higher_tier_wins` by default.
-    pub default_strategy: Strategy,
+    pub default_strategy: ConflictStrategy,
     /// The strategy between sources of one tier; `require_human` by default.
-    pub same_tier_strategy: Strategy,
+    pub same_tier_strategy: ConflictStrategy,
     /// The difference of numbers, in the axis's unit, above which a conflict goes to a reviewer, whatever the strategy.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DecimalNumber>)]
@@ -94,8 +94,8 @@ pub struct ConflictResolutionConfig {
 impl Default for ConflictResolutionConfig {
     fn default() -> Self {
         Self {
-            default_strategy: Strategy::HigherTierWins,
-            same_tier_strategy: Strategy::RequireHuman,
+            default_strategy: ConflictStrategy::HigherTierWins,
+            same_tier_strategy: ConflictStrategy::RequireHuman,
             escalation_delta_threshold: None,
             escalation_ratio_threshold: None,
             axis_thresholds: BTreeMap::new(),
@@ -139,7 +139,7 @@ pub struct AxisThresholds {
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Strategy {
+pub enum ConflictStrategy {
     /// The value of the higher tier wins.
     HigherTierWins,
     /// The most recent value wins.
@@ -159,11 +159,11 @@ pub enum Strategy {
 #[serde(deny_unknown_fields, default)]
 pub struct ConflictScope {
     /// Whether a conflict affects one axis or all values of the sources; `axis` by default.
-    pub granularity: Granularity,
+    pub granularity: ConflictGranularity,
     /// The number of resolutions on one axis after which a reviewer decides; 3 by default.
     pub cascade_limit: u32,
     /// How the other axes of the sources in conflict are handled; `isolate` by default.
-    pub partial_conflict_behavior: PartialConflict,
+    pub partial_conflict_behavior: PartialConflictBehavior,
 }
 
 /// The default of `cascade_limit`.
@@ -172,9 +172,9 @@ pub const CASCADE_LIMIT_DEFAULT: u32 = 3;
 impl Default for ConflictScope {
     fn default() -> Self {
         Self {
-            granularity: Granularity::Axis,
+            granularity: ConflictGranularity::Axis,
             cascade_limit: CASCADE_LIMIT_DEFAULT,
-            partial_conflict_behavior: PartialConflict::Isolate,
+            partial_conflict_behavior: PartialConflictBehavior::Isolate,
         }
     }
 }
@@ -184,7 +184,7 @@ impl Default for ConflictScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ConflictGranularity)]
-pub enum Granularity {
+pub enum ConflictGranularity {
     /// All values of the sources; a reviewer decides.
     Oracle,
     /// One axis.
@@ -196,7 +196,7 @@ pub enum Granularity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = PartialConflictBehavior)]
-pub enum PartialConflict {
+pub enum PartialConflictBehavior {
     /// Leave them unchanged.
     Isolate,
     /// Query the sources for all of them again.
@@ -219,7 +219,7 @@ pub struct OracleLatencyPolicy {
     #[serde(default = "hard_timeout_ms")]
     pub hard_timeout_ms: u64,
     /// The result of a question that the source did not answer in time.
-    pub on_timeout: OnTimeout,
+    pub on_timeout: OracleTimeoutBehavior,
     /// The maximum age of a cached answer in seconds; required with `SERVE_STALE`, and only allowed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_tolerance_seconds: Option<u64>,
@@ -229,7 +229,7 @@ pub struct OracleLatencyPolicy {
 /// `FAIL_CLOSED_BLOCK` no answer, `SERVE_STALE` a cached answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum OnTimeout {
+pub enum OracleTimeoutBehavior {
     /// No values and a disclaimer.
     FailOpenNarrative,
     /// No answer, and when to retry.
@@ -247,7 +247,7 @@ pub struct AuthorityLatencyPolicy {
     /// Whether the caller waits for the decision.
     pub enforcement_mode: EnforcementMode,
     /// The result of a question that exceeds the time limit.
-    pub on_timeout_behavior: OnBudget,
+    pub on_timeout_behavior: BudgetExceededBehavior,
 }
 
 /// Whether the caller waits for the decision: `INLINE` waits, `ASYNC` decides later, `NON_AUTHORITATIVE_ONLY` verifies
@@ -268,7 +268,7 @@ pub enum EnforcementMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = OnBudgetExceeded)]
-pub enum OnBudget {
+pub enum BudgetExceededBehavior {
     /// A reviewer decides.
     Escalate,
     /// No values and a disclaimer.

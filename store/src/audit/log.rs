@@ -16,16 +16,16 @@
 mod append;
 mod query;
 
-pub use append::Callers;
-pub(crate) use append::{Entries, Tip, index_session, put};
+pub use append::RecordCallers;
+pub(crate) use append::{LogTip, RecordLogEntries, index_session, put};
 pub use query::LogQuery;
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, Table, key};
+use crate::base::rows::{self, TableId, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
-use query::Looked;
+use query::LogEntryFields;
 use std::ops::Range;
 use std::path::Path;
 
@@ -57,7 +57,7 @@ pub struct LogPage {
     pub next: Option<LogQuery>,
 }
 
-impl Tables {
+impl TableReader {
     /// All entries that match `query`. Use this only for results that are known to be small.
     ///
     /// # Errors
@@ -80,20 +80,20 @@ impl Tables {
         if query.newest {
             return self.newest(query);
         }
-        self.read(|db, durable_seq| Reader { store: self, db, durable_seq }.page(query))
+        self.read(|db, durable_seq| LogReader { store: self, db, durable_seq }.page(query))
     }
 
     /// The last entries that match, or the first page of them if they exceed one page.
     fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut newest =
-            Newest { lines: Vec::new(), found: 0, bytes: 0, first_seq: 1, before: Some(u64::MAX) };
+            NewestLogMatches { lines: Vec::new(), found: 0, bytes: 0, first_seq: 1, before: Some(u64::MAX) };
         while let Some(before) = newest.before {
             self.read(|db, durable_seq| {
                 let durable_seq = durable_seq.min(before.saturating_sub(1));
-                Reader { store: self, db, durable_seq }.extend(&mut newest, query)
+                LogReader { store: self, db, durable_seq }.extend(&mut newest, query)
             })?;
         }
-        let Newest { mut lines, found, bytes, first_seq, .. } = newest;
+        let NewestLogMatches { mut lines, found, bytes, first_seq, .. } = newest;
         if bytes > PAGE_BYTES {
             let after = first_seq.saturating_sub(1);
             return self.log_page(&LogQuery { after, limit: found, newest: false, ..query.clone() });
@@ -108,18 +108,18 @@ impl Tables {
     /// The log cannot be read.
     pub fn last_entry_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let lines = self.log(&LogQuery { newest: true, limit: 1, ..LogQuery::default() })?;
-        let looked = |line: &LogLine| serde_json::from_str::<Looked>(&line.json);
-        let looked = lines.first().map(looked).transpose();
+        let parse_fields = |line: &LogLine| serde_json::from_str::<LogEntryFields>(&line.json);
+        let first_fields = lines.first().map(parse_fields).transpose();
         let corrupt = |error: serde_json::Error| StoreError::Corrupt {
             dir: self.dir().to_owned(),
             detail: format!("the last entry: {error}"),
         };
-        Ok(looked.map_err(corrupt)?.map(|looked| looked.timestamp))
+        Ok(first_fields.map_err(corrupt)?.map(|looked| looked.timestamp))
     }
 }
 
 /// The matches of a search from the end so far, the highest number first.
-struct Newest {
+struct NewestLogMatches {
     /// Cleared as soon as the matches exceed a page.
     lines: Vec<LogLine>,
     found: usize,
@@ -129,13 +129,13 @@ struct Newest {
     before: Option<u64>,
 }
 
-struct Reader<'a> {
-    store: &'a Tables,
+struct LogReader<'a> {
+    store: &'a TableReader,
     db: &'a sled::Db,
     durable_seq: u64,
 }
 
-impl Reader<'_> {
+impl LogReader<'_> {
     /// The number of the first entry of each row that may match `query`, from `from` on, in order. Can repeat a row.
     fn rows(
         &self,
@@ -183,7 +183,7 @@ impl Reader<'_> {
         &self,
         range: Range<u64>,
     ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
-        self.numbers(&key(Table::Log, &[]), range, rows::is_first_chunk)
+        self.numbers(&key(TableId::Log, &[]), range, rows::is_first_chunk)
     }
 
     /// The numbers in `range` that follow `prefix` in those keys for which `wanted` returns true.
@@ -234,7 +234,7 @@ impl Reader<'_> {
     }
 
     /// Adds the matching entries of the next rows to `newest`.
-    fn extend(&self, newest: &mut Newest, query: &LogQuery) -> Result<(), StoreError> {
+    fn extend(&self, newest: &mut NewestLogMatches, query: &LogQuery) -> Result<(), StoreError> {
         newest.before = None;
         let rows = distinct(self.rows(query, self.first_row(query)?)?.rev()).take(ROWS_AT_ONCE);
         for (read, row) in rows.enumerate() {
@@ -260,17 +260,17 @@ impl Reader<'_> {
     /// The matching entries of one row.
     fn matching(&self, first_seq: u64, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
         let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
-        let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?
+        let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?
             .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
         let entries = row.value.get(TIME_BYTES..).and_then(|text| std::str::from_utf8(text).ok());
         let entries = entries.ok_or_else(|| corrupt(format!("entry {first_seq} is not text")))?;
         let mut matching = Vec::new();
         for json in entries.lines() {
-            let looked: Looked =
+            let fields: LogEntryFields =
                 serde_json::from_str(json).map_err(|error| corrupt(format!("entry {first_seq}: {error}")))?;
             // the last row may hold entries that are not durable yet
-            if looked.seq <= self.durable_seq && query.matches(&looked) {
-                matching.push(LogLine { seq: looked.seq, json: json.to_owned() });
+            if fields.seq <= self.durable_seq && query.matches(&fields) {
+                matching.push(LogLine { seq: fields.seq, json: json.to_owned() });
             }
         }
         Ok(matching)
@@ -303,7 +303,7 @@ impl Reader<'_> {
     }
 
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
-        let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?;
+        let row = rows::get(self.db, self.store.dir(), TableId::Log, &first_seq.to_be_bytes())?;
         Ok(row.map_or(i64::MAX, |row| time_of(&row.value)))
     }
 }
@@ -321,23 +321,23 @@ fn time_of(value: &[u8]) -> i64 {
 }
 
 fn by_session(session_id: &SessionId) -> Vec<u8> {
-    key(Table::BySession, &[session_id.as_str().as_bytes(), &[0]])
+    key(TableId::BySession, &[session_id.as_str().as_bytes(), &[0]])
 }
 
 fn by_execution(execution_id: &str) -> Vec<u8> {
-    key(Table::ByExecution, &[execution_id.as_bytes(), &[0]])
+    key(TableId::ByExecution, &[execution_id.as_bytes(), &[0]])
 }
 
 fn by_event(kind: &str) -> Vec<u8> {
-    key(Table::ByEvent, &[kind.as_bytes(), &[0]])
+    key(TableId::ByEvent, &[kind.as_bytes(), &[0]])
 }
 
 /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
-pub(crate) fn latest_time_us(db: &sled::Db, store: &Tables, last_seq: u64) -> Result<i64, StoreError> {
+pub(crate) fn latest_time_us(db: &sled::Db, store: &TableReader, last_seq: u64) -> Result<i64, StoreError> {
     if last_seq == 0 {
         return Ok(i64::MIN);
     }
-    let reader = Reader { store, db, durable_seq: last_seq };
+    let reader = LogReader { store, db, durable_seq: last_seq };
     reader.latest_time_us(reader.row_with(last_seq)?)
 }
 
@@ -347,8 +347,8 @@ const fn block_of(seq: u64) -> u64 {
 
 /// The first number of the last row that begins at or before `seq`.
 pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
-    let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
-    let last = db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
+    let up_to = key(TableId::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
+    let last = db.range(key(TableId::Log, &[])..=up_to).next_back().transpose();
     Ok(last.map_err(|error| StoreError::damaged(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
 }
 
@@ -360,10 +360,10 @@ fn first_seq_of(key: &[u8]) -> Option<u64> {
 /// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A gap between two
 /// rows is an error.
 pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
-    let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
+    let bound = |seq: u64| key(TableId::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
     for head in rows::heads(db, dir, bound(range.start)..bound(range.end)) {
-        let rows::Head { key, revision: last, .. } = head?;
+        let rows::StoredRowHead { key, revision: last, .. } = head?;
         let first = first_seq_of(&key).unwrap_or_default();
         walked = match walked {
             None => Some((first, last)),

@@ -5,7 +5,7 @@
 //! beginning after the last complete line.
 
 use crate::audit::log::LogQuery;
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use serde::Deserialize;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ const LINE_START: &[u8] = b"{\"seq\":";
 
 /// The mirror file and its state.
 #[derive(Debug)]
-pub(crate) struct Mirror {
+pub(crate) struct LogMirror {
     path: PathBuf,
     file: File,
     /// The length up to the end of the last complete line, in bytes.
@@ -33,7 +33,7 @@ pub(crate) struct Mirror {
     pub(crate) lag: Option<String>,
 }
 
-impl Mirror {
+impl LogMirror {
     /// Opens the mirror in `dir`. A torn last line is cut off. An empty file continues after entry `mirrored`, since the
     /// previous file was rotated away. A file with lines of another program is moved aside, and a complete mirror replaces
     /// it.
@@ -83,20 +83,20 @@ impl Mirror {
 
     /// Appends `lines`, which end with entry `last_seq`. Missing entries before `first_seq` are copied from the database
     /// first.
-    pub(crate) fn append(&mut self, store: &Tables, lines: &[u8], first_seq: u64, last_seq: u64) {
+    pub(crate) fn append(&mut self, store: &TableReader, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
             self.write(lines, last_seq)
         } else {
             self.catch_up(store, last_seq)
         };
-        self.note(appended);
+        self.note_append_result(appended);
     }
 
     /// Copies missing entries up to `last_seq` from the database.
-    pub(crate) fn repair(&mut self, store: &Tables, last_seq: u64) {
+    pub(crate) fn repair(&mut self, store: &TableReader, last_seq: u64) {
         if self.last_seq < last_seq {
             let repaired = self.catch_up(store, last_seq);
-            self.note(repaired);
+            self.note_append_result(repaired);
         }
     }
 
@@ -127,7 +127,7 @@ impl Mirror {
         Ok(self.last_seq)
     }
 
-    fn note(&mut self, appended: io::Result<()>) {
+    fn note_append_result(&mut self, appended: io::Result<()>) {
         match appended {
             Ok(()) if self.lag.is_some() => {
                 self.lag = None;
@@ -155,7 +155,7 @@ impl Mirror {
         Ok(())
     }
 
-    fn catch_up(&mut self, store: &Tables, last_seq: u64) -> io::Result<()> {
+    fn catch_up(&mut self, store: &TableReader, last_seq: u64) -> io::Result<()> {
         while self.last_seq < last_seq {
             let query = LogQuery { after: self.last_seq, limit: usize::MAX, ..LogQuery::default() };
             let entries = store.log_page(&query).map_err(io::Error::other)?.lines;
@@ -223,7 +223,7 @@ fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
 /// The length up to the end of the last complete line, and that line's number.
 fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
     #[derive(Deserialize)]
-    struct Numbered {
+    struct NumberedLogLine {
         seq: u64,
     }
     let mut start = file.metadata()?.len();
@@ -246,7 +246,7 @@ fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
             }
             let begin = begin.map_or(0, |at| at + 1);
             let line = tail.get(begin..line_end).unwrap_or_default();
-            if let Ok(Numbered { seq }) = serde_json::from_slice(line) {
+            if let Ok(NumberedLogLine { seq }) = serde_json::from_slice(line) {
                 return Ok((start + end as u64, Some(seq)));
             }
             end = begin;

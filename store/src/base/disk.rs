@@ -16,9 +16,9 @@ pub(crate) const DATABASE_DIR: &str = "store";
 pub(crate) const DATABASE_FILE: &str = "db";
 /// Space for the database to grow before each write, in bytes, in addition to the write's own size. sled may use it to
 /// rewrite old pages and to begin a new segment.
-const ROOM_BYTES: u64 = 4 << 20;
+const GROWTH_BYTES: u64 = 4 << 20;
 /// sled writes a row up to this many times: at first, and again when it reorganizes its pages.
-const ROOM_PER_BYTE: u64 = 4;
+const GROWTH_PER_BYTE: u64 = 4;
 
 /// Syncs the directory `dir`, so that the names in it are durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
@@ -29,40 +29,41 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 
 /// The disk space that is reserved for the growth of a file.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Room {
+pub(crate) struct ReservedSpace {
     /// The file's length at the last check. If the file is shortened, its reserved space is lost.
     len: u64,
     /// The length up to which space is reserved.
     end: u64,
 }
 
-impl Room {
+impl ReservedSpace {
     /// Reserves space for a write of `bytes` bytes to `file`.
     ///
     /// # Errors
     /// The disk or the file size limit leaves too little space.
-    pub(crate) fn make(&mut self, file: &File, bytes: u64) -> io::Result<()> {
-        let wanted = ROOM_BYTES + ROOM_PER_BYTE * bytes;
+    pub(crate) fn reserve_for_write(&mut self, file: &File, bytes: u64) -> io::Result<()> {
+        let needed = GROWTH_BYTES + GROWTH_PER_BYTE * bytes;
         // reserve twice that, so that not every write has to reserve; on a full disk, reserve just enough
-        self.set_aside(file, wanted, 2 * wanted).or_else(|_| self.set_aside(file, wanted, wanted))
+        self.extend_reservation(file, needed, 2 * needed)
+            .or_else(|_| self.extend_reservation(file, needed, needed))
     }
 
-    fn set_aside(&mut self, file: &File, wanted: u64, taken: u64) -> io::Result<()> {
+    fn extend_reservation(&mut self, file: &File, needed: u64, allocated: u64) -> io::Result<()> {
         let len = file.metadata()?.len();
         let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
-        if len + wanted > limit {
+        if len + needed > limit {
             return Err(Errno::EFBIG.into());
         }
         let cut = len < self.len;
         self.len = len;
-        if !cut && len + wanted <= self.end {
+        if !cut && len + needed <= self.end {
             return Ok(());
         }
         self.end = 0;
         let signed = |bytes: u64| off_t::try_from(bytes).map_err(|_| Errno::EFBIG);
         // the length must not change: sled uses it
-        match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(taken)?) {
-            Ok(()) => self.end = len + taken,
+        match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(allocated)?) {
+            Ok(()) => self.end = len + allocated,
             // this file system cannot reserve space; sled reports a full disk itself
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {}
             Err(error) => return Err(error.into()),
@@ -112,23 +113,23 @@ impl FreeSpace {
 
 /// A file that reserves the space for opening a store. It is removed if the disk is full when the store is opened.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct ReserveFile {
     path: PathBuf,
 }
 
-impl Reserve {
+impl ReserveFile {
     pub(crate) fn new(state_dir: &Path) -> Self {
         Self { path: state_dir.join("space_reserve") }
     }
 
     /// Makes the file large enough for two snapshots of `snapshot_bytes`.
-    pub(crate) fn keep(&self, snapshot_bytes: u64) -> io::Result<()> {
-        let wanted = 2 * (snapshot_bytes + ROOM_BYTES);
-        if fs::metadata(&self.path).is_ok_and(|found| found.len() >= wanted) {
+    pub(crate) fn ensure_size(&self, snapshot_bytes: u64) -> io::Result<()> {
+        let needed = 2 * (snapshot_bytes + GROWTH_BYTES);
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() >= needed) {
             return Ok(());
         }
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
-        let len = off_t::try_from(wanted).map_err(|_| Errno::EFBIG)?;
+        let len = off_t::try_from(needed).map_err(|_| Errno::EFBIG)?;
         fallocate(&file, FallocateFlags::empty(), 0, len).map_err(|errno| {
             // the next call would take a partial file for a complete one
             self.release();

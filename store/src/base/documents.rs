@@ -1,17 +1,17 @@
 //! The rows of registered documents. Sources and their freshness policies have rows of their own (`ground/state.rs`).
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{Table, key};
+use crate::base::rows::{TableId, key};
 use oracled_domain::Sha256Hex;
-use oracled_domain::documents::{Document, DocumentKind, Registered};
+use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use serde::de::DeserializeOwned;
 
-impl Tables {
-    /// A registered document with its revision; of a pipeline `T` is [`RegisteredPipeline`], otherwise [`Registered`].
+impl TableReader {
+    /// A registered document with its revision; of a pipeline `T` is [`RegisteredPipeline`], otherwise [`RegisteredDocument`].
     ///
     /// # Errors
     /// The row cannot be read.
@@ -20,7 +20,7 @@ impl Tables {
         kind: DocumentKind,
         document_id: &str,
     ) -> Result<Option<(T, u64)>, StoreError> {
-        self.read_row(Table::Documents, &document_name(kind, document_id))
+        self.read_row(TableId::Documents, &document_name(kind, document_id))
     }
 
     /// All registered documents of a kind, in the order of their ids.
@@ -28,30 +28,30 @@ impl Tables {
     /// # Errors
     /// A row cannot be read.
     pub fn documents<T: DeserializeOwned>(&self, kind: DocumentKind) -> Result<Vec<T>, StoreError> {
-        let keys = key(Table::Documents, &[document_name(kind, "").as_bytes()])
-            ..key(Table::Documents, &[document_name(kind, "").as_bytes(), &[u8::MAX]]);
-        let names = self.names(Table::Documents, keys, .., usize::MAX)?;
+        let keys = key(TableId::Documents, &[document_name(kind, "").as_bytes()])
+            ..key(TableId::Documents, &[document_name(kind, "").as_bytes(), &[u8::MAX]]);
+        let names = self.names(TableId::Documents, keys, .., usize::MAX)?;
         let rows =
-            names.into_iter().map(|name| Ok(self.read_row(Table::Documents, &name)?.map(|(row, _)| row)));
+            names.into_iter().map(|name| Ok(self.read_row(TableId::Documents, &name)?.map(|(row, _)| row)));
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// A registered document that is stored as [`Registered`], with its revision.
+    /// A registered document that is stored as [`RegisteredDocument`], with its revision.
     ///
     /// # Errors
     /// The row cannot be read.
-    pub fn registered<D: Document>(
+    pub fn registered<D: RegistryDocument>(
         &self,
         document_id: &str,
-    ) -> Result<Option<(Registered<D>, u64)>, StoreError> {
+    ) -> Result<Option<(RegisteredDocument<D>, u64)>, StoreError> {
         self.document(D::KIND, document_id)
     }
 
-    /// All registered documents of a kind that are stored as [`Registered`], in the order of their ids.
+    /// All registered documents of a kind that are stored as [`RegisteredDocument`], in the order of their ids.
     ///
     /// # Errors
     /// A row cannot be read.
-    pub fn all_registered<D: Document>(&self) -> Result<Vec<Registered<D>>, StoreError> {
+    pub fn all_registered<D: RegistryDocument>(&self) -> Result<Vec<RegisteredDocument<D>>, StoreError> {
         self.documents(D::KIND)
     }
 
@@ -63,7 +63,7 @@ impl Tables {
         Ok(self.registered(&reference.to_string())?.map(|(registered, _)| registered.document))
     }
 
-    /// A pipeline with its revision; [`Tables::definition`] returns its definition.
+    /// A pipeline with its revision; [`TableReader::definition`] returns its definition.
     ///
     /// # Errors
     /// The row cannot be read.
@@ -86,8 +86,8 @@ impl Tables {
     ///
     /// # Errors
     /// The row cannot be read.
-    pub fn definition(&self, sha256: &Sha256Hex) -> Result<Option<Definition>, StoreError> {
-        Ok(self.read_row(Table::Definitions, sha256.as_str())?.map(|(definition, _)| definition))
+    pub fn definition(&self, sha256: &Sha256Hex) -> Result<Option<PipelineDefinition>, StoreError> {
+        Ok(self.read_row(TableId::Definitions, sha256.as_str())?.map(|(definition, _)| definition))
     }
 }
 

@@ -1,13 +1,13 @@
-//! sled: opening, closing, reopening and syncing; and [`Tables`], through which all reads go.
+//! sled: opening, closing, reopening and syncing; and [`TableReader`], through which all reads go.
 
 mod database;
 
-use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, Reserve, Room, sync_dir};
+use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, ReserveFile, ReservedSpace, sync_dir};
 use crate::base::error::StoreError;
-use crate::base::panics::caught;
-use crate::base::rows::{Row, Table};
+use crate::base::panics::catch_panic;
+use crate::base::rows::{StoredRow, TableId};
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
-use crate::base::watermark::Counts;
+use crate::base::watermark::StoreCounts;
 pub(crate) use database::lock_state;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -31,7 +31,7 @@ const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// The settings of a store.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct StoreOptions {
     /// The state directory; created if it does not exist.
     pub dir: PathBuf,
     /// The size of sled's page cache, in bytes.
@@ -43,23 +43,23 @@ pub struct Options {
 }
 
 /// Rows that are read in place of the stored ones, by their tables and names.
-pub(crate) type PreviewedRows = BTreeMap<(Table, Vec<u8>), Arc<Row>>;
+pub(crate) type PreviewedRows = BTreeMap<(TableId, Vec<u8>), Arc<StoredRow>>;
 
 /// A handle for reading the tables. Cheap to clone; reads run concurrently with each other and with the journal.
 #[derive(Debug, Clone)]
-pub struct Tables {
-    engine: Arc<Engine>,
+pub struct TableReader {
+    engine: Arc<StoreEngine>,
     /// Rows that are read in place of the stored ones (`Store::preview`).
     preview: Arc<PreviewedRows>,
 }
 
-impl Tables {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+impl TableReader {
+    pub(crate) fn new(engine: Arc<StoreEngine>) -> Self {
         Self { engine, preview: Arc::default() }
     }
 
     /// The same tables, with these rows in place of the stored rows of the same names.
-    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
+    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) -> Self {
         let mut preview = (*self.preview).clone();
         preview.extend(rows.map(|(name, row)| (name, Arc::new(row))));
         Self { engine: Arc::clone(&self.engine), preview: Arc::new(preview) }
@@ -80,7 +80,7 @@ impl Tables {
         self.engine.dir()
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &StoreEngine {
         &self.engine
     }
 
@@ -91,12 +91,12 @@ impl Tables {
     }
 
     /// The counts of the last opening, and of the rows replaced since.
-    pub(crate) fn opened(&self) -> Opened {
+    pub(crate) fn opened(&self) -> OpenedCounts {
         *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest durable form of a row; `row` is its form in the database.
-    pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
+    pub(crate) fn durable(&self, table: TableId, name: &[u8], row: StoredRow) -> Option<StoredRow> {
         self.engine.durable(table, name, row)
     }
 
@@ -111,8 +111,8 @@ impl Tables {
 
 /// The open database. `None` only during a reopening, and after a reopening that failed.
 #[derive(Debug)]
-pub(crate) struct Engine {
-    options: Options,
+pub(crate) struct StoreEngine {
+    options: StoreOptions,
     db: RwLock<Option<OpenDatabase>>,
     /// Whether an undamaged database is being reopened. That is short, and readers wait for it.
     is_renewed: AtomicBool,
@@ -120,24 +120,24 @@ pub(crate) struct Engine {
     spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
     /// The previous forms of rows whose replacements are not durable yet.
-    before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
-    opened: Mutex<Opened>,
-    room: Mutex<Room>,
+    previous_rows: Mutex<HashMap<(TableId, Vec<u8>), StoredRow>>,
+    opened: Mutex<OpenedCounts>,
+    reserved_space: Mutex<ReservedSpace>,
     free: FreeSpace,
-    reserve: Reserve,
+    reserve: ReserveFile,
     /// The last field, so that it is dropped after the database is closed.
     _state_lock: File,
 }
 
 /// The row counts when the database was opened, and the counts of those rows that were replaced since.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Opened {
-    pub(crate) counts: Counts,
+pub(crate) struct OpenedCounts {
+    pub(crate) counts: StoreCounts,
     /// Rows that existed at the opening and were replaced since; `entries` stays 0.
-    pub(crate) replaced: Counts,
+    pub(crate) replaced: StoreCounts,
 }
 
-impl Engine {
+impl StoreEngine {
     /// Whether the state directory `dir` has no database yet.
     pub(crate) fn is_new(dir: &Path) -> bool {
         !dir.join(DATABASE_DIR).exists()
@@ -149,18 +149,18 @@ impl Engine {
     /// not `known` would thus determine the database's content. Such a snapshot is removed, and sled reads its whole file.
     /// The second value of the result is whether a snapshot was removed.
     pub(crate) fn open(
-        options: Options,
+        options: StoreOptions,
         known: Option<SnapshotId>,
         state_lock: File,
     ) -> Result<(Self, bool), StoreError> {
         let database = options.dir.join(DATABASE_DIR);
         let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
-        let reserve = Reserve::new(&options.dir);
+        let reserve = ReserveFile::new(&options.dir);
         let mut removed = false;
         let mut opened = OpenDatabase::open(&options, known, &mut removed);
         // sled writes a snapshot of its page table as it opens
-        if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
+        if opened.as_ref().is_err_and(StoreError::is_out_of_space) && reserve.release() {
             tracing::warn!("the disk is full; released the space reserve to open the store");
             opened = OpenDatabase::open(&options, known, &mut removed);
         }
@@ -180,9 +180,9 @@ impl Engine {
             db: RwLock::new(Some(db)),
             is_renewed: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
-            before: Mutex::default(),
+            previous_rows: Mutex::default(),
             opened: Mutex::default(),
-            room: Mutex::default(),
+            reserved_space: Mutex::default(),
             free,
             reserve,
             _state_lock: state_lock,
@@ -210,7 +210,7 @@ impl Engine {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
         let guard = self.read_guard().ok_or_else(reopening)?;
         let open = guard.as_ref().ok_or_else(reopening)?;
-        let used = caught(|| use_open(open));
+        let used = catch_panic(|| use_open(open));
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
@@ -291,14 +291,14 @@ impl Engine {
     }
 
     /// Stores the counts of an opening, and makes its entries visible to readers.
-    pub(crate) fn opened_with(&self, counts: Counts) {
+    pub(crate) fn set_opened_counts(&self, counts: StoreCounts) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        *opened = Opened { counts, ..Opened::default() };
+        *opened = OpenedCounts { counts, ..OpenedCounts::default() };
         self.set_durable_seq(counts.entries);
     }
 
     /// Counts rows of these tables and revisions that are about to be replaced.
-    pub(crate) fn note_replaced(&self, rows: &[(Table, u64)]) {
+    pub(crate) fn note_replaced(&self, rows: &[(TableId, u64)]) {
         if rows.is_empty() {
             return;
         }
@@ -319,30 +319,32 @@ impl Engine {
     pub(crate) fn set_durable_seq(&self, seq: u64) {
         self.durable_seq.store(seq, Ordering::Release);
         // cleared after the number is set: a reader that finds no row here checks the number again
-        self.keep_before(HashMap::new());
+        self.keep_previous_rows(HashMap::new());
     }
 
     /// Keeps the current forms of rows that are about to be replaced.
-    pub(crate) fn keep_before(&self, rows: HashMap<(Table, Vec<u8>), Row>) {
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+    pub(crate) fn keep_previous_rows(&self, rows: HashMap<(TableId, Vec<u8>), StoredRow>) {
+        *self.previous_rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
     /// The newest durable form of a row; `row` is its form in the database.
-    pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
+    pub(crate) fn durable(&self, table: TableId, name: &[u8], row: StoredRow) -> Option<StoredRow> {
         if row.revision <= self.durable_seq() {
             return Some(row);
         }
-        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.previous_rows.lock().unwrap_or_else(PoisonError::into_inner);
         let before = before.get(&(table, name.to_vec())).cloned();
         before.or_else(|| (row.revision <= self.durable_seq()).then_some(row))
     }
 
     /// Reserves disk space for a write of `bytes` bytes, so that sled never meets a full disk. After a failed write of its
     /// own, sled reads nothing from the disk until it is reopened, and reopening needs disk space.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn reserve_write_space(&self, bytes: u64) -> Result<(), StoreError> {
+        let mut room = self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner);
         self.with_open(|open| {
-            open.file().and_then(|file| room.make(file, bytes)).map_err(|error| unavailable(&error))
+            open.file()
+                .and_then(|file| room.reserve_for_write(file, bytes))
+                .map_err(|error| unavailable(&error))
         })
     }
 
@@ -355,7 +357,7 @@ impl Engine {
     /// little space is free.
     pub(crate) fn reserve_space(&self) {
         if self.free.check().is_ok()
-            && let Err(error) = self.reserve.keep(self.snapshot_bytes())
+            && let Err(error) = self.reserve.ensure_size(self.snapshot_bytes())
         {
             tracing::debug!(%error, "could not reserve space for the next opening");
         }

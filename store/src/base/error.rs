@@ -50,7 +50,7 @@ pub enum StoreError {
         /// The source of the file.
         oracle_id: SourceId,
         /// The content of the file.
-        kind: FileKind,
+        kind: SourceFileKind,
         /// The path of the file.
         path: PathBuf,
         /// The fault, worded to follow the file's path: `is missing`.
@@ -113,7 +113,7 @@ pub enum StoreError {
 
 /// The content of a file of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
+pub enum SourceFileKind {
     /// The facts of its runs: statements, and each run's rejects and changes.
     Facts,
     /// The rejects of a run that did not complete.
@@ -122,7 +122,7 @@ pub enum FileKind {
     Payload,
 }
 
-impl FileKind {
+impl SourceFileKind {
     /// The remedy for a damaged or missing file of this kind.
     fn advice(self, oracle_id: &SourceId) -> String {
         match self {
@@ -137,7 +137,7 @@ impl FileKind {
     }
 }
 
-impl fmt::Display for FileKind {
+impl fmt::Display for SourceFileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Facts => "the file of facts",
@@ -149,15 +149,15 @@ impl fmt::Display for FileKind {
 
 impl StoreError {
     /// Whether the disk has too little space.
-    pub(crate) fn lacks_room(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if lacks_room(source))
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_space_error(source))
     }
 
     /// The error for a failed read by sled.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
         match error {
             // includes the error of an earlier failed write, which sled returns for reads until it is reopened
-            sled::Error::Io(error) if !Self::shows_damage(error) => {
+            sled::Error::Io(error) if !Self::is_damage(error) => {
                 Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
             }
             sled::Error::Corruption { at, .. } => {
@@ -169,27 +169,27 @@ impl StoreError {
     }
 
     /// The error for a failed write of a whole file. A full disk gives `Unavailable`, since the write can be retried.
-    pub(crate) fn unwritten(path: &Path, source: io::Error) -> Self {
-        let full = lacks_room(&source);
+    pub(crate) fn write_error(path: &Path, source: io::Error) -> Self {
+        let full = is_out_of_space_error(&source);
         let error = Self::Io { path: path.to_owned(), source };
         if full { Self::Unavailable { cause: error.to_string() } } else { error }
     }
 
     /// Whether the read itself succeeded but returned invalid or too few bytes.
-    pub(crate) fn shows_damage(error: &io::Error) -> bool {
+    pub(crate) fn is_damage(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
     }
 }
 
 /// The remedy for a file or directory that cannot be used.
 fn advice(source: &io::Error) -> &'static str {
-    if lacks_room(source) {
+    if is_out_of_space_error(source) {
         "free some megabytes on its disk"
     } else {
         "it must be readable and writable by the user that runs oracled"
     }
 }
 
-fn lacks_room(source: &io::Error) -> bool {
+fn is_out_of_space_error(source: &io::Error) -> bool {
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

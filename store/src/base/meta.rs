@@ -1,9 +1,9 @@
 //! Metadata of the database: its schema, its ids and its row counts.
 
-use crate::base::engine::Engine;
+use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
-use crate::base::rows::{SCHEMA, Table, key};
-use crate::base::watermark::Counts;
+use crate::base::rows::{SCHEMA, TableId, key};
+use crate::base::watermark::StoreCounts;
 use oracled_domain::ground::id::SourceId;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -11,31 +11,31 @@ use std::io::Read as _;
 use std::path::Path;
 
 fn schema_key() -> Vec<u8> {
-    key(Table::Meta, &[b"schema"])
+    key(TableId::Meta, &[b"schema"])
 }
 
 fn counts_key() -> Vec<u8> {
-    key(Table::Meta, &[b"counts"])
+    key(TableId::Meta, &[b"counts"])
 }
 
 fn store_id_key() -> Vec<u8> {
-    key(Table::Meta, &[b"store_id"])
+    key(TableId::Meta, &[b"store_id"])
 }
 
 fn audited_key() -> Vec<u8> {
-    key(Table::Meta, &[b"audited"])
+    key(TableId::Meta, &[b"audited"])
 }
 
 fn walked_key() -> Vec<u8> {
-    key(Table::Meta, &[b"walked"])
+    key(TableId::Meta, &[b"walked"])
 }
 
 fn digest_key_key() -> Vec<u8> {
-    key(Table::Meta, &[b"digest_key"])
+    key(TableId::Meta, &[b"digest_key"])
 }
 
 /// The key of the store's keyed digests. It is generated when the store is created.
-pub(crate) fn digest_key(engine: &Engine) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn digest_key(engine: &StoreEngine) -> Result<Vec<u8>, StoreError> {
     get(engine, digest_key_key())?.map(|key| key.to_vec()).ok_or_else(|| StoreError::Corrupt {
         dir: engine.dir().to_owned(),
         detail: "the key of its digests is missing".into(),
@@ -52,7 +52,7 @@ fn random_key() -> Result<[u8; 32], StoreError> {
 }
 
 /// The random number that identifies this store. It is chosen when the store is created.
-pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
+pub(crate) fn store_id(engine: &StoreEngine) -> Result<u64, StoreError> {
     let bytes = get(engine, store_id_key())?;
     let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
     let missing = || StoreError::Corrupt { dir: engine.dir().to_owned(), detail: "its id is missing".into() };
@@ -60,68 +60,71 @@ pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
 }
 
 /// The last entry up to which an earlier opening found the log complete; 0 if that is not known.
-pub(crate) fn walked(engine: &Engine) -> Result<u64, StoreError> {
+pub(crate) fn walked(engine: &StoreEngine) -> Result<u64, StoreError> {
     seq_at(engine, walked_key())
 }
 
 /// Stores that the log was found complete up to entry `seq`.
-pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
+pub(crate) fn put_walked(engine: &StoreEngine, seq: u64) -> Result<(), StoreError> {
     put(engine, walked_key(), &seq.to_be_bytes())
 }
 
 /// The last entry up to which the check in the background found the log complete; 0 before the first check.
-pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
+pub(crate) fn audited(engine: &StoreEngine) -> Result<u64, StoreError> {
     seq_at(engine, audited_key())
 }
 
 /// Stores that the check in the background found the log complete up to entry `seq`.
-pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
+pub(crate) fn put_audited(engine: &StoreEngine, seq: u64) -> Result<(), StoreError> {
     put(engine, audited_key(), &seq.to_be_bytes())
 }
 
 fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
-    key(Table::Meta, &[b"source_check/", oracle_id.as_str().as_bytes()])
+    key(TableId::Meta, &[b"source_check/", oracle_id.as_str().as_bytes()])
 }
 
 /// The stored result of the last check of a source, as JSON.
-pub(crate) fn source_check(engine: &Engine, oracle_id: &SourceId) -> Result<Option<sled::IVec>, StoreError> {
+pub(crate) fn source_check(
+    engine: &StoreEngine,
+    oracle_id: &SourceId,
+) -> Result<Option<sled::IVec>, StoreError> {
     get(engine, source_check_key(oracle_id))
 }
 
 /// Stores the result of a check of a source, as JSON.
 pub(crate) fn put_source_check(
-    engine: &Engine,
+    engine: &StoreEngine,
     oracle_id: &SourceId,
     check: &[u8],
 ) -> Result<(), StoreError> {
     put(engine, source_check_key(oracle_id), check)
 }
 
-fn get(engine: &Engine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreError> {
+fn get(engine: &StoreEngine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreError> {
     engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
 }
 
 /// The entry number at `key`; 0 if there is none.
-fn seq_at(engine: &Engine, key: Vec<u8>) -> Result<u64, StoreError> {
+fn seq_at(engine: &StoreEngine, key: Vec<u8>) -> Result<u64, StoreError> {
     let bytes = get(engine, key)?;
     Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
 /// Stores `value` durably at `key`.
-fn put(engine: &Engine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreError> {
+fn put(engine: &StoreEngine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
     batch.insert(key, value);
-    engine.make_room(0)?;
+    engine.reserve_write_space(0)?;
     engine.apply(batch)
 }
 
 /// Adds the counts after `batch` to `batch`.
-pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
+pub(crate) fn put_counts(batch: &mut sled::Batch, counts: StoreCounts) {
     batch.insert(counts_key(), counts.to_bytes().as_slice());
 }
 
 /// Checks the schema version of the database, or stores it in a new one. Returns the stored counts.
-pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
+pub(crate) fn open(engine: &StoreEngine) -> Result<StoreCounts, StoreError> {
     let read = |key| get(engine, key);
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     match read(schema_key())? {
@@ -135,9 +138,9 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             // `RandomState` has random keys
             let store_id = RandomState::new().hash_one(engine.dir());
             batch.insert(store_id_key(), &store_id.to_be_bytes());
-            put_counts(&mut batch, Counts::default());
+            put_counts(&mut batch, StoreCounts::default());
             engine.apply(batch)?;
-            Ok(Counts::default())
+            Ok(StoreCounts::default())
         }
         Some(bytes) => {
             let found = bytes.as_ref().try_into().map(u32::from_be_bytes);
@@ -149,7 +152,7 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
                 return Err(StoreError::Older { dir: engine.dir().to_owned(), found, known: SCHEMA });
             }
             let counts = read(counts_key())?;
-            let counts = counts.as_deref().and_then(Counts::from_bytes);
+            let counts = counts.as_deref().and_then(StoreCounts::from_bytes);
             counts.ok_or_else(|| corrupt("its counts are missing"))
         }
     }

@@ -1,20 +1,20 @@
 //! Typed rows: one by its name, or rows of a table in the order of their names.
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, Head, Row, Table, key};
+use crate::base::rows::{self, StoredRow, StoredRowHead, TableId, key};
 use std::ops::{Range, RangeBounds};
 
-impl Tables {
+impl TableReader {
     /// A durable row, parsed as a `T`, with its revision.
     pub(crate) fn read_row<T: serde::de::DeserializeOwned>(
         &self,
-        table: Table,
+        table: TableId,
         name: &str,
     ) -> Result<Option<(T, u64)>, StoreError> {
         self.read(|db, _| {
             let row = match self.preview().get(&(table, name.as_bytes().to_vec())) {
-                Some(previewed) => Some(Row::clone(previewed)),
+                Some(previewed) => Some(StoredRow::clone(previewed)),
                 None => rows::get(db, self.dir(), table, name.as_bytes())?
                     .and_then(|row| self.durable(table, name.as_bytes(), row)),
             };
@@ -30,7 +30,7 @@ impl Tables {
     /// All rows of a small table, in the order of their names.
     pub(crate) fn read_all<T: serde::de::DeserializeOwned>(
         &self,
-        table: Table,
+        table: TableId,
     ) -> Result<Vec<T>, StoreError> {
         let names = self.names(table, rows::all(table), .., usize::MAX)?;
         let rows =
@@ -41,14 +41,14 @@ impl Tables {
     /// The names of the first `most` rows among `keys` whose revision is in `revisions`.
     pub(crate) fn names(
         &self,
-        table: Table,
+        table: TableId,
         keys: Range<Vec<u8>>,
         revisions: impl RangeBounds<u64>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
         let mut names: Vec<_> = self.read(|db, _| {
-            let among = |head: &Result<Head, StoreError>| {
+            let among = |head: &Result<StoredRowHead, StoreError>| {
                 head.as_ref().map_or(true, |head| revisions.contains(&head.revision))
             };
             rows::heads(db, self.dir(), keys.clone()).filter(among).map(name_of).take(most).collect()
@@ -67,9 +67,9 @@ impl Tables {
     }
 
     /// The names of the first `most` rows after the row `behind`.
-    pub(crate) fn names_behind(
+    pub(crate) fn names_after(
         &self,
-        table: Table,
+        table: TableId,
         behind: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
@@ -82,7 +82,7 @@ impl Tables {
     /// The names of the last `most` rows before the row `before`, the last one first.
     pub(crate) fn names_before(
         &self,
-        table: Table,
+        table: TableId,
         before: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
@@ -96,6 +96,6 @@ impl Tables {
 }
 
 /// The name of the row with this head.
-fn name_of(head: Result<Head, StoreError>) -> Result<String, StoreError> {
+fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError> {
     Ok(String::from_utf8_lossy(rows::name(&head?.key).unwrap_or_default()).into_owned())
 }

@@ -28,7 +28,7 @@ pub(crate) const ONE_CHUNK_BYTES: usize = CHUNK_BYTES - HEAD_BYTES;
 /// The tables, by the first byte of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Table {
+pub(crate) enum TableId {
     Meta = b'!',
     Definitions = b'D',
     Documents = b'E',
@@ -52,7 +52,7 @@ pub(crate) enum Table {
     Verdicts = b'v',
 }
 
-impl Table {
+impl TableId {
     /// Whether its rows are parts of the rows of sessions.
     pub(crate) const fn is_in_session_row(self) -> bool {
         matches!(self, Self::Sessions | Self::Verdicts)
@@ -60,7 +60,7 @@ impl Table {
 }
 
 /// A key of `table`.
-pub(crate) fn key(table: Table, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn key(table: TableId, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![table as u8];
     for part in parts {
         key.extend_from_slice(part);
@@ -69,19 +69,19 @@ pub(crate) fn key(table: Table, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The keys of all rows of a table.
-pub(crate) fn all(table: Table) -> Range<Vec<u8>> {
+pub(crate) fn all(table: TableId) -> Range<Vec<u8>> {
     vec![table as u8]..vec![table as u8 + 1]
 }
 
 /// The key of chunk number `chunk` of the row called `name`.
-fn chunk_key(table: Table, name: &[u8], chunk: u16) -> Vec<u8> {
+fn chunk_key(table: TableId, name: &[u8], chunk: u16) -> Vec<u8> {
     // the 0 byte, which no name holds, keeps "ab" + chunk apart from the rows of longer names
     key(table, &[name, &[0], &chunk.to_be_bytes()])
 }
 
 /// A row that was read.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct StoredRow {
     pub(crate) revision: u64,
     /// The number of chunks, including missing ones.
     pub(crate) chunks: u16,
@@ -92,7 +92,7 @@ pub(crate) struct Row {
 /// of chunks.
 pub(crate) fn put(
     batch: &mut sled::Batch,
-    table: Table,
+    table: TableId,
     name: &[u8],
     revision: u64,
     value: &[u8],
@@ -112,11 +112,11 @@ pub(crate) fn put(
 }
 
 /// Removes the row called `name`, which has `chunks_before` chunks.
-pub(crate) fn remove(batch: &mut sled::Batch, table: Table, name: &[u8], chunks_before: u16) {
+pub(crate) fn remove(batch: &mut sled::Batch, table: TableId, name: &[u8], chunks_before: u16) {
     remove_from(batch, table, name, 0, chunks_before);
 }
 
-fn remove_from(batch: &mut sled::Batch, table: Table, name: &[u8], from: u16, chunks_before: u16) {
+fn remove_from(batch: &mut sled::Batch, table: TableId, name: &[u8], from: u16, chunks_before: u16) {
     for chunk in from..chunks_before {
         batch.remove(chunk_key(table, name, chunk));
     }
@@ -126,7 +126,7 @@ fn remove_from(batch: &mut sled::Batch, table: Table, name: &[u8], from: u16, ch
 pub(crate) fn head(
     db: &sled::Db,
     dir: &Path,
-    table: Table,
+    table: TableId,
     name: &[u8],
 ) -> Result<Option<(u64, u16)>, StoreError> {
     let first = db.get(chunk_key(table, name, 0)).map_err(|error| StoreError::damaged(dir, &error))?;
@@ -137,7 +137,12 @@ pub(crate) fn head(
 ///
 /// The chunks are read one by one, and a commit may replace them meanwhile. The head is therefore read again after the last
 /// chunk. If it has changed, the whole row is read again.
-pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
+pub(crate) fn get(
+    db: &sled::Db,
+    dir: &Path,
+    table: TableId,
+    name: &[u8],
+) -> Result<Option<StoredRow>, StoreError> {
     match read(db, dir, table, name)? {
         Some((_, Some(chunk))) => {
             let detail = format!("chunk {chunk} of a row in table {table:?} is missing");
@@ -151,9 +156,9 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
 pub(crate) fn get_readable(
     db: &sled::Db,
     dir: &Path,
-    table: Table,
+    table: TableId,
     name: &[u8],
-) -> Result<Option<Row>, StoreError> {
+) -> Result<Option<StoredRow>, StoreError> {
     Ok(read(db, dir, table, name)?.map(|(row, missing)| {
         if let Some(chunk) = missing {
             tracing::error!(?table, name = %String::from_utf8_lossy(name), chunk, "a chunk of a row is missing");
@@ -166,9 +171,9 @@ pub(crate) fn get_readable(
 fn read(
     db: &sled::Db,
     dir: &Path,
-    table: Table,
+    table: TableId,
     name: &[u8],
-) -> Result<Option<(Row, Option<u16>)>, StoreError> {
+) -> Result<Option<(StoredRow, Option<u16>)>, StoreError> {
     let read =
         |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| StoreError::damaged(dir, &error));
     for _ in 0..READ_ATTEMPTS {
@@ -188,19 +193,19 @@ fn read(
         if chunks > 1 && read(0)?.as_ref() != Some(&first) {
             continue;
         }
-        return Ok(Some((Row { revision, chunks, value }, missing)));
+        return Ok(Some((StoredRow { revision, chunks, value }, missing)));
     }
     Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }
 
 /// The first chunk of a row, for scans of many rows.
-pub(crate) struct Head {
+pub(crate) struct StoredRowHead {
     pub(crate) key: sled::IVec,
     pub(crate) revision: u64,
     first: sled::IVec,
 }
 
-impl Head {
+impl StoredRowHead {
     /// The start of the row's value.
     pub(crate) fn start(&self) -> &[u8] {
         self.first.get(HEAD_BYTES..).unwrap_or_default()
@@ -216,7 +221,7 @@ pub(crate) fn heads<'d>(
     db: &'d sled::Db,
     dir: &'d Path,
     keys: Range<Vec<u8>>,
-) -> impl DoubleEndedIterator<Item = Result<Head, StoreError>> + use<'d> {
+) -> impl DoubleEndedIterator<Item = Result<StoredRowHead, StoreError>> + use<'d> {
     const LOOKUPS: usize = 4;
     db.range(keys).filter_map(move |entry| {
         let head = || {
@@ -228,7 +233,7 @@ pub(crate) fn heads<'d>(
                 db.get(&key).map_err(|error| StoreError::damaged(dir, &error))?;
             }
             let (revision, _, _) = split_head(dir, &first)?;
-            Ok(Some(Head { key, revision, first }))
+            Ok(Some(StoredRowHead { key, revision, first }))
         };
         head().transpose()
     })

@@ -4,15 +4,15 @@
 //! revision. The row begins with both revisions (0 if that part is absent) and the length of the session, all big-endian.
 //! The session and the verdict follow, as JSON.
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, Table};
+use crate::base::rows::{self, TableId};
 use oracled_domain::SessionId;
 use std::path::Path;
 
 /// The session or the verdict of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SessionRowPart {
     /// The number of the entry that wrote it.
     pub(crate) revision: u64,
     pub(crate) json: Vec<u8>,
@@ -21,15 +21,15 @@ pub(crate) struct Part {
 /// The row of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionRow {
-    pub(crate) session: Option<Part>,
-    pub(crate) verdict: Option<Part>,
+    pub(crate) session: Option<SessionRowPart>,
+    pub(crate) verdict: Option<SessionRowPart>,
 }
 
 impl SessionRow {
     /// The part of `table`: `Sessions` or `Verdicts`.
-    pub(crate) const fn part(&mut self, table: Table) -> &mut Option<Part> {
+    pub(crate) const fn part(&mut self, table: TableId) -> &mut Option<SessionRowPart> {
         match table {
-            Table::Verdicts => &mut self.verdict,
+            TableId::Verdicts => &mut self.verdict,
             _ => &mut self.session,
         }
     }
@@ -39,7 +39,7 @@ impl SessionRow {
         let [session_revision, verdict_revision] =
             parts.map(|part| part.as_ref().map_or(0, |part| part.revision).to_be_bytes());
         let [session, verdict] =
-            parts.map(|part| part.as_ref().map_or(&[][..], |Part { json, .. }| json.as_slice()));
+            parts.map(|part| part.as_ref().map_or(&[][..], |SessionRowPart { json, .. }| json.as_slice()));
         let length = u32::try_from(session.len()).expect("a row has ROW_MAX_BYTES at the most");
         [&session_revision[..], &verdict_revision, &length.to_be_bytes(), session, verdict].concat()
     }
@@ -50,17 +50,19 @@ impl SessionRow {
             let (length, rest) = rest.split_first_chunk()?;
             // if a chunk of the row is missing, parsing the JSON reports it
             let (session, verdict) = rest.split_at(rest.len().min(u32::from_be_bytes(*length) as usize));
-            let part = |revision, json: &[u8]| (revision > 0).then(|| Part { revision, json: json.to_vec() });
+            let part = |revision, json: &[u8]| {
+                (revision > 0).then(|| SessionRowPart { revision, json: json.to_vec() })
+            };
             Some(Self { session: part(session_revision, session), verdict: part(verdict_revision, verdict) })
         };
-        split().ok_or_else(|| cut(dir))
+        split().ok_or_else(|| truncated_row_error(dir))
     }
 }
 
 /// The revision of the part of `table` in the row of a session, or 0; `start` is the start of the row's value.
-pub(crate) fn part_revision(dir: &Path, table: Table, start: &[u8]) -> Result<u64, StoreError> {
-    let ([session, verdict], _) = split_revisions(start).ok_or_else(|| cut(dir))?;
-    Ok(if table == Table::Verdicts { verdict } else { session })
+pub(crate) fn part_revision(dir: &Path, table: TableId, start: &[u8]) -> Result<u64, StoreError> {
+    let ([session, verdict], _) = split_revisions(start).ok_or_else(|| truncated_row_error(dir))?;
+    Ok(if table == TableId::Verdicts { verdict } else { session })
 }
 
 fn split_revisions(bytes: &[u8]) -> Option<([u64; 2], &[u8])> {
@@ -69,11 +71,11 @@ fn split_revisions(bytes: &[u8]) -> Option<([u64; 2], &[u8])> {
     Some(([u64::from_be_bytes(*session), u64::from_be_bytes(*verdict)], rest))
 }
 
-fn cut(dir: &Path) -> StoreError {
+fn truncated_row_error(dir: &Path) -> StoreError {
     StoreError::Corrupt { dir: dir.to_owned(), detail: "the row of a session is truncated".into() }
 }
 
-impl Tables {
+impl TableReader {
     /// The durable row of a session; empty if the session has none.
     pub(crate) fn session_row(
         &self,
@@ -81,8 +83,8 @@ impl Tables {
         session_id: &SessionId,
     ) -> Result<SessionRow, StoreError> {
         let name = session_id.as_str().as_bytes();
-        let row = rows::get_readable(db, self.dir(), Table::Sessions, name)?;
-        let row = row.and_then(|row| self.durable(Table::Sessions, name, row));
+        let row = rows::get_readable(db, self.dir(), TableId::Sessions, name)?;
+        let row = row.and_then(|row| self.durable(TableId::Sessions, name, row));
         row.map_or_else(|| Ok(SessionRow::default()), |row| SessionRow::from_bytes(self.dir(), &row.value))
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
-use crate::base::rows::{SCHEMA, Table};
+use crate::base::rows::{SCHEMA, TableId};
 use crate::base::snapshot::SnapshotId;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,7 +24,7 @@ const SLOT_STRIDE_BYTES: u64 = 4096;
 
 /// The number of rows of each kind in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct StoreCounts {
     /// Entries in the log. They are numbered from 1 without gaps, so this is also the number of the last one.
     pub entries: u64,
     /// Cached verdicts.
@@ -53,46 +53,46 @@ pub struct Counts {
     pub refusals: u64,
 }
 
-impl Counts {
+impl StoreCounts {
     /// The tables that are counted, each with the name of its rows in messages.
-    pub(crate) const TABLES: [(Table, &'static str); 12] = [
-        (Table::Verdicts, "verdicts"),
-        (Table::Sessions, "sessions"),
-        (Table::Outbox, "mails"),
-        (Table::Documents, "documents"),
-        (Table::Sources, "sources"),
-        (Table::Runs, "runs"),
-        (Table::Reviews, "reviews"),
-        (Table::OpenReviews, "open reviews"),
-        (Table::Subjects, "subjects of review"),
-        (Table::Kept, "cached answers"),
-        (Table::Pending, "pending decisions"),
-        (Table::Refusals, "refusals by the rules"),
+    pub(crate) const TABLES: [(TableId, &'static str); 12] = [
+        (TableId::Verdicts, "verdicts"),
+        (TableId::Sessions, "sessions"),
+        (TableId::Outbox, "mails"),
+        (TableId::Documents, "documents"),
+        (TableId::Sources, "sources"),
+        (TableId::Runs, "runs"),
+        (TableId::Reviews, "reviews"),
+        (TableId::OpenReviews, "open reviews"),
+        (TableId::Subjects, "subjects of review"),
+        (TableId::Kept, "cached answers"),
+        (TableId::Pending, "pending decisions"),
+        (TableId::Refusals, "refusals by the rules"),
     ];
 
     /// The count of `table`'s rows; `None` if they are not counted.
-    pub(crate) const fn of(&mut self, table: Table) -> Option<&mut u64> {
+    pub(crate) const fn of(&mut self, table: TableId) -> Option<&mut u64> {
         match table {
-            Table::Verdicts => Some(&mut self.verdicts),
-            Table::Sessions => Some(&mut self.sessions),
-            Table::Outbox => Some(&mut self.mails),
-            Table::Documents => Some(&mut self.documents),
-            Table::Sources => Some(&mut self.sources),
-            Table::Runs => Some(&mut self.runs),
-            Table::Reviews => Some(&mut self.reviews),
-            Table::OpenReviews => Some(&mut self.open_reviews),
-            Table::Subjects => Some(&mut self.subjects),
-            Table::Kept => Some(&mut self.kept),
-            Table::Pending => Some(&mut self.pending),
-            Table::Refusals => Some(&mut self.refusals),
-            Table::Meta
-            | Table::ByEvent
-            | Table::Log
-            | Table::BySession
-            | Table::ByExecution
-            | Table::OpenByWorkflow
-            | Table::Regens
-            | Table::Definitions => None,
+            TableId::Verdicts => Some(&mut self.verdicts),
+            TableId::Sessions => Some(&mut self.sessions),
+            TableId::Outbox => Some(&mut self.mails),
+            TableId::Documents => Some(&mut self.documents),
+            TableId::Sources => Some(&mut self.sources),
+            TableId::Runs => Some(&mut self.runs),
+            TableId::Reviews => Some(&mut self.reviews),
+            TableId::OpenReviews => Some(&mut self.open_reviews),
+            TableId::Subjects => Some(&mut self.subjects),
+            TableId::Kept => Some(&mut self.kept),
+            TableId::Pending => Some(&mut self.pending),
+            TableId::Refusals => Some(&mut self.refusals),
+            TableId::Meta
+            | TableId::ByEvent
+            | TableId::Log
+            | TableId::BySession
+            | TableId::ByExecution
+            | TableId::OpenByWorkflow
+            | TableId::Regens
+            | TableId::Definitions => None,
         }
     }
 
@@ -117,8 +117,8 @@ impl Counts {
 
     pub(crate) fn to_bytes(mut self) -> [u8; COUNTS_BYTES] {
         let mut bytes = [0; COUNTS_BYTES];
-        for (place, count) in bytes.chunks_exact_mut(8).zip(self.each()) {
-            place.copy_from_slice(&count.to_be_bytes());
+        for (slot, count) in bytes.chunks_exact_mut(8).zip(self.each()) {
+            slot.copy_from_slice(&count.to_be_bytes());
         }
         bytes
     }
@@ -139,7 +139,7 @@ impl Counts {
 pub(crate) struct Watermark {
     file: File,
     next_slot: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoreCounts,
     /// The last entry known to be synced in `oracle_log.jsonl`.
     pub(crate) mirrored: u64,
     /// The snapshot that the database was last opened with.
@@ -159,7 +159,7 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let mut best: Option<(u64, Promised)> = None;
+        let mut best: Option<(u64, WatermarkSlot)> = None;
         let mut other_schema = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
@@ -185,7 +185,7 @@ impl Watermark {
                 StoreError::Older { dir, found, known }
             });
         }
-        let Some((slot, Promised { counts, mirrored, snapshot, store_id })) = best else {
+        let Some((slot, WatermarkSlot { counts, mirrored, snapshot, store_id })) = best else {
             let detail = format!("its high-water mark, the file {FILE}, is unreadable");
             return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
         };
@@ -199,7 +199,7 @@ impl Watermark {
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
-        let (counts, mirrored) = (Counts::default(), 0);
+        let (counts, mirrored) = (StoreCounts::default(), 0);
         let snapshot = SnapshotId::default();
         let mut mark = Self {
             file: opened.map_err(io)?,
@@ -243,8 +243,8 @@ impl Watermark {
 
 /// The content of one slot.
 #[derive(Debug, Clone, Copy)]
-struct Promised {
-    counts: Counts,
+struct WatermarkSlot {
+    counts: StoreCounts,
     mirrored: u64,
     snapshot: SnapshotId,
     store_id: u64,
@@ -256,7 +256,7 @@ fn schema_of(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*schema))
 }
 
-fn decode(bytes: &[u8]) -> Option<Promised> {
+fn decode(bytes: &[u8]) -> Option<WatermarkSlot> {
     schema_of(bytes).filter(|schema| *schema == SCHEMA)?;
     let bytes = bytes.get(..SLOT_BYTES)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
@@ -266,8 +266,8 @@ fn decode(bytes: &[u8]) -> Option<Promised> {
     let (counts, rest) = content.get(MAGIC.len() + 4..)?.split_at_checked(COUNTS_BYTES)?;
     let (mirrored, rest) = rest.split_first_chunk()?;
     let (snapshot, store_id) = rest.split_first_chunk()?;
-    Some(Promised {
-        counts: Counts::from_bytes(counts)?,
+    Some(WatermarkSlot {
+        counts: StoreCounts::from_bytes(counts)?,
         mirrored: u64::from_be_bytes(*mirrored),
         snapshot: SnapshotId(u64::from_be_bytes(*snapshot)),
         store_id: u64::from_be_bytes(store_id.try_into().ok()?),

@@ -8,15 +8,15 @@
 mod reader;
 mod writer;
 
-pub use reader::{Archive, ArchiveReader, MAX_SLICE_BYTES};
-pub use writer::{ArchiveWriter, Archived, MAX_PAYLOAD_BYTES};
-pub(super) use writer::{is_unfinished, mark};
+pub use reader::{ArchiveReader, ArchivedPayload, MAX_SLICE_BYTES};
+pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef};
+pub(super) use writer::{is_unfinished, mark_path};
 
-use super::sealed::{FOOTER_BYTES, Format};
+use super::sealed::{FOOTER_BYTES, SealedFormat};
 use oracled_domain::Sha256Hex;
 use std::path::{Path, PathBuf};
 
-const FORMAT: Format = Format { magic: *b"oracledR", version: 2 };
+const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledR", version: 2 };
 /// Bytes of the payload in a frame; the last frame has fewer.
 const FRAME_BYTES: usize = 256 * 1024;
 /// The magic number of a frame that zstd skips (RFC 8878, 3.1.2).

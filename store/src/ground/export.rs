@@ -3,17 +3,17 @@
 use super::view::SourceView;
 use crate::base::error::StoreError;
 use oracled_domain::ground::provenance::ProvenanceRecord;
-use oracled_domain::ground::record::Content;
+use oracled_domain::ground::record::RecordContent;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::Bound;
 
 /// The fields of provenance that depend on when this daemon processed the data. They differ between daemons.
-const OF_THIS_DAEMON: [&str; 2] = ["ingested_at", "verified_at"];
+const DAEMON_SPECIFIC_FIELDS: [&str; 2] = ["ingested_at", "verified_at"];
 
 /// The reason why an export stopped early.
 #[derive(Debug, thiserror::Error)]
-pub enum ExportError {
+pub enum SourceExportError {
     /// A record cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -24,10 +24,10 @@ pub enum ExportError {
 
 /// A line of an export.
 #[derive(Serialize)]
-struct Line {
+struct ExportLine {
     provenance: serde_json::Value,
     /// The record's content, whose canonical JSON has the digest `normalized_hash`; `null` if it was pruned.
-    record: Option<Content>,
+    record: Option<RecordContent>,
 }
 
 impl SourceView {
@@ -37,13 +37,13 @@ impl SourceView {
     ///
     /// # Errors
     /// A record cannot be read, or `out` cannot be written.
-    pub fn export(&self, out: &mut dyn Write) -> Result<u64, ExportError> {
+    pub fn export(&self, out: &mut dyn Write) -> Result<u64, SourceExportError> {
         let mut lines = 0;
         for record in self.records(&[], Bound::Unbounded)? {
             let record = record?;
             for found in Self::versions(&record, &self.known) {
                 let record = self.content(&found.statement)?;
-                let line = Line { provenance: without_times(&self.provenance(&found)?), record };
+                let line = ExportLine { provenance: without_times(&self.provenance(&found)?), record };
                 serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
                 lines += 1;
@@ -56,7 +56,7 @@ impl SourceView {
 fn without_times(provenance: &ProvenanceRecord) -> serde_json::Value {
     let mut json = serde_json::to_value(provenance).expect("provenance is plain data");
     if let Some(members) = json.as_object_mut() {
-        OF_THIS_DAEMON.iter().for_each(|name| drop(members.remove(*name)));
+        DAEMON_SPECIFIC_FIELDS.iter().for_each(|name| drop(members.remove(*name)));
     }
     json
 }

@@ -1,14 +1,14 @@
 //! The folders of the ground-truth layer, and the check of which of their files are still in use.
 
-use super::archive::{Archive, ArchiveWriter, is_unfinished, mark};
-use super::sealed::Owner;
-use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
+use super::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_path};
+use super::sealed::FileOwner;
+use super::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
 use super::state::SourceState;
 use crate::base::disk::{FreeSpace, sync_dir};
-use crate::base::error::{FileKind, StoreError};
+use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -27,11 +27,11 @@ const WORK_DIR: &str = "work";
 /// The key of the first row of a sorted file. Its value is the id of the run that created the file, and the kind of the
 /// file. Therefore no two files have the same content, and a file can be removed without a search for other references to
 /// it.
-const MADE_BY: &[u8] = b"!";
+const CREATED_BY_KEY: &[u8] = b"!";
 
 /// The files of the ground-truth layer.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct GroundFiles {
     dir: PathBuf,
     /// The folder of the sorted files.
     facts_dir: PathBuf,
@@ -42,34 +42,34 @@ pub struct Files {
 
 /// New sorted files that no commit names yet. Dropping this removes them.
 #[derive(Debug)]
-pub(super) struct Made {
-    files: Files,
-    refs: Vec<FileRef>,
+pub(super) struct UncommittedFiles {
+    files: GroundFiles,
+    refs: Vec<SortedFileRef>,
 }
 
-impl Made {
-    pub(super) fn new(files: &Files) -> Self {
+impl UncommittedFiles {
+    pub(super) fn new(files: &GroundFiles) -> Self {
         Self { files: files.clone(), refs: Vec::new() }
     }
 
     /// Keeps one of the files, for the commit that names it.
-    pub(super) fn kept(&mut self, file: &FileRef) {
+    pub(super) fn keep_file(&mut self, file: &SortedFileRef) {
         self.refs.retain(|made| made != file);
     }
 
     /// Keeps all files, for the commit that names them.
-    pub(super) fn named(&mut self) {
+    pub(super) fn keep_all_files(&mut self) {
         self.refs.clear();
     }
 }
 
-impl Drop for Made {
+impl Drop for UncommittedFiles {
     fn drop(&mut self) {
         self.files.remove(&self.refs);
     }
 }
 
-impl Files {
+impl GroundFiles {
     /// Opens the folders in the state directory `state_dir`, and removes incomplete files of an earlier process. Caches up
     /// to `cache_bytes` of sorted files.
     ///
@@ -105,10 +105,10 @@ impl Files {
     }
 
     /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir` is dropped.
-    pub(super) fn apart(&self) -> Result<(Self, TempDir), StoreError> {
+    pub(super) fn with_temporary_facts(&self) -> Result<(Self, TempDir), StoreError> {
         let work_dir = self.work_dir();
         let dir = TempDir::with_prefix_in("rebuilt-", &work_dir);
-        let dir = dir.map_err(|source| StoreError::unwritten(&work_dir, source))?;
+        let dir = dir.map_err(|source| StoreError::write_error(&work_dir, source))?;
         Ok((Self { facts_dir: dir.path().to_owned(), ..self.clone() }, dir))
     }
 
@@ -118,15 +118,15 @@ impl Files {
     /// `Unavailable` if too little space is free, `Io` if the file cannot be created.
     pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
         self.free.check()?;
-        Ok(ArchiveWriter::create(&self.raw_dir())?.keeping(self.free.clone()))
+        Ok(ArchiveWriter::create(&self.raw_dir())?.with_free_space(self.free.clone()))
     }
 
     /// Opens an archived payload that a run of the source `oracle_id` reads or has read.
     ///
     /// # Errors
     /// `SourceFile` if the payload is damaged or missing.
-    pub fn archive(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
-        Archive::open(&self.raw_dir(), sha256, &Owner::new(oracle_id, FileKind::Payload))
+    pub fn archive(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<ArchivedPayload, StoreError> {
+        ArchivedPayload::open(&self.raw_dir(), sha256, &FileOwner::new(oracle_id, SourceFileKind::Payload))
     }
 
     /// Whether the archive has the payload with this digest.
@@ -136,7 +136,7 @@ impl Files {
     }
 
     /// Whether the file exists.
-    pub(crate) fn has_sorted(&self, file: &FileRef) -> bool {
+    pub(crate) fn has_sorted(&self, file: &SortedFileRef) -> bool {
         self.facts_path(&file.sha256).exists()
     }
 
@@ -150,7 +150,7 @@ impl Files {
     }
 
     fn mark_path(&self, sha256: &str) -> PathBuf {
-        mark(&self.raw_dir(), sha256)
+        mark_path(&self.raw_dir(), sha256)
     }
 
     /// Whether the payload `sha256` has a mark, so that no commit has named it yet.
@@ -191,7 +191,7 @@ impl Files {
     pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
         self.free.check()?;
         let mut writer = SortedWriter::create(&self.work_dir().join(name))?;
-        writer.push(MADE_BY, name.as_bytes())?;
+        writer.push(CREATED_BY_KEY, name.as_bytes())?;
         Ok(writer)
     }
 
@@ -199,28 +199,29 @@ impl Files {
     ///
     /// # Errors
     /// The errors of [`SortedFile::open`]; `SourceFile` if the file does not name its run.
-    pub(super) fn made_by(path: &Path, owner: &Owner) -> Result<String, StoreError> {
-        let name = SortedFile::open(path, owner)?.get(MADE_BY)?.and_then(|name| String::from_utf8(name).ok());
+    pub(super) fn read_creating_run(path: &Path, owner: &FileOwner) -> Result<String, StoreError> {
+        let name =
+            SortedFile::open(path, owner)?.get(CREATED_BY_KEY)?.and_then(|name| String::from_utf8(name).ok());
         let run_id = name.as_deref().and_then(|name| name.split('.').next());
-        run_id.map(str::to_owned).ok_or_else(|| owner.ill(path, "does not name its run".into()))
+        run_id.map(str::to_owned).ok_or_else(|| owner.damage_error(path, "does not name its run".into()))
     }
 
     /// Moves a finished sorted file to its final path, and adds it to `made` unless the file existed already.
-    pub(super) fn keep(
+    pub(super) fn adopt_sorted_file(
         &self,
         name: &str,
-        summary: Summary,
+        summary: SortedFileSummary,
         statements: u64,
-        made: &mut Made,
-    ) -> Result<FileRef, StoreError> {
-        let Summary { rows, size_bytes, sha256 } = summary;
+        new_files: &mut UncommittedFiles,
+    ) -> Result<SortedFileRef, StoreError> {
+        let SortedFileSummary { rows, size_bytes, sha256 } = summary;
         let path = self.facts_path(&sha256);
         let is_new = !path.exists();
         let moved = fs::rename(self.work_dir().join(name), &path);
-        moved.map_err(|source| StoreError::unwritten(&path, source))?;
-        let file = FileRef { sha256, size_bytes, rows, statements };
+        moved.map_err(|source| StoreError::write_error(&path, source))?;
+        let file = SortedFileRef { sha256, size_bytes, rows, statements };
         if is_new {
-            made.refs.push(file.clone());
+            new_files.refs.push(file.clone());
         }
         sync_dir(&self.facts_dir)?;
         Ok(file)
@@ -231,17 +232,21 @@ impl Files {
     ///
     /// # Errors
     /// `SourceFile` if the file is not the committed one.
-    pub(super) fn open_sorted(&self, file: &FileRef, owner: &Owner) -> Result<SortedFile, StoreError> {
+    pub(super) fn open_sorted(
+        &self,
+        file: &SortedFileRef,
+        owner: &FileOwner,
+    ) -> Result<SortedFile, StoreError> {
         let path = self.facts_path(&file.sha256);
         let opened = SortedFile::open(&path, owner)?;
-        Self::compare(opened.summary(), file).map_err(|fault| owner.ill(&path, fault))?;
+        Self::compare(opened.summary(), file).map_err(|fault| owner.damage_error(&path, fault))?;
         Ok(opened)
     }
 
     /// Compares the summary in a file's footer with the committed one.
-    fn compare(found: &Summary, file: &FileRef) -> Result<(), String> {
-        let FileRef { sha256, size_bytes, rows, .. } = file.clone();
-        let committed = Summary { rows, size_bytes, sha256 };
+    fn compare(found: &SortedFileSummary, file: &SortedFileRef) -> Result<(), String> {
+        let SortedFileRef { sha256, size_bytes, rows, .. } = file.clone();
+        let committed = SortedFileSummary { rows, size_bytes, sha256 };
         if *found == committed {
             return Ok(());
         }
@@ -254,50 +259,50 @@ impl Files {
     /// `SourceFile` if they differ; the error of `read`.
     pub(super) fn verify_sorted(
         &self,
-        file: &FileRef,
-        owner: &Owner,
+        file: &SortedFileRef,
+        owner: &FileOwner,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.open_sorted(file, owner)?.verify(read).map(|_| ())
     }
 
     /// The error for sorted files whose checksums are valid and whose rows cannot be parsed.
-    pub(super) fn unreadable(&self, owner: &Owner, detail: &str) -> StoreError {
-        owner.ill(&self.facts_dir, format!("has rows that cannot be parsed: {detail}"))
+    pub(super) fn unreadable(&self, owner: &FileOwner, detail: &str) -> StoreError {
+        owner.damage_error(&self.facts_dir, format!("has rows that cannot be parsed: {detail}"))
     }
 
     /// The fault that the footer of a sorted file shows: the file is missing, was truncated, or is another file.
-    pub(super) fn fault(&self, file: &FileRef, owner: &Owner) -> Option<StoreError> {
+    pub(super) fn fault(&self, file: &SortedFileRef, owner: &FileOwner) -> Option<StoreError> {
         let path = self.facts_path(&file.sha256);
         let compared = SortedFile::summary_of(&path, owner)
-            .and_then(|found| Self::compare(&found, file).map_err(|fault| owner.ill(&path, fault)));
+            .and_then(|found| Self::compare(&found, file).map_err(|fault| owner.damage_error(&path, fault)));
         compared.err()
     }
 
     /// The sorted files of a source that are missing, truncated or replaced, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
-        let owner = state.owner(FileKind::Facts);
+        let owner = state.owner(SourceFileKind::Facts);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 
-    /// Moves sorted files that were created in the folder of [`Files::apart`] to their final paths, durably.
-    pub(super) fn take<'f>(
+    /// Moves sorted files that were created in the folder of [`GroundFiles::apart`] to their final paths, durably.
+    pub(super) fn adopt_temporary_files<'f>(
         &self,
-        made: &Self,
-        files: impl IntoIterator<Item = &'f FileRef>,
+        temporary: &Self,
+        files: impl IntoIterator<Item = &'f SortedFileRef>,
     ) -> Result<(), StoreError> {
         // the cache may hold blocks of earlier files with these names
         self.blocks.clear();
         for file in files {
             let path = self.facts_path(&file.sha256);
-            let moved = fs::rename(made.facts_path(&file.sha256), &path);
-            moved.map_err(|source| StoreError::unwritten(&path, source))?;
+            let moved = fs::rename(temporary.facts_path(&file.sha256), &path);
+            moved.map_err(|source| StoreError::write_error(&path, source))?;
         }
         sync_dir(&self.facts_dir)
     }
 
     /// Removes sorted files that are no longer in use. Readers that have one open can still read it.
-    pub(crate) fn remove<'f>(&self, files: impl IntoIterator<Item = &'f FileRef>) {
+    pub(crate) fn remove<'f>(&self, files: impl IntoIterator<Item = &'f SortedFileRef>) {
         for file in files {
             let path = self.facts_path(&file.sha256);
             if let Err(error) = fs::remove_file(&path)
@@ -312,10 +317,10 @@ impl Files {
     ///
     /// # Errors
     /// `Io` if a folder cannot be read.
-    pub(crate) fn any_kept(state_dir: &Path) -> Result<Option<PathBuf>, StoreError> {
+    pub(crate) fn find_existing_file(state_dir: &Path) -> Result<Option<PathBuf>, StoreError> {
         for folder in [FACTS_DIR, RAW_DIR] {
-            for (path, kind) in kept_in(&state_dir.join(DIR).join(folder))? {
-                if matches!(kind, KeptFile::Sorted | KeptFile::Payload) {
+            for (path, kind) in list_files_in(&state_dir.join(DIR).join(folder))? {
+                if matches!(kind, GroundFileKind::Sorted | GroundFileKind::Payload) {
                     return Ok(Some(path));
                 }
             }
@@ -325,12 +330,15 @@ impl Files {
 
     /// The sorted files and payloads that are not in `named`, and incomplete payloads and marks. Other files belong to
     /// someone else: they are logged and not touched.
-    pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+    pub(crate) fn list_unnamed_files(
+        &self,
+        named: &HashSet<String>,
+    ) -> Result<Vec<(PathBuf, GroundFileKind)>, StoreError> {
         let mut unnamed = Vec::new();
         for dir in [self.facts_dir.clone(), self.raw_dir()] {
-            for (path, kind) in kept_in(&dir)? {
+            for (path, kind) in list_files_in(&dir)? {
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-                if kind == KeptFile::Foreign {
+                if kind == GroundFileKind::Foreign {
                     tracing::warn!(path = %path.display(), "ignored a file that oracled did not create");
                 } else if !named.contains(stem) {
                     unnamed.push((path, kind));
@@ -343,7 +351,7 @@ impl Files {
 
 /// The kind of a file of the ground-truth layer, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeptFile {
+pub(crate) enum GroundFileKind {
     Sorted,
     Payload,
     /// An incomplete payload, or a mark.
@@ -352,26 +360,26 @@ pub(crate) enum KeptFile {
 }
 
 /// The files in a folder, each with its kind; empty if the folder does not exist.
-fn kept_in(dir: &Path) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+fn list_files_in(dir: &Path) -> Result<Vec<(PathBuf, GroundFileKind)>, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(io(error)),
     };
-    let mut kept = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(io)?;
         let (path, is_file) = (entry.path(), entry.file_type().map_err(io)?.is_file());
         let has_digest =
             path.file_stem().and_then(OsStr::to_str).is_some_and(|stem| stem.parse::<Sha256Hex>().is_ok());
         let kind = match path.extension().and_then(OsStr::to_str) {
-            Some("sorted") if is_file && has_digest => KeptFile::Sorted,
-            Some("raw") if is_file && has_digest => KeptFile::Payload,
-            None if is_file && is_unfinished(&path) => KeptFile::Unfinished,
-            _ => KeptFile::Foreign,
+            Some("sorted") if is_file && has_digest => GroundFileKind::Sorted,
+            Some("raw") if is_file && has_digest => GroundFileKind::Payload,
+            None if is_file && is_unfinished(&path) => GroundFileKind::Unfinished,
+            _ => GroundFileKind::Foreign,
         };
-        kept.push((path, kind));
+        files.push((path, kind));
     }
-    Ok(kept)
+    Ok(files)
 }

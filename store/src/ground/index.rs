@@ -10,7 +10,7 @@ const MAX_PIECE_BYTES: u64 = 5 << 20;
 
 /// The position of a piece in its file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PiecePosition {
     /// The offset in the file, in bytes.
     pub(super) at: u64,
     pub(super) crc: u32,
@@ -34,9 +34,9 @@ pub(super) fn put_piece(bytes: &mut Vec<u8>, first_key: &[u8], piece: &[u8]) -> 
 
 /// An index in memory: its bytes as in the file, and the parsed positions of the blocks.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct FileIndex {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    positions: Vec<PiecePosition>,
     /// The length of the prefix that all first keys share.
     shared_bytes: usize,
     /// The bytes of each first key after that prefix, as [`head`] returns them. A search in this list touches little
@@ -44,10 +44,10 @@ pub(super) struct Index {
     heads: Vec<u128>,
 }
 
-impl Index {
+impl FileIndex {
     /// Parses the index of blocks with a total length of `data_bytes`; `None` if it is invalid.
     pub(super) fn read(bytes: Vec<u8>, data_bytes: u64) -> Option<Self> {
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let mut rest = bytes.as_slice();
         let mut at = 0;
         while !rest.is_empty() {
@@ -58,31 +58,38 @@ impl Index {
             if !(1..=MAX_PIECE_BYTES).contains(&u64::from(len_bytes)) {
                 return None;
             }
-            places.push(Place { at, crc, len_bytes, key_at, key_bytes: u32::try_from(key_bytes).ok()? });
+            positions.push(PiecePosition {
+                at,
+                crc,
+                len_bytes,
+                key_at,
+                key_bytes: u32::try_from(key_bytes).ok()?,
+            });
             at += u64::from(len_bytes);
         }
-        places.shrink_to_fit();
-        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new() };
-        let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) <= index.first_key(next));
-        if let [first, .., last] = index.places.as_slice() {
+        positions.shrink_to_fit();
+        let mut index = Self { bytes, positions, shared_bytes: 0, heads: Vec::new() };
+        let ascends = index.positions.is_sorted_by(|one, next| index.first_key(one) <= index.first_key(next));
+        if let [first, .., last] = index.positions.as_slice() {
             index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
         }
-        let heads = index.places.iter().map(|place| head(index.first_key(place), index.shared_bytes));
+        let heads = index.positions.iter().map(|place| head(index.first_key(place), index.shared_bytes));
         index.heads = heads.collect();
         (at == data_bytes && ascends).then_some(index)
     }
 
     /// The number of the only block that can hold `key`; `None` if `key` is before all blocks.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
-        let shared = self.places.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
+        let shared =
+            self.positions.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
         let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
             Ordering::Less => 0,
-            Ordering::Greater => self.places.len(),
+            Ordering::Greater => self.positions.len(),
             Ordering::Equal => {
-                let wanted = head(key, self.shared_bytes);
-                let begin = self.heads.partition_point(|head| *head < wanted);
-                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
-                let alike = self.places.get(begin..begin + alike)?;
+                let key_head = head(key, self.shared_bytes);
+                let begin = self.heads.partition_point(|head| *head < key_head);
+                let alike = self.heads.get(begin..)?.partition_point(|head| *head == key_head);
+                let alike = self.positions.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
         };
@@ -90,12 +97,12 @@ impl Index {
     }
 
     /// The position of the block with this number, counted from 0.
-    pub(super) fn place(&self, block: usize) -> Option<&Place> {
-        self.places.get(block)
+    pub(super) fn piece_position(&self, block: usize) -> Option<&PiecePosition> {
+        self.positions.get(block)
     }
 
-    pub(super) fn places(&self) -> &[Place] {
-        &self.places
+    pub(super) fn piece_positions(&self) -> &[PiecePosition] {
+        &self.positions
     }
 
     /// The index as it is stored in the file.
@@ -103,10 +110,10 @@ impl Index {
         &self.bytes
     }
 
-    pub(super) fn first_key(&self, place: &Place) -> &[u8] {
+    pub(super) fn first_key(&self, position: &PiecePosition) -> &[u8] {
         // the parser found both within the bytes
-        let at = place.key_at as usize;
-        self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()
+        let at = position.key_at as usize;
+        self.bytes.get(at..at + position.key_bytes as usize).unwrap_or_default()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Pages of the rows in a run's own file: its rejects, its changes, and the positions of its records.
 
-use super::files::Files;
-use super::sealed::Owner;
-use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
+use super::files::GroundFiles;
+use super::sealed::FileOwner;
+use super::staging::{CHANGE, POSITION_KEY, REJECT, RunChangeEntry, row_key};
 use super::statement::StoredStatement;
-use super::view::{Record, SourceView};
-use crate::base::error::{FileKind, StoreError};
+use super::view::{RecordStatements, SourceView};
+use crate::base::error::{SourceFileKind, StoreError};
 use crate::ground::tables::Store;
-use oracled_domain::ground::rejection::Reject;
-use oracled_domain::ground::run::{FileRef, Run, RunState};
+use oracled_domain::ground::rejection::RejectedRecord;
+use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
 use std::ops::Bound;
 
 impl Store {
@@ -17,10 +17,16 @@ impl Store {
     ///
     /// # Errors
     /// The run's file cannot be read.
-    pub fn rejects(&self, run: &Run, after: Option<u64>, limit: usize) -> Result<Vec<Reject>, StoreError> {
+    pub fn rejects(
+        &self,
+        run: &IngestionRun,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RejectedRecord>, StoreError> {
         let Some(rows) = &run.rows else { return Ok(Vec::new()) };
-        let kind = if run.state == RunState::Completed { FileKind::Facts } else { FileKind::Rejects };
-        let own = (rows, &Owner::new(&run.oracle_id, kind));
+        let kind =
+            if run.state == RunState::Completed { SourceFileKind::Facts } else { SourceFileKind::Rejects };
+        let own = (rows, &FileOwner::new(&run.oracle_id, kind));
         let read = |json: &[u8]| serde_json::from_slice(json).ok();
         let rejects = page(self.files(), own, REJECT, after, limit, read)?;
         Ok(rejects.into_iter().map(|(_, reject)| reject).collect())
@@ -38,10 +44,10 @@ impl SourceView {
         run: u32,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<(u64, ChangeEntry)>, StoreError> {
+    ) -> Result<Vec<(u64, RunChangeEntry)>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
-        let own = (&completed.rows, &self.state.owner(FileKind::Facts));
-        page(&self.files, own, CHANGE, after, limit, ChangeEntry::read)
+        let own = (&completed.rows, &self.state.owner(SourceFileKind::Facts));
+        page(&self.files, own, CHANGE, after, limit, RunChangeEntry::read)
     }
 
     /// The record that run number `run` read at `position` of its payload, with all its statements. `None` if the run
@@ -49,13 +55,13 @@ impl SourceView {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn record(&self, run: u32, position: u64) -> Result<Option<Record>, StoreError> {
+    pub fn record(&self, run: u32, position: u64) -> Result<Option<RecordStatements>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(None) };
-        let rows = self.files.open_sorted(&completed.rows, &self.state.owner(FileKind::Facts))?;
-        let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
+        let rows = self.files.open_sorted(&completed.rows, &self.state.owner(SourceFileKind::Facts))?;
+        let Some(key) = rows.get(&row_key(POSITION_KEY, position))? else { return Ok(None) };
         // the run has no such statement if the record was merged with an equal one, or rejected
-        let is_of_run = |said: &StoredStatement| {
-            (said.time.run, said.position) == (run, position) && said.time.content.is_some()
+        let is_of_run = |statement: &StoredStatement| {
+            (statement.time.run, statement.position) == (run, position) && statement.time.content.is_some()
         };
         let record = self.records(&key, Bound::Unbounded)?.next().transpose()?;
         Ok(record.filter(|record| record.statements.iter().any(is_of_run)))
@@ -64,8 +70,8 @@ impl SourceView {
 
 /// The first `limit` rows of one kind after the number `after`, each with its number.
 fn page<T>(
-    files: &Files,
-    (rows, owner): (&FileRef, &Owner),
+    files: &GroundFiles,
+    (rows, owner): (&SortedFileRef, &FileOwner),
     kind: u8,
     after: Option<u64>,
     limit: usize,

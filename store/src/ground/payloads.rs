@@ -1,19 +1,19 @@
 //! The payloads that can be read again, and the reasons why others cannot.
 
-use super::state::{Completed, SourceState};
+use super::state::{CompletedRun, SourceState};
 use crate::audit::log::LogQuery;
 use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::{Event, EventKind, Sha256Hex};
+use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
 
 /// A run whose payload cannot be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadablePayload {
     /// The id of the run.
     pub run_id: Sha256Hex,
     /// The version of the source that the run read.
@@ -22,8 +22,8 @@ pub struct Unreadable {
     pub why: String,
 }
 
-impl Unreadable {
-    fn new(completed: &Completed, why: String) -> Self {
+impl UnreadablePayload {
+    fn new(completed: &CompletedRun, why: String) -> Self {
         Self { run_id: completed.run_id.clone(), version: completed.release.version.clone(), why }
     }
 }
@@ -33,7 +33,7 @@ impl Store {
     ///
     /// # Errors
     /// The definitions or the log cannot be read.
-    pub fn unreadable_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
+    pub fn unreadable_payloads(&self, state: &SourceState) -> Result<Vec<UnreadablePayload>, StoreError> {
         let oracle_id = state.entry.oracle_id();
         let prunings = self.prunings(oracle_id)?;
         let mut faults: HashMap<&Sha256Hex, Option<String>> = HashMap::new();
@@ -45,11 +45,11 @@ impl Store {
                 faults.entry(raw_sha256).or_insert_with(|| read().err().map(|error| error.to_string()));
             let Some(mut why) = fault.clone() else { continue };
             if !self.files().has_archived(raw_sha256)
-                && let Some(let_go) = self.why_let_go(completed, &prunings)?
+                && let Some(let_go) = self.absence_reason(completed, &prunings)?
             {
                 why = let_go.to_owned();
             }
-            unreadable.push(Unreadable::new(completed, why));
+            unreadable.push(UnreadablePayload::new(completed, why));
         }
         Ok(unreadable)
     }
@@ -59,16 +59,16 @@ impl Store {
     ///
     /// # Errors
     /// The definitions or the log cannot be read.
-    pub fn lost_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
+    pub fn lost_payloads(&self, state: &SourceState) -> Result<Vec<UnreadablePayload>, StoreError> {
         let prunings = self.prunings(state.entry.oracle_id())?;
         let mut lost = Vec::new();
         for completed in &state.completed {
             let is_there = self.files().has_archived(&completed.raw_sha256);
-            if is_there || self.why_let_go(completed, &prunings)?.is_some() {
+            if is_there || self.absence_reason(completed, &prunings)?.is_some() {
                 continue;
             }
             let opened = self.files().archive(state.entry.oracle_id(), &completed.raw_sha256);
-            lost.extend(opened.err().map(|error| Unreadable::new(completed, error.to_string())));
+            lost.extend(opened.err().map(|error| UnreadablePayload::new(completed, error.to_string())));
         }
         Ok(lost)
     }
@@ -83,7 +83,7 @@ impl Store {
         sha256: &Sha256Hex,
         pruned: Option<&SourceId>,
     ) -> Result<bool, StoreError> {
-        let may_need = |run: &&Run| {
+        let may_need = |run: &&IngestionRun| {
             run.input.raw_sha256 == *sha256 && pruned.is_none_or(|pruned| run.oracle_id != *pruned)
         };
         for run in self.runs()?.iter().filter(may_need) {
@@ -123,10 +123,10 @@ impl Store {
     ///
     /// # Errors
     /// The runs cannot be read, or the file cannot be removed.
-    pub fn remove_payload_of(&self, failed: &Run) -> Result<(), StoreError> {
+    pub fn remove_payload_of(&self, failed: &IngestionRun) -> Result<(), StoreError> {
         let sha256 = &failed.input.raw_sha256;
-        let is_other = |run: &Run| run.input.raw_sha256 == *sha256 && run.run_id != failed.run_id;
-        let is_failed = |run: &Run| run.run_id == failed.run_id && run.state == RunState::Failed;
+        let is_other = |run: &IngestionRun| run.input.raw_sha256 == *sha256 && run.run_id != failed.run_id;
+        let is_failed = |run: &IngestionRun| run.run_id == failed.run_id && run.state == RunState::Failed;
         let runs = self.runs()?;
         if runs.iter().any(is_failed) && !runs.iter().any(is_other) {
             self.files().remove_archived(sha256)?;
@@ -145,7 +145,7 @@ impl Store {
         before: Timestamp,
     ) -> Result<Vec<Sha256Hex>, StoreError> {
         let visible: HashSet<_> = state.completed.iter().map(|completed| &completed.raw_sha256).collect();
-        let came_to_nothing = |run: &Run| {
+        let came_to_nothing = |run: &IngestionRun| {
             run.oracle_id == *state.entry.oracle_id()
                 && matches!(run.state, RunState::Failed | RunState::Cancelled | RunState::Discarded)
                 && run.ended_at.is_some_and(|ended_at| ended_at < before)
@@ -156,9 +156,9 @@ impl Store {
     }
 
     /// The reason why a payload may be absent from the archive; `None` if it must be there.
-    fn why_let_go(
+    fn absence_reason(
         &self,
-        Completed { run_id, raw_sha256, .. }: &Completed,
+        CompletedRun { run_id, raw_sha256, .. }: &CompletedRun,
         prunings: &[(u64, PruneEntry)],
     ) -> Result<Option<&'static str>, StoreError> {
         let run = self.run(run_id)?.map(|(run, _)| run);
@@ -176,10 +176,11 @@ impl Store {
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
         for line in lines {
-            let event: Event = serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
-                dir: self.dir().to_owned(),
-                detail: format!("entry {}: {error}", line.seq),
-            })?;
+            let event: AuditEvent =
+                serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+                    dir: self.dir().to_owned(),
+                    detail: format!("entry {}: {error}", line.seq),
+                })?;
             if let EventKind::SourcePruned(entry) = event.kind
                 && entry.oracle_id == *oracle_id
             {

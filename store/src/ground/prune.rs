@@ -1,39 +1,39 @@
 //! Pruning: removes the content of records that are no longer in force from a source's files, on request.
 
-use super::files::Made;
-use super::sorted::Keys;
+use super::files::UncommittedFiles;
+use super::sorted::MergedKeys;
 use super::staging::{FactsWriter, index_of};
 use super::statement::StoredStatement;
-use super::view::{Record, SourceView};
+use super::view::{RecordStatements, SourceView};
 use crate::base::error::StoreError;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// The number of records between two calls of `proceed`.
-const ASKED_EVERY: u64 = 4096;
+const PROCEED_INTERVAL_RECORDS: u64 = 4096;
 
-/// A source's pruned files, which no commit names yet. If this is dropped before [`Pruned::named`], it removes them.
+/// A source's pruned files, which no commit names yet. If this is dropped before [`PrunedFiles::named`], it removes them.
 #[derive(Debug)]
-pub struct Pruned {
+pub struct PrunedFiles {
     /// The files with the source's statements after the pruning, the oldest first.
-    pub files: Vec<FileRef>,
+    pub files: Vec<SortedFileRef>,
     /// Number of statements whose content was removed.
     pub statements: u64,
     /// The reduction of the total size, in bytes.
     pub freed_bytes: u64,
     /// The digests of the payloads from which no statement with content remains.
     pub unneeded: Vec<Sha256Hex>,
-    made: Made,
+    new_files: UncommittedFiles,
 }
 
-impl Pruned {
+impl PrunedFiles {
     /// Keeps the files and returns them, for the commit that names them.
     #[must_use]
-    pub fn named(mut self) -> Vec<FileRef> {
-        self.made.named();
+    pub fn into_kept_files(mut self) -> Vec<SortedFileRef> {
+        self.new_files.keep_all_files();
         std::mem::take(&mut self.files)
     }
 }
@@ -52,18 +52,18 @@ impl SourceView {
         &self,
         before: Timestamp,
         mut proceed: impl FnMut(u64) -> bool,
-    ) -> Result<Option<Pruned>, StoreError> {
+    ) -> Result<Option<PrunedFiles>, StoreError> {
         let last = self.state.completed.last().map_or("", |last| last.run_id.as_str());
         let mut facts = FactsWriter::create(&self.files, format!("{last}.pruned"))?;
-        let (mut needed_runs, mut statements, mut looked_at) = (BTreeSet::new(), 0, 0_u64);
+        let (mut needed_runs, mut statements, mut checked_records) = (BTreeSet::new(), 0, 0_u64);
         for record in self.records(&[], Bound::Unbounded)? {
             let record = record?;
-            looked_at += 1;
-            if looked_at.is_multiple_of(ASKED_EVERY) && !proceed(looked_at) {
+            checked_records += 1;
+            if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) && !proceed(checked_records) {
                 return Ok(None);
             }
-            let kept = self.kept(&record, before);
-            for (mut statement, is_kept) in record.statements.into_iter().zip(kept) {
+            let keeps_content = self.statements_keeping_content(&record, before);
+            for (mut statement, is_kept) in record.statements.into_iter().zip(keeps_content) {
                 if !is_kept && statement.row.take().is_some() {
                     statements += 1;
                 }
@@ -73,15 +73,15 @@ impl SourceView {
                 facts.push(&record.key, &statement)?;
             }
         }
-        let mut made = Made::new(&self.files);
+        let mut new_files = UncommittedFiles::new(&self.files);
         let old = &self.state.files;
         let files = if statements == 0 {
             old.clone()
         } else {
-            let index = Keys::new(self.open.iter().map(index_of).collect());
-            vec![facts.finish(&self.files, index, &mut made)?]
+            let index = MergedKeys::new(self.open.iter().map(index_of).collect());
+            vec![facts.finish(&self.files, index, &mut new_files)?]
         };
-        let size_bytes = |files: &[FileRef]| files.iter().map(|file| file.size_bytes).sum::<u64>();
+        let size_bytes = |files: &[SortedFileRef]| files.iter().map(|file| file.size_bytes).sum::<u64>();
         let freed_bytes = size_bytes(old).saturating_sub(size_bytes(&files));
         let completed = || (1..).zip(&self.state.completed);
         let needed: BTreeSet<_> = completed()
@@ -92,20 +92,20 @@ impl SourceView {
         unneeded.retain(|sha256| !needed.contains(sha256.as_str()));
         unneeded.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         unneeded.dedup();
-        Ok(Some(Pruned { files, statements, freed_bytes, unneeded, made }))
+        Ok(Some(PrunedFiles { files, statements, freed_bytes, unneeded, new_files }))
     }
 
     /// For each statement of a record, whether it keeps its content.
-    fn kept(&self, record: &Record, before: Timestamp) -> Vec<bool> {
+    fn statements_keeping_content(&self, record: &RecordStatements, before: Timestamp) -> Vec<bool> {
         let versions = self.known.versions(record.times());
-        let is_kept = |said: &StoredStatement| {
+        let is_kept = |statement: &StoredStatement| {
             let mut same =
-                versions.iter().filter(|version| Some(version.content) == said.time.content).peekable();
+                versions.iter().filter(|version| Some(version.content) == statement.time.content).peekable();
             if same.peek().is_some() {
                 return same.any(|version| version.valid_until.is_none_or(|until| until > before));
             }
-            let released_at = self.state.run(said.time.run).map(|run| run.release.released_at);
-            said.time.valid_from.max(released_at).is_none_or(|begins| begins >= before)
+            let released_at = self.state.run(statement.time.run).map(|run| run.release.released_at);
+            statement.time.valid_from.max(released_at).is_none_or(|begins| begins >= before)
         };
         record.statements.iter().map(is_kept).collect()
     }

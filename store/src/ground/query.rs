@@ -1,14 +1,14 @@
 //! Queries over a source: which records are read, and which of them match (RFC-0002, "Query Contract").
 
 use super::statement::StoredStatement;
-use super::view::{Found, IndexKey, Record, SourceView};
+use super::view::{FoundVersion, IndexKey, RecordStatements, SourceView};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::ground::axis::Axis;
-use oracled_domain::ground::query::Query;
-use oracled_domain::ground::record::Content;
-use oracled_domain::ground::timeline::{Knowledge, Scope};
+use oracled_domain::ground::query::ValidatedQuery;
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::timeline::{ReleaseScope, VisibleReleases};
 use std::fmt;
 use std::ops::Bound;
 
@@ -16,7 +16,7 @@ use std::ops::Bound;
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
 /// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of one processor.
 pub const WORK_MAX: u64 = 16_000_000;
-/// The units of work between two calls of [`ScanBudget::go_on`].
+/// The units of work between two calls of [`ScanBudget::proceed`].
 const WORK_BETWEEN_CHECKS: u64 = 4096;
 /// The estimated number of scattered records to which a block of an index leads, at least.
 const RECORDS_BY_INDEX_BLOCK: usize = 64;
@@ -29,12 +29,12 @@ pub struct ScanBudget<'b> {
     /// The query fails after this much work, in units of [`oracled_domain::ground::query::Filter::work`].
     pub work: u64,
     /// Returns whether to continue. It is called every few milliseconds.
-    pub go_on: &'b dyn Fn() -> bool,
+    pub proceed: &'b dyn Fn() -> bool,
 }
 
 impl ScanBudget<'static> {
     /// No limit.
-    pub const UNLIMITED: Self = Self { records: u64::MAX, work: u64::MAX, go_on: &|| true };
+    pub const UNLIMITED: Self = Self { records: u64::MAX, work: u64::MAX, proceed: &|| true };
 }
 
 /// Why a query failed.
@@ -46,16 +46,16 @@ pub enum ScanError {
     /// The work exceeds the budget.
     #[error("the query takes too much work")]
     TooCostly,
-    /// [`ScanBudget::go_on`] returned false.
+    /// [`ScanBudget::proceed`] returned false.
     #[error("the query was stopped")]
     Stopped,
 }
 
 /// A page of the answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct QueryResultPage {
     /// The matching records, in the order of their keys.
-    pub found: Vec<Hit>,
+    pub found: Vec<QueryHit>,
     /// The size of the contents of the records with their keys, in bytes.
     pub bytes: usize,
     /// Number of records that were read.
@@ -65,21 +65,21 @@ pub struct Answered {
     /// The key of the last record that was read; `None` if no more records follow.
     pub more: Option<Vec<u8>>,
     /// The access path that was used.
-    pub access: Access,
+    pub access: QueryAccessPath,
 }
 
 /// A record that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
+pub struct QueryHit {
     /// The version in force, without the bytes of its content.
-    pub found: Found,
+    pub found: FoundVersion,
     /// The content of the version.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// An access path to records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
+pub enum QueryAccessPath {
     /// The filters leave a single identity.
     Identity,
     /// The filters fix the first axes of the identity.
@@ -90,7 +90,7 @@ pub enum Access {
     Scan,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for QueryAccessPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Identity => f.write_str("identity"),
@@ -102,8 +102,8 @@ impl fmt::Display for Access {
 }
 
 /// The chosen access path with its keys.
-struct Plan {
-    access: Access,
+struct QueryPlan {
+    access: QueryAccessPath,
     /// The prefix of the keys of all candidate records.
     prefix: Vec<u8>,
     /// The index that leads to them, if one is used.
@@ -118,32 +118,32 @@ impl SourceView {
     /// The same query finds the same records in the same order, regardless of the files that hold them.
     ///
     /// # Errors
-    /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `go_on` of `budget` returned false.
+    /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `proceed` of `budget` returned false.
     pub fn query(
         &self,
-        query: &Query,
+        query: &ValidatedQuery,
         point_in_time: Timestamp,
         known_at: Option<Timestamp>,
         after: Option<&[u8]>,
         budget: ScanBudget<'_>,
-    ) -> Result<Answered, ScanError> {
-        let known = self.knowledge(Scope { known_at, released_by: Some(point_in_time) });
-        let Plan { access, prefix, index } = self.plan(query);
-        let mut page = Page::new(self, query, &known, point_in_time, budget, access);
+    ) -> Result<QueryResultPage, ScanError> {
+        let known = self.knowledge(ReleaseScope { known_at, released_by: Some(point_in_time) });
+        let QueryPlan { access, prefix, index } = self.choose_access_path(query);
+        let mut page = QueryPageBuilder::new(self, query, &known, point_in_time, budget, access);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match index {
             Some(value) => {
-                let mut records = self.records_apart(&prefix, Bound::Unbounded);
+                let mut records = self.records_unread(&prefix, Bound::Unbounded);
                 let mut entries = self.indexed(&value, &prefix, from);
                 while let Some(entry) = entries.advance()? {
                     if page.is_full() {
-                        return Ok(page.cut());
+                        return Ok(page.finish_with_more());
                     }
                     let key = entry.get(value.0.len()..).unwrap_or_default();
-                    page.pass(key)?;
+                    page.count_record(key)?;
                     // there is no record if the run rejected all its records with this key
                     if let Some(record) = records.at(key)? {
-                        page.look_at(record)?;
+                        page.check_record(record)?;
                     }
                 }
             }
@@ -151,10 +151,10 @@ impl SourceView {
                 let mut records = self.records(&prefix, from)?;
                 while let Some(record) = records.advance()? {
                     if page.is_full() {
-                        return Ok(page.cut());
+                        return Ok(page.finish_with_more());
                     }
-                    page.pass(&record.key)?;
-                    page.look_at(record)?;
+                    page.count_record(&record.key)?;
+                    page.check_record(record)?;
                 }
             }
         }
@@ -164,16 +164,16 @@ impl SourceView {
     /// Selects the access path with the fewest records to read, as estimated from the file indexes in memory. If the
     /// identity is not fixed completely, an index is used unless it leads to more blocks than the fixed part of the
     /// identity.
-    fn plan(&self, query: &Query) -> Plan {
+    fn choose_access_path(&self, query: &ValidatedQuery) -> QueryPlan {
         let prefix = query.identity.key();
         if query.identity_is_whole {
-            return Plan { access: Access::Identity, prefix, index: None };
+            return QueryPlan { access: QueryAccessPath::Identity, prefix, index: None };
         }
         let indexed = query.filters.iter().filter_map(|filter| {
             let (axis, value) = filter.indexed()?;
             let mut key = Vec::new();
             value.append_key(&mut key);
-            let index = IndexKey::new(self.axis_place(axis)?, &key);
+            let index = IndexKey::new(self.axis_position(axis)?, &key);
             Some((self.blocks(Some(&index), &prefix), axis.axis.clone(), index))
         });
         let best = indexed.min_by_key(|(blocks, ..)| *blocks);
@@ -182,70 +182,73 @@ impl SourceView {
             !is_prefix || blocks.saturating_mul(RECORDS_BY_INDEX_BLOCK) < self.blocks(None, &prefix)
         };
         match best.filter(|(blocks, ..)| worth_it(*blocks)) {
-            Some((_, axis, index)) => Plan { access: Access::Index(axis), prefix, index: Some(index) },
-            None if is_prefix => Plan { access: Access::IdentityPrefix, prefix, index: None },
-            None => Plan { access: Access::Scan, prefix, index: None },
+            Some((_, axis, index)) => {
+                QueryPlan { access: QueryAccessPath::Index(axis), prefix, index: Some(index) }
+            }
+            None if is_prefix => QueryPlan { access: QueryAccessPath::IdentityPrefix, prefix, index: None },
+            None => QueryPlan { access: QueryAccessPath::Scan, prefix, index: None },
         }
     }
 
     /// The position of an axis in the ontology, which is part of index keys.
     #[must_use]
-    pub fn axis_place(&self, axis: &Axis) -> Option<u16> {
-        let place = self.ontology.axes.iter().position(|known| known.axis == axis.axis)?;
-        u16::try_from(place).ok()
+    pub fn axis_position(&self, axis: &Axis) -> Option<u16> {
+        let position = self.ontology.axes.iter().position(|known| known.axis == axis.axis)?;
+        u16::try_from(position).ok()
     }
 }
 
 /// A page that is being filled.
-struct Page<'q> {
+struct QueryPageBuilder<'q> {
     view: &'q SourceView,
-    query: &'q Query,
-    known: &'q Knowledge,
+    query: &'q ValidatedQuery,
+    known: &'q VisibleReleases,
     time: Timestamp,
     budget: ScanBudget<'q>,
-    /// The work so far; `checked` is its value at the last call of [`ScanBudget::go_on`].
+    /// The work so far; `checked` is its value at the last call of [`ScanBudget::proceed`].
     work: u64,
     checked: u64,
     last: Vec<u8>,
-    answered: Answered,
+    answered: QueryResultPage,
 }
 
-impl<'q> Page<'q> {
+impl<'q> QueryPageBuilder<'q> {
     fn new(
         view: &'q SourceView,
-        query: &'q Query,
-        known: &'q Knowledge,
+        query: &'q ValidatedQuery,
+        known: &'q VisibleReleases,
         time: Timestamp,
         budget: ScanBudget<'q>,
-        access: Access,
+        access: QueryAccessPath,
     ) -> Self {
-        let answered = Answered { found: Vec::new(), bytes: 0, scanned: 0, pruned: 0, more: None, access };
+        let answered =
+            QueryResultPage { found: Vec::new(), bytes: 0, scanned: 0, pruned: 0, more: None, access };
         Self { view, query, known, time, budget, work: 0, checked: 0, last: Vec::new(), answered }
     }
 
     fn is_full(&self) -> bool {
-        let Answered { found, bytes, scanned, .. } = &self.answered;
+        let QueryResultPage { found, bytes, scanned, .. } = &self.answered;
         found.len() >= self.query.max_results
             || *scanned >= self.budget.records.max(1)
             || *bytes >= self.query.page_bytes()
     }
 
     /// Counts the record with this key as read.
-    fn pass(&mut self, key: &[u8]) -> Result<(), ScanError> {
+    fn count_record(&mut self, key: &[u8]) -> Result<(), ScanError> {
         self.answered.scanned += 1;
         key.clone_into(&mut self.last);
-        self.spend(1)
+        self.add_work(1)
     }
 
     /// Adds work to the total before it is done.
-    fn spend(&mut self, work: u64) -> Result<(), ScanError> {
+    fn add_work(&mut self, work: u64) -> Result<(), ScanError> {
         self.work = self.work.saturating_add(work);
         if self.work > self.budget.work {
             return Err(ScanError::TooCostly);
         }
         if self.work - self.checked >= WORK_BETWEEN_CHECKS {
             self.checked = self.work;
-            if !(self.budget.go_on)() {
+            if !(self.budget.proceed)() {
                 return Err(ScanError::Stopped);
             }
         }
@@ -253,26 +256,26 @@ impl<'q> Page<'q> {
     }
 
     /// Whether one of the statements passes all filters, or was pruned.
-    fn may_answer(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
-        for said in statements {
-            self.spend(1)?;
-            let Some(row) = self.view.row(said)? else {
-                if said.is_pruned() {
+    fn is_possible_match(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
+        for statement in statements {
+            self.add_work(1)?;
+            let Some(row) = self.view.row(statement)? else {
+                if statement.is_pruned() {
                     return Ok(true);
                 }
                 continue;
             };
-            self.spend(self.query.work(row.json_bytes()))?;
-            if self.query.holds(&row) {
+            self.add_work(self.query.work(row.json_bytes()))?;
+            if self.query.is_match(&row) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn look_at(&mut self, record: &Record) -> Result<(), ScanError> {
+    fn check_record(&mut self, record: &RecordStatements) -> Result<(), ScanError> {
         // checked before the version in force is computed: most records have no matching statement
-        if !self.may_answer(&record.statements)? {
+        if !self.is_possible_match(&record.statements)? {
             return Ok(());
         }
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
@@ -281,20 +284,20 @@ impl<'q> Page<'q> {
             return Ok(());
         };
         let bytes = found.key.len() + row.json_bytes();
-        self.spend(self.query.work(row.json_bytes()))?;
-        if !self.query.holds(&row) {
+        self.add_work(self.query.work(row.json_bytes()))?;
+        if !self.query.is_match(&row) {
             return Ok(());
         }
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         self.answered.bytes += bytes;
         // the content is returned separately, and the row would keep a whole block in memory
         found.statement.row = Some(Bytes::new());
-        self.answered.found.push(Hit { found, content });
+        self.answered.found.push(QueryHit { found, content });
         Ok(())
     }
 
     /// Ends the page: more records may follow.
-    fn cut(mut self) -> Answered {
+    fn finish_with_more(mut self) -> QueryResultPage {
         self.answered.more = Some(self.last);
         self.answered
     }

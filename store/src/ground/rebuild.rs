@@ -4,25 +4,25 @@
 //! each pruning between two runs is done again. A run depends only on its input, so the steps give the same bytes and the
 //! same names. If they do not, the result is discarded.
 
-use super::files::Files;
-use super::sealed::Owner;
-use super::staging::Staged;
-use super::state::{Completed, SourceState};
+use super::files::GroundFiles;
+use super::sealed::FileOwner;
+use super::staging::StagedRun;
+use super::state::{CompletedRun, SourceState};
 use super::view::SourceView;
-use crate::base::error::{FileKind, StoreError};
+use crate::base::error::{SourceFileKind, StoreError};
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 use std::sync::Arc;
 use tempfile::TempDir;
 
 /// One step in the history of a source's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RebuildStep {
     /// A run became visible.
-    Run(Box<Completed>),
+    Run(Box<CompletedRun>),
     /// Content that ceased to hold before this time was pruned.
     Prune(Timestamp),
 }
@@ -46,9 +46,9 @@ pub enum RebuildError {
 
 /// The rebuild of a source's files. Dropping it removes its temporary folder.
 #[derive(Debug)]
-pub struct Rebuilding {
-    files: Files,
-    apart: Files,
+pub struct SourceRebuild {
+    files: GroundFiles,
+    temporary: GroundFiles,
     _dir: TempDir,
     /// The source's state in the database.
     committed: SourceState,
@@ -63,7 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// The runs or the log cannot be read.
-    pub fn steps(&self, state: &SourceState) -> Result<Vec<Step>, StoreError> {
+    pub fn rebuild_steps(&self, state: &SourceState) -> Result<Vec<RebuildStep>, StoreError> {
         let pruned = self.prunings(state.entry.oracle_id())?;
         let mut pruned = pruned.into_iter().peekable();
         let mut steps = Vec::new();
@@ -72,11 +72,11 @@ impl Store {
             let short = || StoreError::Short { dir: self.dir().to_owned(), detail: detail() };
             let (_, ended) = self.run(&completed.run_id)?.ok_or_else(short)?;
             while let Some((_, entry)) = pruned.next_if(|(seq, _)| *seq < ended) {
-                steps.push(Step::Prune(entry.before));
+                steps.push(RebuildStep::Prune(entry.before));
             }
-            steps.push(Step::Run(Box::new(completed.clone())));
+            steps.push(RebuildStep::Run(Box::new(completed.clone())));
         }
-        steps.extend(pruned.map(|(_, entry)| Step::Prune(entry.before)));
+        steps.extend(pruned.map(|(_, entry)| RebuildStep::Prune(entry.before)));
         Ok(steps)
     }
 
@@ -84,17 +84,17 @@ impl Store {
     ///
     /// # Errors
     /// The source cannot be read, or the folder cannot be created.
-    pub fn rebuilding(&self, oracle_id: &SourceId) -> Result<Option<Rebuilding>, StoreError> {
+    pub fn start_rebuild(&self, oracle_id: &SourceId) -> Result<Option<SourceRebuild>, StoreError> {
         let Some((committed, revision)) = self.source(oracle_id)? else { return Ok(None) };
         let ontology = self.ontology_of(&committed)?;
-        let (apart, dir) = self.files().apart()?;
+        let (apart, dir) = self.files().with_temporary_facts()?;
         let state = SourceState { completed: Vec::new(), files: Vec::new(), ..committed.clone() };
         let files = self.files().clone();
-        Ok(Some(Rebuilding { files, apart, _dir: dir, committed, revision, ontology, state }))
+        Ok(Some(SourceRebuild { files, temporary: apart, _dir: dir, committed, revision, ontology, state }))
     }
 }
 
-impl Rebuilding {
+impl SourceRebuild {
     /// The source's state in the database.
     #[must_use]
     pub const fn committed(&self) -> &SourceState {
@@ -103,9 +103,9 @@ impl Rebuilding {
 
     /// Reads all sorted files of the source completely. Returns those that are not as committed.
     #[must_use]
-    pub fn damaged(&self) -> Vec<FileRef> {
-        let owner: Owner = self.committed.owner(FileKind::Facts);
-        let is_damaged = |file: &&FileRef| {
+    pub fn damaged(&self) -> Vec<SortedFileRef> {
+        let owner: FileOwner = self.committed.owner(SourceFileKind::Facts);
+        let is_damaged = |file: &&SortedFileRef| {
             let read = self.files.verify_sorted(file, &owner, &mut |_| Ok(()));
             read.inspect_err(|error| tracing::warn!(%error, "rebuilding a file")).is_err()
         };
@@ -114,8 +114,8 @@ impl Rebuilding {
 
     /// The folders in which the new files are created.
     #[must_use]
-    pub const fn apart(&self) -> &Files {
-        &self.apart
+    pub const fn temporary_files(&self) -> &GroundFiles {
+        &self.temporary
     }
 
     /// The source with the steps that were repeated so far.
@@ -124,23 +124,23 @@ impl Rebuilding {
     /// The rebuilt files cannot be read.
     pub fn view(&self) -> Result<Arc<SourceView>, StoreError> {
         let (state, ontology) = (self.state.clone(), self.ontology.clone());
-        SourceView::new(state, self.revision, ontology, &self.apart).map(Arc::new)
+        SourceView::new(state, self.revision, ontology, &self.temporary).map(Arc::new)
     }
 
     /// Adds the result of the next run, `completed`.
     ///
     /// # Errors
     /// `Differs` if the run's file is not the committed one.
-    pub fn add(&mut self, completed: &Completed, staged: Staged) -> Result<(), RebuildError> {
+    pub fn add(&mut self, completed: &CompletedRun, staged: StagedRun) -> Result<(), RebuildError> {
         let before = std::mem::take(&mut self.state.files);
         let (rows, files) = (staged.rows.clone(), staged.statements.clone());
-        staged.named();
+        staged.keep_files();
         if rows != completed.rows {
             return Err(RebuildError::Differs { what: format!("run {}", completed.run_id) });
         }
         self.state.completed.push(completed.clone());
         self.state.files = files;
-        self.apart.remove(before.iter().filter(|file| !self.state.files.contains(file)));
+        self.temporary.remove(before.iter().filter(|file| !self.state.files.contains(file)));
         Ok(())
     }
 
@@ -150,8 +150,8 @@ impl Rebuilding {
     /// The files cannot be read or written.
     pub fn prune(&mut self, before: Timestamp, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
         let Some(pruned) = self.view()?.prune(before, proceed)? else { return Ok(false) };
-        let files = pruned.named();
-        self.apart.remove(self.state.files.iter().filter(|file| !files.contains(file)));
+        let files = pruned.into_kept_files();
+        self.temporary.remove(self.state.files.iter().filter(|file| !files.contains(file)));
         self.state.files = files;
         Ok(true)
     }
@@ -161,12 +161,12 @@ impl Rebuilding {
     /// # Errors
     /// `Differs` if the result is not the committed state; then no file is replaced. If a file cannot be moved, some may
     /// have been replaced.
-    pub fn finish(self, damaged: &[FileRef]) -> Result<(), RebuildError> {
+    pub fn finish(self, damaged: &[SortedFileRef]) -> Result<(), RebuildError> {
         if self.state.files != self.committed.files || self.state.completed != self.committed.completed {
             let what = format!("the rebuild of source {}", self.committed.entry.oracle_id());
             return Err(RebuildError::Differs { what });
         }
-        Ok(self.files.take(&self.apart, damaged)?)
+        Ok(self.files.adopt_temporary_files(&self.temporary, damaged)?)
     }
 }
 

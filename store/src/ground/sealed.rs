@@ -12,7 +12,7 @@
 //! found: the index has the checksums of the pieces, the footer has that of the index, and the footer has its own checksum
 //! and the magic. A truncated file does not end with a footer.
 
-use crate::base::error::{FileKind, StoreError};
+use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub(super) const MAX_INDEX_BYTES: u64 = 1 << 30;
 
 /// The format of a kind of file.
 #[derive(Debug)]
-pub(super) struct Format {
+pub(super) struct SealedFormat {
     /// The last bytes of the file.
     pub(super) magic: [u8; 8],
     /// The version that this build writes, and the only one that it reads.
@@ -36,7 +36,7 @@ pub(super) struct Format {
 
 /// The content of a footer.
 #[derive(Debug)]
-pub(super) struct Footer {
+pub(super) struct SealedFooter {
     /// The count that the format defines: rows of a sorted file, bytes of a payload.
     pub(super) count: u64,
     /// The digest by which the file is named.
@@ -47,7 +47,7 @@ pub(super) struct Footer {
     index_crc: u32,
 }
 
-impl Format {
+impl SealedFormat {
     /// The footer after `index`, for content with this digest.
     pub(super) fn footer(&self, count: u64, sha256: &[u8; 32], index: &[u8]) -> Vec<u8> {
         let mut footer = Vec::new();
@@ -64,28 +64,28 @@ impl Format {
 
 /// The source and the content of a file, for the error if it is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct FileOwner {
     /// The source.
     pub oracle_id: SourceId,
     /// The content of the file.
-    pub kind: FileKind,
+    pub kind: SourceFileKind,
 }
 
-impl Owner {
-    pub(super) fn new(oracle_id: &SourceId, kind: FileKind) -> Self {
+impl FileOwner {
+    pub(super) fn new(oracle_id: &SourceId, kind: SourceFileKind) -> Self {
         Self { oracle_id: oracle_id.clone(), kind }
     }
 
     /// The error for a fault of the file at `path`.
-    pub(super) fn ill(&self, path: &Path, fault: String) -> StoreError {
+    pub(super) fn damage_error(&self, path: &Path, fault: String) -> StoreError {
         let Self { oracle_id, kind } = self.clone();
         StoreError::SourceFile { oracle_id, kind, path: path.to_owned(), fault }
     }
 
     /// The error for a file at `path` that cannot be opened.
-    pub(super) fn not_found(&self, path: &Path, source: io::Error) -> StoreError {
+    pub(super) fn open_error(&self, path: &Path, source: io::Error) -> StoreError {
         match source.kind() {
-            ErrorKind::NotFound => self.ill(path, "is missing".into()),
+            ErrorKind::NotFound => self.damage_error(path, "is missing".into()),
             _ => StoreError::Io { path: path.to_owned(), source },
         }
     }
@@ -93,34 +93,34 @@ impl Owner {
 
 /// A read-only file that is read in pieces.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedFile {
     file: File,
     path: PathBuf,
-    owner: Owner,
+    owner: FileOwner,
 }
 
-impl Sealed {
+impl SealedFile {
     /// Opens the file at `path`.
-    pub(super) fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
-        let not_found = |source| owner.not_found(path, source);
+    pub(super) fn open(path: &Path, owner: &FileOwner) -> Result<Self, StoreError> {
+        let not_found = |source| owner.open_error(path, source);
         // opening a named pipe would wait for its writer
         if !fs::metadata(path).map_err(not_found)?.is_file() {
-            return Err(owner.ill(path, "is not a regular file".into()));
+            return Err(owner.damage_error(path, "is not a regular file".into()));
         }
         let file = File::open(path).map_err(not_found)?;
         Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 
     /// Reads and checks only the footer.
-    pub(super) fn footer(&self, format: &Format) -> Result<Footer, StoreError> {
-        let size_bytes = self.file.metadata().map_err(|source| self.unread(0, source))?.len();
+    pub(super) fn footer(&self, format: &SealedFormat) -> Result<SealedFooter, StoreError> {
+        let size_bytes = self.file.metadata().map_err(|source| self.read_error(0, source))?.len();
         let Some(footer_at) = size_bytes.checked_sub(FOOTER_BYTES) else {
-            return Err(self.damaged(size_bytes, "it ends before its footer"));
+            return Err(self.damage_error_at(size_bytes, "it ends before its footer"));
         };
         let mut bytes = Vec::new();
         self.read(footer_at, FOOTER_BYTES, &mut bytes)?;
         let Some((mut footer, version)) = split_footer(format, &bytes) else {
-            return Err(self.damaged(footer_at, "its footer is damaged, or the file was cut"));
+            return Err(self.damage_error_at(footer_at, "its footer is damaged, or the file was cut"));
         };
         if version != format.version {
             let (dir, known) = (self.path.clone(), format.version);
@@ -128,14 +128,17 @@ impl Sealed {
         }
         let is_bounded = footer.index_bytes <= MAX_INDEX_BYTES;
         let Some(index_at) = footer_at.checked_sub(footer.index_bytes).filter(|_| is_bounded) else {
-            return Err(self.damaged(footer_at, "its index is longer than the limit"));
+            return Err(self.damage_error_at(footer_at, "its index is longer than the limit"));
         };
         footer.index_at = index_at;
         Ok(footer)
     }
 
     /// Reads and checks the index and the footer.
-    pub(super) fn seal(&self, format: &Format) -> Result<(Footer, Vec<u8>), StoreError> {
+    pub(super) fn read_index_and_footer(
+        &self,
+        format: &SealedFormat,
+    ) -> Result<(SealedFooter, Vec<u8>), StoreError> {
         let footer = self.footer(format)?;
         let mut index = Vec::new();
         self.read_checked(footer.index_at, footer.index_bytes, footer.index_crc, &mut index)?;
@@ -152,7 +155,7 @@ impl Sealed {
     ) -> Result<(), StoreError> {
         self.read(at, len_bytes, into)?;
         if crc32fast::hash(into) != crc {
-            return Err(self.damaged(at, &format!("the checksum of {len_bytes} bytes is wrong")));
+            return Err(self.damage_error_at(at, &format!("the checksum of {len_bytes} bytes is wrong")));
         }
         Ok(())
     }
@@ -160,37 +163,37 @@ impl Sealed {
     /// Reads `len_bytes` bytes from offset `at`. The caller has checked the length.
     pub(super) fn read(&self, at: u64, len_bytes: u64, into: &mut Vec<u8>) -> Result<(), StoreError> {
         into.resize(usize::try_from(len_bytes).expect("lengths were checked against bounds"), 0);
-        self.file.read_exact_at(into, at).map_err(|source| self.unread(at, source))
+        self.file.read_exact_at(into, at).map_err(|source| self.read_error(at, source))
     }
 
     /// The error for damage at offset `at`.
-    pub(super) fn damaged(&self, at: u64, what: &str) -> StoreError {
-        self.owner.ill(&self.path, format!("is damaged at byte {at}: {what}"))
+    pub(super) fn damage_error_at(&self, at: u64, what: &str) -> StoreError {
+        self.owner.damage_error(&self.path, format!("is damaged at byte {at}: {what}"))
     }
 
     /// The error for an intact file with another digest, `found`.
-    pub(super) fn other(&self, found: &Sha256Hex) -> StoreError {
-        self.owner.ill(&self.path, format!("is another file: its content has SHA-256 {found}"))
+    pub(super) fn digest_mismatch_error(&self, found: &Sha256Hex) -> StoreError {
+        self.owner.damage_error(&self.path, format!("is another file: its content has SHA-256 {found}"))
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) const fn owner(&self) -> &Owner {
+    pub(super) const fn owner(&self) -> &FileOwner {
         &self.owner
     }
 
-    fn unread(&self, at: u64, source: io::Error) -> StoreError {
-        if StoreError::shows_damage(&source) {
-            return self.damaged(at, "the file ends too early");
+    fn read_error(&self, at: u64, source: io::Error) -> StoreError {
+        if StoreError::is_damage(&source) {
+            return self.damage_error_at(at, "the file ends too early");
         }
         StoreError::Io { path: self.path.clone(), source }
     }
 }
 
 /// The footer's content and its version; `None` if `footer` is invalid.
-fn split_footer(format: &Format, footer: &[u8]) -> Option<(Footer, u32)> {
+fn split_footer(format: &SealedFormat, footer: &[u8]) -> Option<(SealedFooter, u32)> {
     let (footer, magic) = footer.split_last_chunk::<8>()?;
     let (footer, crc) = footer.split_last_chunk()?;
     if *magic != format.magic || crc32fast::hash(footer) != u32::from_be_bytes(*crc) {
@@ -200,7 +203,7 @@ fn split_footer(format: &Format, footer: &[u8]) -> Option<(Footer, u32)> {
     let (sha256, rest) = rest.split_first_chunk()?;
     let (index_bytes, rest) = rest.split_first_chunk()?;
     let (index_crc, version) = rest.split_first_chunk()?;
-    let footer = Footer {
+    let footer = SealedFooter {
         count: u64::from_be_bytes(*count),
         sha256: Sha256Hex::from_bytes(sha256),
         index_at: 0,

@@ -13,12 +13,12 @@ use block::BlockRows;
 pub(super) use block::check_row;
 pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
 pub use cache::BlockCache;
-pub use merge::{Keys, Merge, RowSource};
-pub use rows::Rows;
+pub use merge::{MergedKeys, RowMerge, RowSource};
+pub use rows::SortedRowRange;
 pub use writer::SortedWriter;
 
-use super::index::Index;
-use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Sealed};
+use super::index::FileIndex;
+use super::sealed::{FOOTER_BYTES, FileOwner, SealedFile, SealedFooter, SealedFormat};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use oracled_domain::{Sha256Hex, Sha256Stream};
@@ -27,16 +27,16 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-const FORMAT: Format = Format { magic: *b"oracledS", version: 2 };
+const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledS", version: 2 };
 
 /// A key and its value.
-pub type Row = (Vec<u8>, Vec<u8>);
+pub type SortedRow = (Vec<u8>, Vec<u8>);
 /// A key and its value, borrowed until the next row is read.
-pub type LentRow<'r> = (&'r [u8], &'r [u8]);
+pub type BorrowedRow<'r> = (&'r [u8], &'r [u8]);
 
 /// The content of a sorted file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct SortedFileSummary {
     /// The number of its rows.
     pub rows: u64,
     /// Its length, in bytes.
@@ -45,13 +45,13 @@ pub struct Summary {
     pub sha256: Sha256Hex,
 }
 
-impl Summary {
-    fn of(Footer { count: rows, sha256, index_at, index_bytes, .. }: Footer) -> Self {
+impl SortedFileSummary {
+    fn of(SealedFooter { count: rows, sha256, index_at, index_bytes, .. }: SealedFooter) -> Self {
         Self { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 }
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for SortedFileSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rows, size_bytes, sha256 } = self;
         write!(f, "{rows} rows in {size_bytes} bytes with SHA-256 {sha256}")
@@ -62,16 +62,16 @@ impl fmt::Display for Summary {
 /// short. A clone reads the same file.
 #[derive(Debug, Clone)]
 pub struct SortedFile {
-    inner: Arc<Inner>,
+    inner: Arc<SharedSortedFile>,
     /// The cache of the blocks that lookups read.
     cache: Option<(BlockCache, u128)>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    file: Sealed,
-    index: Index,
-    summary: Summary,
+struct SharedSortedFile {
+    file: SealedFile,
+    index: FileIndex,
+    summary: SortedFileSummary,
 }
 
 impl SortedFile {
@@ -80,21 +80,21 @@ impl SortedFile {
     /// # Errors
     /// `SourceFile` if the file is missing or truncated, or its index or footer is damaged; `Newer` if another version
     /// wrote it; `Io` if it cannot be read.
-    pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
-        let file = Sealed::open(path, owner)?;
-        let (footer, index) = file.seal(&FORMAT)?;
-        let index = Index::read(index, footer.index_at)
-            .ok_or_else(|| file.damaged(footer.index_at, "its index does not fit its blocks"))?;
-        let summary = Summary::of(footer);
-        Ok(Self { inner: Arc::new(Inner { file, index, summary }), cache: None })
+    pub fn open(path: &Path, owner: &FileOwner) -> Result<Self, StoreError> {
+        let file = SealedFile::open(path, owner)?;
+        let (footer, index) = file.read_index_and_footer(&FORMAT)?;
+        let index = FileIndex::read(index, footer.index_at)
+            .ok_or_else(|| file.damage_error_at(footer.index_at, "its index does not fit its blocks"))?;
+        let summary = SortedFileSummary::of(footer);
+        Ok(Self { inner: Arc::new(SharedSortedFile { file, index, summary }), cache: None })
     }
 
     /// The summary in the footer of the file at `path`, without reading its index.
     ///
     /// # Errors
     /// The errors of [`SortedFile::open`].
-    pub fn summary_of(path: &Path, owner: &Owner) -> Result<Summary, StoreError> {
-        Ok(Summary::of(Sealed::open(path, owner)?.footer(&FORMAT)?))
+    pub fn summary_of(path: &Path, owner: &FileOwner) -> Result<SortedFileSummary, StoreError> {
+        Ok(SortedFileSummary::of(SealedFile::open(path, owner)?.footer(&FORMAT)?))
     }
 
     /// The same file, which has the digest `sha256`, with a cache. Blocks that are read for a lookup or for the start of a
@@ -114,7 +114,7 @@ impl SortedFile {
 
     /// The summary in the footer. It has not been compared with the rows.
     #[must_use]
-    pub fn summary(&self) -> &Summary {
+    pub fn summary(&self) -> &SortedFileSummary {
         &self.inner.summary
     }
 
@@ -124,30 +124,30 @@ impl SortedFile {
     /// `SourceFile` if the block that can hold the key is damaged, `Io` if it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let only = Bound::Included(key.to_vec());
-        let mut rows = Rows::new(self.clone(), only.clone(), only);
+        let mut rows = SortedRowRange::new(self.clone(), only.clone(), only);
         rows.advance()?;
         Ok(rows.current().map(|(_, value)| value.to_vec()))
     }
 
     /// The rows whose keys begin with `prefix`, in key order.
     #[must_use]
-    pub fn with_prefix(&self, prefix: &[u8]) -> Rows {
+    pub fn with_prefix(&self, prefix: &[u8]) -> SortedRowRange {
         self.with_prefix_from(prefix, Bound::Included(prefix))
     }
 
     /// The rows from `start` on whose keys begin with `prefix`, in key order.
     #[must_use]
-    pub fn with_prefix_from(&self, prefix: &[u8], start: Bound<&[u8]>) -> Rows {
-        Rows::new(self.clone(), start.map(<[u8]>::to_vec), behind(prefix))
+    pub fn with_prefix_from(&self, prefix: &[u8], start: Bound<&[u8]>) -> SortedRowRange {
+        SortedRowRange::new(self.clone(), start.map(<[u8]>::to_vec), prefix_end(prefix))
     }
 
     /// The number of blocks that can hold rows whose keys begin with `prefix`, computed from the index in memory.
     #[must_use]
     pub fn blocks_with_prefix(&self, prefix: &[u8]) -> usize {
         let first = self.block_of(prefix).unwrap_or_default();
-        let end = match behind(prefix) {
+        let end = match prefix_end(prefix) {
             Bound::Excluded(end) => self.block_of(&end).map_or(0, |last| last + 1),
-            Bound::Included(_) | Bound::Unbounded => self.inner.index.places().len(),
+            Bound::Included(_) | Bound::Unbounded => self.inner.index.piece_positions().len(),
         };
         end.saturating_sub(first)
     }
@@ -161,38 +161,40 @@ impl SortedFile {
     pub(super) fn verify(
         &self,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
-    ) -> Result<Summary, StoreError> {
+    ) -> Result<SortedFileSummary, StoreError> {
         let file = Self::open(self.inner.file.path(), self.inner.file.owner())?;
-        let Inner { file: sealed, index, .. } = file.inner.as_ref();
+        let SharedSortedFile { file: sealed, index, .. } = file.inner.as_ref();
         let mut sha256 = Sha256Stream::default();
         let (mut rows, mut size_bytes) = (0, 0);
         let (mut block, mut last_key) = (BlockRows::default(), Vec::new());
-        for (number, place) in index.places().iter().enumerate() {
+        for (number, position) in index.piece_positions().iter().enumerate() {
             let bytes = file.read_block(number)?;
             sha256.push(&bytes);
             block.begin(bytes);
             let mut is_first = true;
             while block.advance().map_err(|_| file.malformed(number))? {
                 if rows > 0 && block.key() <= last_key.as_slice() {
-                    return Err(sealed.damaged(place.at, "its rows are out of order"));
+                    return Err(sealed.damage_error_at(position.at, "its rows are out of order"));
                 }
-                if is_first && block.key() != index.first_key(place) {
-                    return Err(sealed.damaged(place.at, "its first key is not the one in the index"));
+                if is_first && block.key() != index.first_key(position) {
+                    return Err(
+                        sealed.damage_error_at(position.at, "its first key is not the one in the index")
+                    );
                 }
                 is_first = false;
                 last_key.clear();
                 last_key.extend_from_slice(block.key());
                 rows += 1;
             }
-            size_bytes += u64::from(place.len_bytes);
-            read(place.len_bytes.into())?;
+            size_bytes += u64::from(position.len_bytes);
+            read(position.len_bytes.into())?;
         }
         sha256.push(index.bytes());
         size_bytes += index.bytes().len() as u64 + FOOTER_BYTES;
-        let found = Summary { rows, size_bytes, sha256: sha256.finish() };
+        let found = SortedFileSummary { rows, size_bytes, sha256: sha256.finish() };
         if found != *file.summary() {
             let summary = file.summary();
-            return Err(sealed.damaged(0, &format!("it holds {found}, and its footer has {summary}")));
+            return Err(sealed.damage_error_at(0, &format!("it holds {found}, and its footer has {summary}")));
         }
         Ok(found)
     }
@@ -204,7 +206,7 @@ impl SortedFile {
     /// The first key of block number `block`; `None` if the block does not exist.
     fn first_key(&self, block: usize) -> Option<&[u8]> {
         let index = &self.inner.index;
-        index.place(block).map(|place| index.first_key(place))
+        index.piece_position(block).map(|place| index.first_key(place))
     }
 
     /// Block number `block`, from the cache if it has it.
@@ -218,22 +220,22 @@ impl SortedFile {
     /// Reads and checks block number `block`; empty if the block does not exist.
     fn read_block(&self, block: usize) -> Result<Bytes, StoreError> {
         let mut bytes = Vec::new();
-        if let Some(place) = self.inner.index.place(block) {
-            self.inner.file.read_checked(place.at, place.len_bytes.into(), place.crc, &mut bytes)?;
+        if let Some(position) = self.inner.index.piece_position(block) {
+            self.inner.file.read_checked(position.at, position.len_bytes.into(), position.crc, &mut bytes)?;
         }
         Ok(bytes.into())
     }
 
     /// The error for a block with a valid checksum whose rows cannot be parsed.
     fn malformed(&self, block: usize) -> StoreError {
-        let at = self.inner.index.place(block).map_or(0, |place| place.at);
-        self.inner.file.damaged(at, "its rows cannot be read")
+        let at = self.inner.index.piece_position(block).map_or(0, |place| place.at);
+        self.inner.file.damage_error_at(at, "its rows cannot be read")
     }
 }
 
 /// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with the last of the
 /// remaining bytes incremented.
-fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
     let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
     match behind.last_mut() {

@@ -2,32 +2,34 @@
 //!
 //! The run is not visible before a commit names its files. Incomplete files are removed at the next start.
 
-use super::files::{Files, Made};
-use super::sorted::{Keys, RowSource, SortedFile, SortedWriter};
-use super::sorter::Sorter;
+use super::files::{GroundFiles, UncommittedFiles};
+use super::sorted::{MergedKeys, RowSource, SortedFile, SortedWriter};
+use super::sorter::RowSorter;
 use super::statement::StoredStatement;
-use super::view::{INDEX, Record, SourceView};
+use super::view::{INDEX, RecordStatements, SourceView};
 use crate::base::error::StoreError;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::rejection::{Reject, Rejection};
-use oracled_domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};
-use oracled_domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
+use oracled_domain::ground::rejection::{RecordRejection, RejectedRecord};
+use oracled_domain::ground::run::{AxisCoverage, RunCounts, RunWarning, SortedFileRef};
+use oracled_domain::ground::timeline::{
+    RecordStatement, ReleaseScope, TimelineRun, VisibleReleases, changes,
+};
 use std::collections::BTreeMap;
 
 mod changed;
 mod effect;
 mod facts;
-mod fresh;
+mod run_statements;
 mod tiers;
 
-pub use changed::ChangeEntry;
-use effect::EffectGauge;
+pub use changed::RunChangeEntry;
+use effect::ReleaseEffectGauge;
 pub(super) use facts::FactsWriter;
-use fresh::{Fresh, Group};
+use run_statements::{RecordGroup, RunStatements};
 
 /// The first byte of the key of a record's position in a run's own file. The rows are written in the order of these three
 /// kinds: positions while records are read, changes while they are merged, rejects at the end.
-pub(super) const PLACE: u8 = b'a';
+pub(super) const POSITION_KEY: u8 = b'a';
 /// The first byte of the key of a change.
 pub(super) const CHANGE: u8 = b'c';
 /// The first byte of the key of a reject.
@@ -37,17 +39,17 @@ pub(super) const REJECT: u8 = b'r';
 const SORT_BYTES: usize = 64 << 20;
 const SMALL_SORT_BYTES: usize = 16 << 20;
 /// The number of records between two calls of `proceed`.
-const ASKED_EVERY: u64 = 4096;
+const PROCEED_INTERVAL_RECORDS: u64 = 4096;
 
 /// A run whose files are being written.
 #[derive(Debug)]
-pub struct Staging {
-    files: Files,
+pub struct RunStaging {
+    files: GroundFiles,
     name: String,
     run: u32,
-    statements: Sorter,
-    index: Sorter,
-    rejects: Sorter,
+    statements: RowSorter,
+    index: RowSorter,
+    rejects: RowSorter,
     /// The run's own file.
     rows: SortedWriter,
     counts: RunCounts,
@@ -57,7 +59,7 @@ pub struct Staging {
 
 /// An accepted record.
 #[derive(Debug)]
-pub struct Accepted<'a> {
+pub struct AcceptedRecord<'a> {
     /// The record key: the identity of the entity and the source's id of the record.
     pub key: &'a [u8],
     /// The statement.
@@ -73,35 +75,35 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
     key
 }
 
-/// The files of a run that no commit names yet. If this is dropped before [`Staged::named`], it removes them.
+/// The files of a run that no commit names yet. If this is dropped before [`StagedRun::named`], it removes them.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedRun {
     /// The counts of the run.
     pub counts: RunCounts,
     /// The file with its rejects, its changes, and the positions of its records.
-    pub rows: FileRef,
+    pub rows: SortedFileRef,
     /// The files with the source's statements, the oldest first.
-    pub statements: Vec<FileRef>,
+    pub statements: Vec<SortedFileRef>,
     /// For an undo: the number of records that it would restore and whose content was pruned.
     pub pruned: u64,
-    made: Made,
+    new_files: UncommittedFiles,
 }
 
-impl Staging {
+impl RunStaging {
     /// Begins the run with this id and number.
     ///
     /// # Errors
     /// `Unavailable` or `Io` if the files cannot be created.
-    pub fn new(files: &Files, run_id: &Sha256Hex, run: u32) -> Result<Self, StoreError> {
+    pub fn new(files: &GroundFiles, run_id: &Sha256Hex, run: u32) -> Result<Self, StoreError> {
         let (dir, name) = (files.work_dir(), run_id.as_str().to_owned());
         Ok(Self {
             rows: begin_rows(files, &name)?,
             files: files.clone(),
             name,
             run,
-            statements: Sorter::new(&dir, SORT_BYTES),
-            index: Sorter::new(&dir, SMALL_SORT_BYTES),
-            rejects: Sorter::new(&dir, SMALL_SORT_BYTES),
+            statements: RowSorter::new(&dir, SORT_BYTES),
+            index: RowSorter::new(&dir, SMALL_SORT_BYTES),
+            rejects: RowSorter::new(&dir, SMALL_SORT_BYTES),
             counts: RunCounts::default(),
             bytes: Vec::new(),
         })
@@ -111,11 +113,11 @@ impl Staging {
     ///
     /// # Errors
     /// `Unavailable` or `Io` if the disk cannot be written; the caller must then drop the run.
-    pub fn accept(&mut self, accepted: &Accepted<'_>) -> Result<(), StoreError> {
-        let Accepted { key, statement, index } = accepted;
+    pub fn accept(&mut self, accepted: &AcceptedRecord<'_>) -> Result<(), StoreError> {
+        let AcceptedRecord { key, statement, index } = accepted;
         self.counts.read += 1;
         self.push_statement(key, statement)?;
-        self.rows.push(&row_key(PLACE, statement.position), key)?;
+        self.rows.push(&row_key(POSITION_KEY, statement.position), key)?;
         for (axis, value) in *index {
             let entry = [&[INDEX], &axis.to_be_bytes()[..], value, key].concat();
             self.index.push(&entry, &[])?;
@@ -132,20 +134,20 @@ impl Staging {
     /// force.
     ///
     /// # Errors
-    /// The errors of [`Staging::accept`].
-    pub fn reject(&mut self, reject: &Reject, key: Option<&[u8]>) -> Result<(), StoreError> {
+    /// The errors of [`RunStaging::accept`].
+    pub fn reject(&mut self, reject: &RejectedRecord, key: Option<&[u8]>) -> Result<(), StoreError> {
         self.counts.read += 1;
         match key {
             Some(key) => self.push_statement(key, &self.rejected(reject.position))?,
             None => self.counts.unidentified += 1,
         }
-        self.keep_reject(reject)
+        self.write_reject(reject)
     }
 
     /// The statement that represents a rejected record at this position.
     const fn rejected(&self, position: u64) -> StoredStatement {
         StoredStatement {
-            time: Statement { run: self.run, valid_from: None, valid_until: None, content: None },
+            time: RecordStatement { run: self.run, valid_from: None, valid_until: None, content: None },
             position,
             offset: 0,
             len: 0,
@@ -156,12 +158,12 @@ impl Staging {
     }
 
     /// Counts a warning about an accepted record.
-    pub fn warn(&mut self, warning: &Rejection) {
+    pub fn count_warning(&mut self, warning: &RecordRejection) {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
     }
 
     /// Stores the number of records that filled each axis, and the warnings of the run.
-    pub fn describe(&mut self, axes: BTreeMap<String, AxisFill>, warnings: Vec<RunWarning>) {
+    pub fn set_coverage(&mut self, axes: BTreeMap<String, AxisCoverage>, warnings: Vec<RunWarning>) {
         (self.counts.axes, self.counts.warnings) = (axes, warnings);
     }
 
@@ -171,7 +173,7 @@ impl Staging {
         &self.counts
     }
 
-    fn keep_reject(&mut self, reject: &Reject) -> Result<(), StoreError> {
+    fn write_reject(&mut self, reject: &RejectedRecord) -> Result<(), StoreError> {
         self.counts.rejected += 1;
         *self.counts.rejected_by_rule.entry(reject.rejection.rule).or_default() += 1;
         let json = serde_json::to_vec(reject).expect("a reject is plain data");
@@ -186,48 +188,50 @@ impl Staging {
     pub fn finish(
         mut self,
         view: &SourceView,
-        release: &Release,
+        release: &TimelineRun,
         mut proceed: impl FnMut(u64) -> bool,
-    ) -> Result<Option<Staged>, StoreError> {
-        let release = Release { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
+    ) -> Result<Option<StagedRun>, StoreError> {
+        let release = TimelineRun { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
         let release = &release;
         let releases: Vec<_> = view.state.releases().into_iter().chain([release.clone()]).collect();
-        let after = Knowledge::new(&releases, Scope::default());
-        let mut gauge = EffectGauge::new(view, &releases, release);
-        let kept = tiers::kept(&view.state.files, self.counts.read);
+        let after = VisibleReleases::new(&releases, ReleaseScope::default());
+        let mut gauge = ReleaseEffectGauge::new(view, &releases, release);
+        let unchanged_files = tiers::count_unchanged_files(&view.state.files, self.counts.read);
         let others_change = changes_others(view, release);
         // in files that stay, only the run's own records are looked up, unless the run can change other records
-        let looked_up = if others_change { 0 } else { kept };
+        let looked_up = if others_change { 0 } else { unchanged_files };
         let mut older = view.records_once(0..looked_up);
         let mut old = view.records_once(looked_up..view.open.len()).begin()?;
         let work_dir = self.files.work_dir();
-        let statements = std::mem::replace(&mut self.statements, Sorter::new(&work_dir, 0));
-        let mut fresh = Fresh::new(statements, self.run, &work_dir)?;
+        let statements = std::mem::replace(&mut self.statements, RowSorter::new(&work_dir, 0));
+        let mut fresh = RunStatements::new(statements, self.run, &work_dir)?;
         let mut facts = FactsWriter::create(&self.files, format!("{}.facts", self.name))?;
-        let (mut record, mut looked_at, mut ordinal, mut pruned) = (Record::default(), 0_u64, 0_u64, 0_u64);
+        let (mut record, mut checked_records, mut ordinal, mut pruned) =
+            (RecordStatements::default(), 0_u64, 0_u64, 0_u64);
         while let Some(key) = [old.next_key()?, fresh.key()].into_iter().flatten().min() {
-            looked_at += 1;
-            if looked_at.is_multiple_of(ASKED_EVERY) && !proceed(looked_at) {
+            checked_records += 1;
+            if checked_records.is_multiple_of(PROCEED_INTERVAL_RECORDS) && !proceed(checked_records) {
                 return Ok(None);
             }
             record.clear();
             key.clone_into(&mut record.key);
-            let said = match fresh.group(&record.key, view)? {
+            let run_statement = match fresh.group(&record.key, view)? {
                 Some(group) => {
                     older.seek(&record.key)?;
                     older.gather(&mut record)?;
-                    Some(self.one_of(group, view)?)
+                    Some(self.merge_record_group(group, view)?)
                 }
                 None => None,
             };
             old.gather(&mut record)?;
-            let is_said = said.is_some();
-            if let Some(statement) = said {
+            let is_said = run_statement.is_some();
+            if let Some(statement) = run_statement {
                 self.counts.records += u64::from(statement.time.content.is_some());
                 record.statements.push(statement);
-                record.places.push(usize::MAX);
+                record.file_numbers.push(usize::MAX);
             }
-            for (statement, _) in record.statements.iter().zip(&record.places).filter(|(_, at)| **at >= kept)
+            for (statement, _) in
+                record.statements.iter().zip(&record.file_numbers).filter(|(_, at)| **at >= unchanged_files)
             {
                 facts.push(&record.key, statement)?;
             }
@@ -238,48 +242,52 @@ impl Staging {
                 pruned += 1;
             }
             if is_said || others_change {
-                self.tell_changes(view, &record, &after, &mut ordinal)?;
+                self.write_record_changes(view, &record, &after, &mut ordinal)?;
             }
         }
         drop((old, older));
         self.counts.effect = others_change.then_some(gauge.effect);
-        let mut made = Made::new(&self.files);
+        let mut new_files = UncommittedFiles::new(&self.files);
         let statements = if release.undoes.is_some() {
             // an undo has no statements of its own, and the stored ones stay
             view.state.files.clone()
         } else {
-            let index = std::mem::replace(&mut self.index, Sorter::new(&work_dir, 0)).finish()?;
-            let replaced = view.open.iter().skip(kept);
+            let index = std::mem::replace(&mut self.index, RowSorter::new(&work_dir, 0)).finish()?;
+            let replaced = view.open.iter().skip(unchanged_files);
             let index = replaced.map(index_of).chain([Box::new(index) as Box<dyn RowSource>]);
-            let facts = facts.finish(&self.files, Keys::new(index.collect()), &mut made)?;
-            view.state.files.iter().take(kept).cloned().chain([facts]).collect()
+            let facts = facts.finish(&self.files, MergedKeys::new(index.collect()), &mut new_files)?;
+            view.state.files.iter().take(unchanged_files).cloned().chain([facts]).collect()
         };
-        let (counts, rows) = self.finish_rows(&mut made)?;
-        Ok(Some(Staged { counts, rows, statements, pruned, made }))
+        let (counts, rows) = self.finish_rows(&mut new_files)?;
+        Ok(Some(StagedRun { counts, rows, statements, pruned, new_files }))
     }
 
     /// The single statement for all records of one key: any of them if they are equal; otherwise all are rejected.
-    fn one_of(&mut self, group: Group, view: &SourceView) -> Result<StoredStatement, StoreError> {
+    fn merge_record_group(
+        &mut self,
+        group: RecordGroup,
+        view: &SourceView,
+    ) -> Result<StoredStatement, StoreError> {
         if group.same {
             self.counts.collapsed += group.members.saturating_sub(1);
             return Ok(group.first);
         }
         let rejected = self.rejected(group.first.position);
-        group.reject(view, |reject| self.keep_reject(&reject))?;
+        group.reject(view, |reject| self.write_reject(&reject))?;
         Ok(rejected)
     }
 
     /// Stores and counts the changes of the run to a record.
-    fn tell_changes(
+    fn write_record_changes(
         &mut self,
         view: &SourceView,
-        record: &Record,
-        after: &Knowledge,
+        record: &RecordStatements,
+        after: &VisibleReleases,
         ordinal: &mut u64,
     ) -> Result<(), StoreError> {
-        let times: Vec<Statement> = record.times().copied().collect();
+        let times: Vec<RecordStatement> = record.times().copied().collect();
         for change in changes(&times, &view.known, after) {
-            let entry = ChangeEntry::of(&change, record);
+            let entry = RunChangeEntry::of(&change, record);
             *self.counts.changes.entry(entry.kind.into_str().to_owned()).or_default() += 1;
             self.rows.push(&row_key(CHANGE, *ordinal), &entry.to_bytes())?;
             *ordinal += 1;
@@ -288,28 +296,31 @@ impl Staging {
     }
 
     /// Completes the run's own file.
-    fn finish_rows(mut self, made: &mut Made) -> Result<(RunCounts, FileRef), StoreError> {
+    fn finish_rows(
+        mut self,
+        new_files: &mut UncommittedFiles,
+    ) -> Result<(RunCounts, SortedFileRef), StoreError> {
         let mut rejects = self.rejects.finish()?;
         rejects.advance()?;
         while let Some((key, value)) = rejects.current() {
             self.rows.push(key, value)?;
             rejects.advance()?;
         }
-        let rows = self.files.keep(&rows_name(&self.name), self.rows.finish()?, 0, made)?;
+        let rows = self.files.adopt_sorted_file(&rows_name(&self.name), self.rows.finish()?, 0, new_files)?;
         Ok((self.counts, rows))
     }
 
     /// Stores only the rejects, for a failed run.
     ///
     /// # Errors
-    /// The errors of [`Staging::accept`].
-    pub fn rejects_only(self) -> Result<(RunCounts, FileRef), StoreError> {
+    /// The errors of [`RunStaging::accept`].
+    pub fn rejects_only(self) -> Result<(RunCounts, SortedFileRef), StoreError> {
         drop(self.rows);
         let rows = begin_rows(&self.files, &self.name)?;
-        let mut made = Made::new(&self.files);
-        let kept = Self { rows, ..self }.finish_rows(&mut made)?;
-        made.named();
-        Ok(kept)
+        let mut new_files = UncommittedFiles::new(&self.files);
+        let rejects_file = Self { rows, ..self }.finish_rows(&mut new_files)?;
+        new_files.keep_all_files();
+        Ok(rejects_file)
     }
 }
 
@@ -318,7 +329,7 @@ fn rows_name(name: &str) -> String {
 }
 
 /// Begins the own file of a run.
-fn begin_rows(files: &Files, name: &str) -> Result<SortedWriter, StoreError> {
+fn begin_rows(files: &GroundFiles, name: &str) -> Result<SortedWriter, StoreError> {
     files.writer(&rows_name(name))
 }
 
@@ -327,42 +338,42 @@ pub(super) fn index_of(file: &SortedFile) -> Box<dyn RowSource> {
     Box::new(file.with_prefix(&[INDEX]))
 }
 
-impl Staged {
+impl StagedRun {
     /// Keeps only the rejects, for a run that changes nothing in the end. Its other files are removed.
     #[must_use]
-    pub fn rejects_only(mut self) -> (RunCounts, FileRef) {
-        self.made.kept(&self.rows);
+    pub fn rejects_only(mut self) -> (RunCounts, SortedFileRef) {
+        self.new_files.keep_file(&self.rows);
         let counts = RunCounts { changes: BTreeMap::new(), ..std::mem::take(&mut self.counts) };
         (counts, self.rows.clone())
     }
 
     /// Keeps the rejects and the planned changes of a held run, and removes its other files.
     #[must_use]
-    pub fn held(mut self) -> (RunCounts, FileRef) {
-        self.made.kept(&self.rows);
+    pub fn keep_for_held_run(mut self) -> (RunCounts, SortedFileRef) {
+        self.new_files.keep_file(&self.rows);
         (std::mem::take(&mut self.counts), self.rows.clone())
     }
 
     /// Keeps the files, for the commit that names them.
-    pub fn named(mut self) {
-        self.made.named();
+    pub fn keep_files(mut self) {
+        self.new_files.keep_all_files();
     }
 }
 
 /// Whether a record in force after the release has no content, and was not such a record before.
-fn restores_pruned(record: &Record, before: &Knowledge, after: &Knowledge) -> bool {
-    let times: Vec<Statement> = record.times().copied().collect();
-    let is_pruned = |known: &Knowledge| {
+fn restores_pruned(record: &RecordStatements, before: &VisibleReleases, after: &VisibleReleases) -> bool {
+    let times: Vec<RecordStatement> = record.times().copied().collect();
+    let is_pruned = |known: &VisibleReleases| {
         let last = known.versions(&times).pop();
-        let said = last.and_then(|version| record.statements.get(version.statement));
-        said.is_some_and(StoredStatement::is_pruned)
+        let statement = last.and_then(|version| record.statements.get(version.statement));
+        statement.is_some_and(StoredStatement::is_pruned)
     };
     is_pruned(after) && !is_pruned(before)
 }
 
 /// Whether a release can change records that it does not contain. A snapshot withdraws them. An undo, or a new reading of
 /// the same version, revokes earlier statements about them.
-fn changes_others(view: &SourceView, release: &Release) -> bool {
+fn changes_others(view: &SourceView, release: &TimelineRun) -> bool {
     let known = view.state.completed.iter();
     release.snapshot
         || release.undoes.is_some()

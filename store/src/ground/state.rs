@@ -1,14 +1,14 @@
 //! The state of a source in the database: its entry, its runs, and the files with its data.
 
-use super::sealed::Owner;
-use crate::base::error::FileKind;
+use super::sealed::FileOwner;
+use crate::base::error::SourceFileKind;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 use oracled_domain::ground::source::{SourceRegistryEntry, VersionRecord};
-use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
+use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,15 +23,15 @@ pub struct SourceState {
     /// The freshness policy, if one was set: the maximum ages of its answers.
     pub policy: Option<FreshnessPolicy>,
     /// The periods in which its data was declared stale, the oldest first.
-    pub invalidations: Vec<Invalidation>,
+    pub invalidations: Vec<StalePeriod>,
     /// The number of invalidations so far. Unlike a timestamp it orders events correctly after the clock was set back.
     pub invalidation_count: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
-    pub completed: Vec<Completed>,
+    pub completed: Vec<CompletedRun>,
     /// The transformations of records by each definition that was used, by the definition's digest, for provenance.
     pub transformations: BTreeMap<Sha256Hex, Vec<String>>,
     /// The sorted files with its statements, the oldest first.
-    pub files: Vec<FileRef>,
+    pub files: Vec<SortedFileRef>,
     /// The runs that are not visible, the oldest first.
     pub attempts: Vec<Sha256Hex>,
     /// The runs that are held for an operator's decision, the oldest first.
@@ -41,7 +41,7 @@ pub struct SourceState {
 /// A period in which the data of a source counts as stale. It ends with a confirmation, or with a newer release whose payload
 /// was requested after the last declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Invalidation {
+pub struct StalePeriod {
     /// When it was first declared.
     pub since: Timestamp,
     /// The number of that declaration among those of the source.
@@ -56,7 +56,7 @@ pub struct Invalidation {
 
 /// A visible run, with the values that every reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Completed {
+pub struct CompletedRun {
     /// Its id.
     pub run_id: Sha256Hex,
     /// The pipeline of the run.
@@ -68,13 +68,13 @@ pub struct Completed {
     /// The URL from which the payload was pulled; `None` for an upload.
     pub source_url: Option<String>,
     /// The release that it read.
-    pub release: Release,
+    pub release: TimelineRun,
     /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
     pub invalidation_count: u64,
     /// Number of accepted records.
     pub records: u64,
     /// The file with its rejects, its changes, and the position of each of its records.
-    pub rows: FileRef,
+    pub rows: SortedFileRef,
 }
 
 impl SourceState {
@@ -95,13 +95,13 @@ impl SourceState {
     }
 
     /// All its sorted files: those with its statements, and each run's own file.
-    pub fn sorted_files(&self) -> impl Iterator<Item = &FileRef> {
+    pub fn sorted_files(&self) -> impl Iterator<Item = &SortedFileRef> {
         self.files.iter().chain(self.completed.iter().map(|completed| &completed.rows))
     }
 
     /// The owner of its files of this kind.
-    pub(super) fn owner(&self, kind: FileKind) -> Owner {
-        Owner::new(self.entry.oracle_id(), kind)
+    pub(super) fn owner(&self, kind: SourceFileKind) -> FileOwner {
+        FileOwner::new(self.entry.oracle_id(), kind)
     }
 
     /// The number of the next run.
@@ -119,27 +119,27 @@ impl SourceState {
 
     /// The visible run with this number.
     #[must_use]
-    pub fn run(&self, number: u32) -> Option<&Completed> {
+    pub fn run(&self, number: u32) -> Option<&CompletedRun> {
         self.completed.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
     /// The releases, in the order of the runs.
     #[must_use]
-    pub fn releases(&self) -> Vec<Release> {
+    pub fn releases(&self) -> Vec<TimelineRun> {
         self.completed.iter().map(|completed| completed.release.clone()).collect()
     }
 
     /// The run that counts for a version: the latest that read it and was not undone.
     #[must_use]
-    pub fn read_as(&self, version: &str) -> Option<&Completed> {
-        self.counting().into_iter().rev().find(|completed| completed.release.version == version)
+    pub fn run_of_version(&self, version: &str) -> Option<&CompletedRun> {
+        self.counting_runs().into_iter().rev().find(|completed| completed.release.version == version)
     }
 
     /// The runs that brought a release and were not undone, in the order of their numbers.
     #[must_use]
-    pub fn counting(&self) -> Vec<&Completed> {
-        let known = Knowledge::new(&self.releases(), Scope::default());
-        let brings = |completed: &&Completed| {
+    pub fn counting_runs(&self) -> Vec<&CompletedRun> {
+        let known = VisibleReleases::new(&self.releases(), ReleaseScope::default());
+        let brings = |completed: &&CompletedRun| {
             completed.release.undoes.is_none() && !known.is_undone(completed.release.run)
         };
         self.completed.iter().filter(brings).collect()
@@ -147,9 +147,9 @@ impl SourceState {
 
     /// The run that undid the run with this number, if any.
     #[must_use]
-    pub fn undone_by(&self, number: u32) -> Option<&Completed> {
-        let undoes = |completed: &&Completed| completed.release.undoes == Some(number);
-        let is_undone = || Knowledge::new(&self.releases(), Scope::default()).is_undone(number);
+    pub fn undone_by(&self, number: u32) -> Option<&CompletedRun> {
+        let undoes = |completed: &&CompletedRun| completed.release.undoes == Some(number);
+        let is_undone = || VisibleReleases::new(&self.releases(), ReleaseScope::default()).is_undone(number);
         self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
@@ -157,7 +157,7 @@ impl SourceState {
     /// end an invalidation. A question about the past counts the invalidations and confirmations up to then. One about the
     /// present counts all, even if the clock was set back.
     #[must_use]
-    pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
+    pub fn invalidated_at(&self, past: Option<Timestamp>, scope: ReleaseScope) -> Option<Timestamp> {
         // a shortcut, since each query calls this and most sources have no invalidations
         if self.invalidations.is_empty() {
             return None;
@@ -165,7 +165,7 @@ impl SourceState {
         let is_before = |at: Timestamp| past.is_none_or(|past| at <= past);
         let newest = self.newest_invalidation_count(scope);
         self.invalidations.iter().rev().find_map(|invalidation| {
-            let Invalidation { since, first, last_at, last, confirmed_at } = *invalidation;
+            let StalePeriod { since, first, last_at, last, confirmed_at } = *invalidation;
             let (at, number) = if is_before(last_at) { (last_at, last) } else { (since, first) };
             let lasts = is_before(at) && newest < number && !confirmed_at.is_some_and(is_before);
             lasts.then_some(at)
@@ -174,15 +174,15 @@ impl SourceState {
 
     /// The number of invalidations when the payload of the newest release in `scope` was requested or submitted, or its held
     /// run was approved.
-    fn newest_invalidation_count(&self, scope: Scope) -> u64 {
-        let newest = Knowledge::new(&self.releases(), scope).latest();
+    fn newest_invalidation_count(&self, scope: ReleaseScope) -> u64 {
+        let newest = VisibleReleases::new(&self.releases(), scope).latest();
         newest.and_then(|run| self.run(run)).map_or(0, |completed| completed.invalidation_count)
     }
 
     /// When it was last declared stale, if it still is.
     #[must_use]
     pub fn stale_since(&self) -> Option<Timestamp> {
-        self.invalidated_at(None, Scope::default())
+        self.invalidated_at(None, ReleaseScope::default())
     }
 
     /// The same source, declared stale.
@@ -195,7 +195,7 @@ impl SourceState {
             Some(last) => (last.last_at, last.last) = (at, number),
             None => {
                 let (since, last_at, first, last) = (at, at, number, number);
-                self.invalidations.push(Invalidation { since, first, last_at, last, confirmed_at });
+                self.invalidations.push(StalePeriod { since, first, last_at, last, confirmed_at });
             }
         }
         self
@@ -204,7 +204,7 @@ impl SourceState {
     /// The same source, no longer stale.
     #[must_use]
     pub fn confirmed(mut self, at: Timestamp) -> Self {
-        let newest = self.newest_invalidation_count(Scope::default());
+        let newest = self.newest_invalidation_count(ReleaseScope::default());
         for invalidation in &mut self.invalidations {
             if newest < invalidation.last {
                 invalidation.confirmed_at.get_or_insert(at);
@@ -237,9 +237,9 @@ impl SourceState {
     #[must_use]
     pub fn with_completed(
         mut self,
-        completed: Completed,
+        completed: CompletedRun,
         transformations: Vec<String>,
-        files: Vec<FileRef>,
+        files: Vec<SortedFileRef>,
     ) -> Self {
         if completed.release.undoes.is_none() {
             self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
@@ -254,7 +254,7 @@ impl SourceState {
     /// The versions whose records count.
     fn version_history(&self) -> Vec<VersionRecord> {
         let mut versions = BTreeMap::new();
-        for Completed { release, records, raw_sha256, .. } in self.counting() {
+        for CompletedRun { release, records, raw_sha256, .. } in self.counting_runs() {
             let record = VersionRecord {
                 version: release.version.clone(),
                 released_at: release.released_at,

@@ -3,13 +3,13 @@
 use bytes::{Buf, Bytes};
 use jiff::Timestamp;
 use oracled_domain::base::varint::{put, take};
-use oracled_domain::ground::timeline::Statement;
+use oracled_domain::ground::timeline::RecordStatement;
 
 /// The statement of one run about one source record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredStatement {
     /// The parts of the statement on which validity depends.
-    pub time: Statement,
+    pub time: RecordStatement,
     /// The record's number in the payload.
     pub position: u64,
     /// The offset of the record's raw bytes in the payload.
@@ -39,7 +39,7 @@ impl StoredStatement {
 
     /// Replaces the content of `bytes` by the encoded statement, without the run, which is part of the key.
     pub(super) fn write_to(&self, bytes: &mut Vec<u8>) {
-        let Statement { valid_from, valid_until, content, .. } = &self.time;
+        let RecordStatement { valid_from, valid_until, content, .. } = &self.time;
         let flags = [
             (self.verified, VERIFIED),
             (self.is_pruned(), PRUNED),
@@ -68,7 +68,7 @@ impl StoredStatement {
         let content = if flags & REJECTED == 0 { Some(*take_array(&mut rest)?) } else { None };
         let valid_from = if flags & FROM == 0 { None } else { Some(take_time(&mut rest)?) };
         let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(&mut rest)?) };
-        let time = Statement { run, valid_from, valid_until, content };
+        let time = RecordStatement { run, valid_from, valid_until, content };
         let (row_at, has_row) = (bytes.len() - rest.len(), flags & (PRUNED | REJECTED) == 0);
         bytes.advance(row_at);
         Some(Self {
@@ -109,7 +109,7 @@ mod tests {
             (None, Some(Timestamp::UNIX_EPOCH), Some([3; 32]), None),
             (None, None, None, None),
         ] {
-            let time = Statement { run: 7, valid_from, valid_until, content };
+            let time = RecordStatement { run: 7, valid_from, valid_until, content };
             let (position, offset, len, raw_hash) = (u64::MAX, 1 << 40, u32::MAX, [9; 32]);
             let verified = row.is_some();
             let stored = StoredStatement { time, position, offset, len, raw_hash, verified, row };

@@ -1,18 +1,18 @@
 //! The rows of the ground-truth layer, and its sources with open files.
 
-use super::files::{Files, KeptFile};
-use super::sealed::Owner;
+use super::files::{GroundFileKind, GroundFiles};
+use super::sealed::FileOwner;
 use super::state::SourceState;
-use super::verify::Meter;
+use super::verify::CheckMeter;
 use super::view::SourceView;
-use crate::base::engine::Tables;
-use crate::base::error::{FileKind, StoreError};
-use crate::base::rows::{self, Row, Table, key};
-use crate::base::watermark::Counts;
+use crate::base::engine::TableReader;
+use crate::base::error::{SourceFileKind, StoreError};
+use crate::base::rows::{self, StoredRow, TableId, key};
+use crate::base::watermark::StoreCounts;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::run::{FileRef, Run, RunState};
+use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -22,40 +22,40 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
-    tables: Tables,
-    ground: Arc<Ground>,
+    tables: TableReader,
+    ground: Arc<OpenGroundFiles>,
 }
 
 impl Deref for Store {
-    type Target = Tables;
+    type Target = TableReader;
 
-    fn deref(&self) -> &Tables {
+    fn deref(&self) -> &TableReader {
         &self.tables
     }
 }
 
 /// The open files of the ground-truth layer.
 #[derive(Debug)]
-struct Ground {
-    files: Files,
-    views: RwLock<Views>,
+struct OpenGroundFiles {
+    files: GroundFiles,
+    views: RwLock<SourceViews>,
 }
 
 /// The sources that were opened so far, with their open files.
 #[derive(Debug, Default)]
-struct Views {
+struct SourceViews {
     open: HashMap<SourceId, Arc<SourceView>>,
     /// The number of removals so far. A source that was read before a removal may be outdated, and is not cached.
-    forgotten: u64,
+    removals: u64,
 }
 
 impl Store {
-    pub(crate) fn new(tables: Tables, files: Files) -> Self {
-        Self { tables, ground: Arc::new(Ground { files, views: RwLock::default() }) }
+    pub(crate) fn new(tables: TableReader, files: GroundFiles) -> Self {
+        Self { tables, ground: Arc::new(OpenGroundFiles { files, views: RwLock::default() }) }
     }
 
     /// The same store, with these rows in place of the stored rows of the same names.
-    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
+    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((TableId, Vec<u8>), StoredRow)>) -> Self {
         Self { tables: self.tables.with_preview(rows), ground: Arc::clone(&self.ground) }
     }
 
@@ -65,7 +65,7 @@ impl Store {
             return;
         }
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        views.forgotten += 1;
+        views.removals += 1;
         for oracle_id in changed {
             views.open.remove(*oracle_id);
         }
@@ -74,7 +74,7 @@ impl Store {
     /// Removes the cached views of all sources.
     pub(crate) fn forget_all(&self) {
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        views.forgotten += 1;
+        views.removals += 1;
         views.open.clear();
     }
 
@@ -85,35 +85,35 @@ impl Store {
 
     /// The files of the ground-truth layer.
     #[must_use]
-    pub fn files(&self) -> &Files {
+    pub fn files(&self) -> &GroundFiles {
         &self.ground.files
     }
 
     /// A source, with its revision.
     pub fn source(&self, oracle_id: &SourceId) -> Result<Option<(SourceState, u64)>, StoreError> {
-        self.read_row(Table::Sources, oracle_id.as_str())
+        self.read_row(TableId::Sources, oracle_id.as_str())
     }
 
     /// All sources, in the order of their ids.
     pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
-        self.read_all(Table::Sources)
+        self.read_all(TableId::Sources)
     }
 
     /// A run, with its revision.
-    pub fn run(&self, run_id: &Sha256Hex) -> Result<Option<(Run, u64)>, StoreError> {
-        self.read_row(Table::Runs, run_id.as_str())
+    pub fn run(&self, run_id: &Sha256Hex) -> Result<Option<(IngestionRun, u64)>, StoreError> {
+        self.read_row(TableId::Runs, run_id.as_str())
     }
 
     /// All runs, in the order of their ids.
-    pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
-        self.read_all(Table::Runs)
+    pub fn runs(&self) -> Result<Vec<IngestionRun>, StoreError> {
+        self.read_all(TableId::Runs)
     }
 
     /// The ids of the runs that begin with these digits, at most two.
     pub fn runs_with_prefix(&self, digits: &str) -> Result<Vec<String>, StoreError> {
-        let from = key(Table::Runs, &[digits.as_bytes()]);
-        let to = key(Table::Runs, &[digits.as_bytes(), &[u8::MAX]]);
-        self.names(Table::Runs, from..to, .., 2)
+        let from = key(TableId::Runs, &[digits.as_bytes()]);
+        let to = key(TableId::Runs, &[digits.as_bytes(), &[u8::MAX]]);
+        self.names(TableId::Runs, from..to, .., 2)
     }
 
     /// The completed runs whose rows were last written by entry `seq` or later, ordered by entry number. Each has the
@@ -121,9 +121,9 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, Run)>, StoreError> {
+    pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, IngestionRun)>, StoreError> {
         let mut runs = Vec::new();
-        for name in self.names(Table::Runs, rows::all(Table::Runs), seq..=self.last_seq(), usize::MAX)? {
+        for name in self.names(TableId::Runs, rows::all(TableId::Runs), seq..=self.last_seq(), usize::MAX)? {
             let run_id = name.parse::<Sha256Hex>().ok();
             let run = run_id.map(|run_id| self.run(&run_id)).transpose()?.flatten();
             runs.extend(
@@ -143,12 +143,12 @@ impl Store {
             if let Some(view) = views.open.get(oracle_id) {
                 return Ok(Some(Arc::clone(view)));
             }
-            views.forgotten
+            views.removals
         };
         let Some(view) = self.open_view(oracle_id)? else { return Ok(None) };
         let view = Arc::new(view);
         let mut views = ground.views.write().unwrap_or_else(PoisonError::into_inner);
-        if views.forgotten == before {
+        if views.removals == before {
             views.open.insert(oracle_id.clone(), Arc::clone(&view));
         }
         Ok(Some(view))
@@ -206,7 +206,7 @@ impl Store {
         let mut faults: Vec<_> =
             self.sources()?.iter().flat_map(|state| self.files().faults(state)).collect();
         for run in self.runs()?.iter().filter(|run| run.state != RunState::Completed) {
-            let owner = Owner::new(&run.oracle_id, FileKind::Rejects);
+            let owner = FileOwner::new(&run.oracle_id, SourceFileKind::Rejects);
             faults.extend(run.rows.as_ref().and_then(|rows| self.files().fault(rows, &owner)));
         }
         Ok(faults)
@@ -221,10 +221,10 @@ impl Store {
         &self,
         oracle_id: &SourceId,
         run_id: Option<&Sha256Hex>,
-        meter: &mut Meter<'_>,
+        meter: &mut CheckMeter<'_>,
     ) -> Result<u64, StoreError> {
-        let owner = Owner::new(oracle_id, FileKind::Rejects);
-        let is_wanted = |run: &&Run| {
+        let owner = FileOwner::new(oracle_id, SourceFileKind::Rejects);
+        let is_wanted = |run: &&IngestionRun| {
             run.oracle_id == *oracle_id
                 && run.state != RunState::Completed
                 && run_id.is_none_or(|run_id| run.run_id == *run_id)
@@ -254,18 +254,18 @@ impl Store {
     ///
     /// # Errors
     /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.
-    pub(crate) fn remove_unnamed_files(&self, promised: Counts) -> Result<(), StoreError> {
-        let name = |file: &FileRef| file.sha256.as_str().to_owned();
+    pub(crate) fn remove_unnamed_files(&self, expected: StoreCounts) -> Result<(), StoreError> {
+        let name = |file: &SortedFileRef| file.sha256.as_str().to_owned();
         let (sources, runs) = (self.sources()?, self.runs()?);
         let short = |detail| StoreError::Short { dir: self.dir().to_owned(), detail };
-        for (there, promised, what) in
-            [(sources.len(), promised.sources, "sources"), (runs.len(), promised.runs, "runs")]
+        for (there, expected_count, what) in
+            [(sources.len(), expected.sources, "sources"), (runs.len(), expected.runs, "runs")]
         {
-            if (there as u64) < promised {
-                return Err(short(format!("expected {promised} {what}, found {there}")));
+            if (there as u64) < expected_count {
+                return Err(short(format!("expected {expected_count} {what}, found {there}")));
             }
         }
-        let owner = sources.first().map(|state| state.owner(FileKind::Facts));
+        let owner = sources.first().map(|state| state.owner(SourceFileKind::Facts));
         let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
         let mut named = HashSet::new();
         for state in &sources {
@@ -279,14 +279,14 @@ impl Store {
         let is_older =
             sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files().has_sorted(file));
         let (mut unneeded, mut unfinished, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
-        for (path, kind) in self.files().unnamed(&named)? {
+        for (path, kind) in self.files().list_unnamed_files(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
             match (kind, &owner) {
-                (KeptFile::Foreign, _) => continue,
-                (KeptFile::Sorted | KeptFile::Payload, None) => {
+                (GroundFileKind::Foreign, _) => continue,
+                (GroundFileKind::Sorted | GroundFileKind::Payload, None) => {
                     return Err(unknown("a store that has sources"));
                 }
-                (KeptFile::Sorted, Some(owner)) => match Files::made_by(&path, owner) {
+                (GroundFileKind::Sorted, Some(owner)) => match GroundFiles::read_creating_run(&path, owner) {
                     Ok(run_id) if known.contains(&run_id) && is_older => {
                         tracing::warn!(path = %path.display(),
                             "kept a file that no run names, because named files are missing; restore the newer copy of \
@@ -300,14 +300,14 @@ impl Store {
                         continue;
                     }
                 },
-                (KeptFile::Payload, Some(_)) => {
+                (GroundFileKind::Payload, Some(_)) => {
                     let sha256 = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
                     if !self.files().is_marked(sha256) {
                         unknown_payloads += 1;
                         continue;
                     }
                 }
-                (KeptFile::Unfinished, _) => {
+                (GroundFileKind::Unfinished, _) => {
                     unfinished.push(path);
                     continue;
                 }

@@ -1,24 +1,24 @@
 //! A store with a source and functions to ingest runs, for tests.
 
-use super::files::Files;
+use super::files::GroundFiles;
 use super::query::ScanBudget;
-use super::staging::{Accepted, Staged, Staging};
-use super::state::{Completed, SourceState};
+use super::staging::{AcceptedRecord, RunStaging, StagedRun};
+use super::state::{CompletedRun, SourceState};
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::{Journal, Options, Record, Store, StoreError, Write};
+use crate::{Journal, JournalRecord, Store, StoreError, StoreOptions, TableWrite};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
-use oracled_domain::documents::Registered;
+use oracled_domain::documents::RegisteredDocument;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::query::{Query, QueryRequest};
-use oracled_domain::ground::record::Content;
-use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
-use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
-use oracled_domain::ground::timeline::{Release, Statement};
-use oracled_domain::ground::value::Value;
-use oracled_domain::{Event, EventKind, Peer, Sha256Hex, Sha256Stream};
+use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
+use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
+use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex, Sha256Stream};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -28,7 +28,7 @@ pub(super) const SOURCE: &str = "worldbank";
 
 /// The statement of a run about the population of a country in a year.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct TestStatement {
     pub(super) country: String,
     pub(super) year: u32,
     pub(super) region: String,
@@ -38,20 +38,20 @@ pub(super) struct Said {
 
 /// The input of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
+pub(super) struct TestRun {
     pub(super) version: String,
     pub(super) released_s: i64,
     pub(super) snapshot: bool,
-    pub(super) said: Vec<Said>,
+    pub(super) statements: Vec<TestStatement>,
 }
 
-pub(super) fn said(country: &str, year: u32, people: u64) -> Said {
+pub(super) fn test_statement(country: &str, year: u32, people: u64) -> TestStatement {
     let region = if country < "M" { "north" } else { "south" };
-    Said { country: country.into(), year, region: region.into(), people, from: None }
+    TestStatement { country: country.into(), year, region: region.into(), people, from: None }
 }
 
-pub(super) fn reading(version: &str, released_s: i64, snapshot: bool, said: Vec<Said>) -> Reading {
-    Reading { version: version.into(), released_s, snapshot, said }
+pub(super) fn test_run(version: &str, released_s: i64, snapshot: bool, said: Vec<TestStatement>) -> TestRun {
+    TestRun { version: version.into(), released_s, snapshot, statements: said }
 }
 
 pub(super) fn at(second: i64) -> Timestamp {
@@ -77,9 +77,9 @@ static ONTOLOGY: LazyLock<Ontology> = LazyLock::new(|| {
         .expect("an ontology")
 });
 
-impl Said {
-    pub(super) fn content(&self) -> Content {
-        let text = |text: &str| Value::Text(text.into());
+impl TestStatement {
+    pub(super) fn content(&self) -> RecordContent {
+        let text = |text: &str| AxisValue::Text(text.into());
         let axes = [
             ("country", text(&self.country)),
             ("year", text(&self.year.to_string())),
@@ -87,7 +87,7 @@ impl Said {
             ("people", text(&self.people.to_string())),
         ];
         let axes = axes.into_iter().map(|(axis, value)| (axis.to_owned(), value)).collect();
-        Content { axes, ..Content::default() }
+        RecordContent { axes, ..RecordContent::default() }
     }
 
     pub(super) fn key(&self) -> Vec<u8> {
@@ -99,9 +99,9 @@ impl Said {
         format!("{},{},{},{}\n", self.country, self.year, self.region, self.people).into_bytes()
     }
 
-    pub(super) fn statement(&self, run: u32) -> Statement {
+    pub(super) fn statement(&self, run: u32) -> RecordStatement {
         let content = digest(&self.content().to_json());
-        Statement { run, valid_from: self.from.map(at), valid_until: None, content: Some(content) }
+        RecordStatement { run, valid_from: self.from.map(at), valid_until: None, content: Some(content) }
     }
 }
 
@@ -111,9 +111,9 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
     stream.finish_bytes()
 }
 
-impl Reading {
+impl TestRun {
     pub(super) fn input(&self) -> RunInput {
-        let raw: Vec<u8> = self.said.iter().flat_map(Said::raw).collect();
+        let raw: Vec<u8> = self.statements.iter().flat_map(TestStatement::raw).collect();
         RunInput {
             ontology: ontology().reference(),
             pipeline_sha256: Sha256Hex::of(if self.snapshot { b"snapshot" } else { b"delta" }),
@@ -125,12 +125,12 @@ impl Reading {
 }
 
 /// A store in a temporary directory, with one source.
-pub(super) struct World {
+pub(super) struct TestStore {
     pub(super) dir: TempDir,
     open: Option<(Journal, Store)>,
 }
 
-impl World {
+impl TestStore {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut world = Self { open: Some(open(dir.path())), dir };
@@ -139,7 +139,7 @@ impl World {
     }
 
     pub(super) fn register(&mut self, oracle_id: &SourceId) {
-        let registration: Registration = serde_json::from_value(json!({
+        let registration: SourceRegistration = serde_json::from_value(json!({
             "oracle_id": oracle_id, "oracle_name": "People", "oracle_tier": "primary", "upstream_authority": "them",
             "upstream_url": "there", "data_license": "free", "domain": "population",
             "ontology": ontology().reference(), "axes_provided": ["country", "year", "region", "people"],
@@ -148,20 +148,20 @@ impl World {
         .expect("a registration");
         let entry = SourceRegistryEntry::new(registration, "test".into(), at(0));
         self.commit(vec![
-            Write::registered(&Registered::new(ontology(), at(0), "test".into())),
-            Write::PutSource(Arc::new(SourceState::new(entry))),
+            TableWrite::registered(&RegisteredDocument::new(ontology(), at(0), "test".into())),
+            TableWrite::PutSource(Arc::new(SourceState::new(entry))),
         ]);
     }
 
-    pub(super) fn commit(&mut self, writes: Vec<Write>) {
+    pub(super) fn commit(&mut self, writes: Vec<TableWrite>) {
         self.commit_event(
-            Event::new(at(0), None, EventKind::ServiceStarted { version: String::new() }),
+            AuditEvent::new(at(0), None, EventKind::ServiceStarted { version: String::new() }),
             writes,
         );
     }
 
-    pub(super) fn commit_event(&mut self, event: Event, writes: Vec<Write>) {
-        let record = Record { events: vec![event], writes, ..Record::default() };
+    pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {
+        let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
         let (journal, _) = self.open.as_mut().expect("it is open");
         journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is stale");
     }
@@ -190,9 +190,9 @@ impl World {
         self.store().view(&oracle_id()).expect("it can be read").expect("it exists")
     }
 
-    pub(super) fn release(&self, reading: &Reading) -> Release {
+    pub(super) fn release(&self, reading: &TestRun) -> TimelineRun {
         let run = self.view().state.next_number();
-        Release {
+        TimelineRun {
             run,
             version: reading.version.clone(),
             released_at: at(reading.released_s),
@@ -204,20 +204,20 @@ impl World {
     }
 
     /// A run up to the point where a commit would name its files.
-    pub(super) fn staging(&self, reading: &Reading) -> Staging {
+    pub(super) fn staging(&self, reading: &TestRun) -> RunStaging {
         let (run_id, number) = (reading.input().run_id(), self.view().state.next_number());
         self.staging_in(self.store().files(), (&run_id, number), reading)
     }
 
     pub(super) fn staging_in(
         &self,
-        files: &Files,
+        files: &GroundFiles,
         (run_id, number): (&Sha256Hex, u32),
-        reading: &Reading,
-    ) -> Staging {
-        let mut staging = Staging::new(files, run_id, number).expect("the disk takes it");
+        reading: &TestRun,
+    ) -> RunStaging {
+        let mut staging = RunStaging::new(files, run_id, number).expect("the disk takes it");
         let mut offset = 0;
-        for (position, said) in (0..).zip(&reading.said) {
+        for (position, said) in (0..).zip(&reading.statements) {
             let raw = said.raw();
             let statement = StoredStatement {
                 time: said.statement(number),
@@ -233,26 +233,26 @@ impl World {
             oracled_domain::ground::value::append_text_key(&said.region, &mut region);
             let index = [(2, region)];
             staging
-                .accept(&Accepted { key: &said.key(), statement: &statement, index: &index })
+                .accept(&AcceptedRecord { key: &said.key(), statement: &statement, index: &index })
                 .expect("the disk takes it");
         }
         staging
     }
 
-    pub(super) fn staged(&self, reading: &Reading) -> Result<Staged, StoreError> {
+    pub(super) fn staged(&self, reading: &TestRun) -> Result<StagedRun, StoreError> {
         let release = self.release(reading);
         let staged = self.staging(reading).finish(&self.view(), &release, |_| true)?;
         Ok(staged.expect("it is not stopped"))
     }
 
     /// Ingests a run that becomes visible, and removes the files that it replaces.
-    pub(super) fn ingest(&mut self, reading: &Reading) -> RunCounts {
+    pub(super) fn ingest(&mut self, reading: &TestRun) -> RunCounts {
         let release = self.release(reading);
         let staged = self.staged(reading).expect("it is staged");
         let before = self.view();
         let counts = staged.counts.clone();
         self.complete(reading, release, &counts, staged.rows.clone(), staged.statements.clone());
-        staged.named();
+        staged.keep_files();
         self.store().remove_replaced(&before.state).expect("the source is read");
         counts
     }
@@ -264,17 +264,17 @@ impl World {
         let told = (pruned.statements, pruned.unneeded.clone());
         let old = self.view();
         let mut state = old.state.clone();
-        state.files = pruned.named();
+        state.files = pruned.into_kept_files();
         let entry = PruneEntry {
             oracle_id: oracle_id(),
             before: at(before),
             versions: told.0,
             payloads: told.1.clone(),
-            peer: Peer { uid: 0, gid: 0, pid: None },
+            peer: PeerCredentials { uid: 0, gid: 0, pid: None },
         };
         self.commit_event(
-            Event::new(at(0), None, EventKind::SourcePruned(entry)),
-            vec![Write::PutSource(Arc::new(state))],
+            AuditEvent::new(at(0), None, EventKind::SourcePruned(entry)),
+            vec![TableWrite::PutSource(Arc::new(state))],
         );
         self.store().remove_replaced(&old.state).expect("the source is read");
         told
@@ -288,25 +288,25 @@ impl World {
     }
 
     /// The path of a sorted file.
-    pub(super) fn facts_path(&self, file: &FileRef) -> PathBuf {
+    pub(super) fn facts_path(&self, file: &SortedFileRef) -> PathBuf {
         self.dir.path().join("ground/facts").join(format!("{}.sorted", file.sha256))
     }
 
     /// The path of a run's payload in the archive.
-    pub(super) fn payload_path(&self, reading: &Reading) -> PathBuf {
+    pub(super) fn payload_path(&self, reading: &TestRun) -> PathBuf {
         self.dir.path().join("ground/raw").join(format!("{}.raw", reading.input().raw_sha256))
     }
 
     pub(super) fn complete(
         &mut self,
-        reading: &Reading,
-        release: Release,
+        reading: &TestRun,
+        release: TimelineRun,
         counts: &RunCounts,
-        rows: FileRef,
-        files: Vec<FileRef>,
+        rows: SortedFileRef,
+        files: Vec<SortedFileRef>,
     ) {
         let run = self.run_of(reading, &release, counts, &rows);
-        let completed = Completed {
+        let completed = CompletedRun {
             run_id: run.run_id.clone(),
             pipeline_id: run.pipeline_id.clone(),
             pipeline_sha256: run.input.pipeline_sha256.clone(),
@@ -318,17 +318,17 @@ impl World {
             rows,
         };
         let state = self.view().state.clone().with_completed(completed, vec!["people-v1".into()], files);
-        self.commit(vec![Write::PutSource(Arc::new(state)), Write::PutRun(Arc::new(run))]);
+        self.commit(vec![TableWrite::PutSource(Arc::new(state)), TableWrite::PutRun(Arc::new(run))]);
     }
 
     pub(super) fn run_of(
         &self,
-        reading: &Reading,
-        release: &Release,
+        reading: &TestRun,
+        release: &TimelineRun,
         counts: &RunCounts,
-        rows: &FileRef,
-    ) -> Run {
-        Run {
+        rows: &SortedFileRef,
+    ) -> IngestionRun {
+        IngestionRun {
             run_id: reading.input().run_id(),
             oracle_id: oracle_id(),
             number: release.run,
@@ -354,20 +354,20 @@ impl World {
     }
 
     /// Archives a run's payload.
-    pub(super) fn archive(&self, reading: &Reading) {
+    pub(super) fn archive(&self, reading: &TestRun) {
         let mut writer = self.store().files().archive_writer().expect("a file");
-        reading.said.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
+        reading.statements.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
         writer.finish().expect("the disk takes it");
     }
 
     /// The records in force at `second`, in key order, by the releases known at `known_s`.
-    pub(super) fn holds(&self, second: i64, known_s: Option<i64>) -> Vec<(String, u32, u64)> {
+    pub(super) fn records_in_force(&self, second: i64, known_s: Option<i64>) -> Vec<(String, u32, u64)> {
         let (view, ontology) = (self.view(), ontology());
         let query = query(&ontology, &[]);
         let known_at = known_s.map(at);
         let answered =
             view.query(&query, at(second), known_at, None, ScanBudget::UNLIMITED).expect("it can be read");
-        answered.found.iter().map(|hit| brief(&hit.content)).collect()
+        answered.found.iter().map(|hit| summarize_content(&hit.content)).collect()
     }
 
     /// The names of the sorted files.
@@ -382,12 +382,12 @@ impl World {
     }
 }
 
-pub(super) fn brief(content: &Content) -> (String, u32, u64) {
+pub(super) fn summarize_content(content: &RecordContent) -> (String, u32, u64) {
     let text = |axis: &str| content.axes[axis].to_string();
     (text("country"), text("year").parse().expect("a year"), text("people").parse().expect("a number"))
 }
 
-pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Value)]) -> Query {
+pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Value)]) -> ValidatedQuery {
     let filters: Vec<_> = filters
         .iter()
         .map(|(axis, operator, value)| json!({"axis": axis, "operator": operator, "value": value}))
@@ -397,11 +397,11 @@ pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Val
     )
     .expect("a request");
     let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
-    Query::new(&request, ontology, &provided).expect("it can be meant")
+    ValidatedQuery::new(&request, ontology, &provided).expect("it can be meant")
 }
 
-fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 }
+fn options(dir: &Path) -> StoreOptions {
+    StoreOptions { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 }
 }
 
 fn open(dir: &Path) -> (Journal, Store) {

@@ -3,7 +3,9 @@
 use super::testing::*;
 use crate::StoreError;
 use oracled_domain::ground::run::RunState;
-use oracled_domain::ground::timeline::{ChangeKind, Knowledge, Release, Scope, Statement};
+use oracled_domain::ground::timeline::{
+    RecordStatement, ReleaseScope, TimelineRun, VersionChangeKind, VisibleReleases,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -12,16 +14,27 @@ use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-fn three_releases() -> [Reading; 3] {
+fn three_releases() -> [TestRun; 3] {
     [
-        reading("2020", 100, true, vec![said("ABW", 1, 10), said("FRA", 1, 20), said("ZWE", 1, 30)]),
-        reading("2021", 200, true, vec![said("ABW", 1, 11), said("ABW", 2, 12), said("ZWE", 1, 30)]),
-        reading("2022", 300, true, vec![said("ABW", 1, 11), said("FRA", 1, 21)]),
+        test_run(
+            "2020",
+            100,
+            true,
+            vec![test_statement("ABW", 1, 10), test_statement("FRA", 1, 20), test_statement("ZWE", 1, 30)],
+        ),
+        test_run(
+            "2021",
+            200,
+            true,
+            vec![test_statement("ABW", 1, 11), test_statement("ABW", 2, 12), test_statement("ZWE", 1, 30)],
+        ),
+        test_run("2022", 300, true, vec![test_statement("ABW", 1, 11), test_statement("FRA", 1, 21)]),
     ]
 }
 
-fn in_order(reading: &Reading) -> Vec<(String, u32, u64)> {
-    let mut all: Vec<_> = reading.said.iter().map(|said| (said.key(), brief(&said.content()))).collect();
+fn sorted_records(reading: &TestRun) -> Vec<(String, u32, u64)> {
+    let mut all: Vec<_> =
+        reading.statements.iter().map(|said| (said.key(), summarize_content(&said.content()))).collect();
     all.sort();
     all.into_iter().map(|(_, brief)| brief).collect()
 }
@@ -30,46 +43,54 @@ fn in_order(reading: &Reading) -> Vec<(String, u32, u64)> {
 fn queries_return_each_release_for_any_order_of_ingestion() {
     let releases = three_releases();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let mut world = World::new();
+        let mut world = TestStore::new();
         for release in order {
             world.ingest(&releases[release]);
         }
         for release in &releases {
-            assert_eq!(world.holds(release.released_s, None), in_order(release), "{order:?}");
-            assert_eq!(world.holds(release.released_s + 99, None), in_order(release), "{order:?}");
+            assert_eq!(
+                world.records_in_force(release.released_s, None),
+                sorted_records(release),
+                "{order:?}"
+            );
+            assert_eq!(
+                world.records_in_force(release.released_s + 99, None),
+                sorted_records(release),
+                "{order:?}"
+            );
         }
-        assert_eq!(world.holds(99, None), []);
+        assert_eq!(world.records_in_force(99, None), []);
     }
 }
 
 #[test]
 fn query_by_known_at_uses_only_runs_known_then() {
     let releases = three_releases();
-    let mut world = World::new();
+    let mut world = TestStore::new();
     world.ingest(&releases[0]);
     world.ingest(&releases[2]);
     // the middle release is ingested last, and the first one is read again with another value
     world.ingest(&releases[1]);
-    world.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 9)]));
+    world.ingest(&test_run("2020", 100, true, vec![test_statement("ABW", 1, 9)]));
     let known = |run: i64| Some(1_000_000 + run);
-    assert_eq!(world.holds(250, known(0)), []);
-    assert_eq!(world.holds(250, known(1)), in_order(&releases[0]));
-    assert_eq!(world.holds(250, known(2)), in_order(&releases[0]));
-    assert_eq!(world.holds(250, known(3)), in_order(&releases[1]));
-    assert_eq!(world.holds(150, known(3)), in_order(&releases[0]));
-    assert_eq!(world.holds(150, None), [("ABW".to_owned(), 1, 9)]);
+    assert_eq!(world.records_in_force(250, known(0)), []);
+    assert_eq!(world.records_in_force(250, known(1)), sorted_records(&releases[0]));
+    assert_eq!(world.records_in_force(250, known(2)), sorted_records(&releases[0]));
+    assert_eq!(world.records_in_force(250, known(3)), sorted_records(&releases[1]));
+    assert_eq!(world.records_in_force(150, known(3)), sorted_records(&releases[0]));
+    assert_eq!(world.records_in_force(150, None), [("ABW".to_owned(), 1, 9)]);
 }
 
 #[test]
 fn provenance_reports_supersession_and_withdrawal() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     three_releases().iter().for_each(|release| drop(world.ingest(release)));
     let view = world.view();
-    let record = |said: &Said| {
+    let record = |said: &TestStatement| {
         let records = view.records(&said.key(), Bound::Unbounded).unwrap();
         records.map(|record| record.unwrap()).next().unwrap()
     };
-    let chain = |said: &Said| {
+    let chain = |said: &TestStatement| {
         let found = super::view::SourceView::versions(&record(said), &view.known).collect::<Vec<_>>();
         let told = found.iter().map(|found| view.provenance(found).unwrap());
         let seconds = |time: jiff::Timestamp| time.as_second();
@@ -77,11 +98,11 @@ fn provenance_reports_supersession_and_withdrawal() {
             .collect::<Vec<_>>()
     };
     let id = |run, position| view.record_id(run, position);
-    assert_eq!(chain(&said("ABW", 1, 0)), [(100, Some(200), id(2, 0)), (200, None, None)]);
-    assert_eq!(chain(&said("ABW", 2, 0)), [(200, Some(300), None)]);
-    assert_eq!(chain(&said("FRA", 1, 0)), [(100, Some(200), None), (300, None, None)]);
-    assert_eq!(chain(&said("ZWE", 1, 0)), [(100, Some(300), None)]);
-    let identity = said("ABW", 2, 0).content().identity(&view.ontology).unwrap().key();
+    assert_eq!(chain(&test_statement("ABW", 1, 0)), [(100, Some(200), id(2, 0)), (200, None, None)]);
+    assert_eq!(chain(&test_statement("ABW", 2, 0)), [(200, Some(300), None)]);
+    assert_eq!(chain(&test_statement("FRA", 1, 0)), [(100, Some(200), None), (300, None, None)]);
+    assert_eq!(chain(&test_statement("ZWE", 1, 0)), [(100, Some(300), None)]);
+    let identity = test_statement("ABW", 2, 0).content().identity(&view.ontology).unwrap().key();
     let found = view.lookup(&identity, &view.known, at(250)).unwrap();
     let told = view.provenance(&found.last().unwrap().unwrap()).unwrap();
     assert_eq!((told.source_record_id.as_str(), told.source_version.as_str()), ("ABW/2", "2021"));
@@ -89,18 +110,18 @@ fn provenance_reports_supersession_and_withdrawal() {
 
 #[test]
 fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let records = vec![
-        said("ABW", 1, 1),
-        said("FRA", 1, 2),
-        said("ABW", 1, 1),
-        said("ZWE", 1, 3),
-        said("FRA", 1, 4),
-        said("FRA", 1, 2),
+        test_statement("ABW", 1, 1),
+        test_statement("FRA", 1, 2),
+        test_statement("ABW", 1, 1),
+        test_statement("ZWE", 1, 3),
+        test_statement("FRA", 1, 4),
+        test_statement("FRA", 1, 2),
     ];
-    let counts = world.ingest(&reading("1", 100, true, records));
+    let counts = world.ingest(&test_run("1", 100, true, records));
     assert_eq!((counts.read, counts.records, counts.collapsed, counts.rejected), (6, 2, 1, 3));
-    assert_eq!(world.holds(100, None), [("ABW".into(), 1, 1), ("ZWE".into(), 1, 3)]);
+    assert_eq!(world.records_in_force(100, None), [("ABW".into(), 1, 1), ("ZWE".into(), 1, 3)]);
     let run = world.store().runs().unwrap().remove(0);
     let rejects = world.store().rejects(&run, None, 10).unwrap();
     assert_eq!(rejects.iter().map(|reject| reject.position).collect::<Vec<_>>(), [1, 4, 5]);
@@ -112,9 +133,14 @@ fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
 
 #[test]
 fn record_is_none_at_positions_that_were_collapsed_or_rejected() {
-    let mut world = World::new();
-    let records = vec![said("ABW", 1, 1), said("FRA", 1, 2), said("ABW", 1, 1), said("FRA", 1, 4)];
-    world.ingest(&reading("1", 100, true, records));
+    let mut world = TestStore::new();
+    let records = vec![
+        test_statement("ABW", 1, 1),
+        test_statement("FRA", 1, 2),
+        test_statement("ABW", 1, 1),
+        test_statement("FRA", 1, 4),
+    ];
+    world.ingest(&test_run("1", 100, true, records));
     let found = (0..5).map(|position| world.view().record(1, position).unwrap().is_some());
     assert_eq!(found.collect::<Vec<_>>(), [true, false, false, false, false]);
 }
@@ -122,13 +148,13 @@ fn record_is_none_at_positions_that_were_collapsed_or_rejected() {
 #[test]
 fn ingest_handles_one_key_two_hundred_thousand_times() {
     const TIMES: u64 = 200_000;
-    let mut same = reading("1", 100, true, vec![said("ABW", 1, 1); TIMES as usize]);
-    let mut world = World::new();
+    let mut same = test_run("1", 100, true, vec![test_statement("ABW", 1, 1); TIMES as usize]);
+    let mut world = TestStore::new();
     let counts = world.ingest(&same);
     assert_eq!((counts.records, counts.collapsed, counts.rejected), (1, TIMES - 1, 0));
     same.version = "2".into();
-    same.said.push(said("ABW", 1, 2));
-    same.said.push(said("FRA", 1, 2));
+    same.statements.push(test_statement("ABW", 1, 2));
+    same.statements.push(test_statement("FRA", 1, 2));
     let counts = world.ingest(&same);
     assert_eq!((counts.read, counts.records, counts.rejected), (TIMES + 2, 1, TIMES + 1));
     let run = world.store().run(&same.input().run_id()).unwrap().unwrap().0;
@@ -138,7 +164,7 @@ fn ingest_handles_one_key_two_hundred_thousand_times() {
 
 #[test]
 fn changes_of_a_run_are_paged_by_ordinal() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let counts = world.ingest(&releases[1]);
@@ -158,11 +184,11 @@ fn changes_of_a_run_are_paged_by_ordinal() {
 
 #[test]
 fn record_is_found_by_run_and_position() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     three_releases().iter().for_each(|release| drop(world.ingest(release)));
     let view = world.view();
     let record = view.record(1, 2).unwrap().expect("ZWE was read there");
-    assert_eq!(record.key, said("ZWE", 1, 0).key());
+    assert_eq!(record.key, test_statement("ZWE", 1, 0).key());
     assert_eq!(record.statements.len(), 2);
     assert_eq!(view.record(3, 2).unwrap(), None);
     assert_eq!(view.record(4, 0).unwrap(), None);
@@ -171,7 +197,7 @@ fn record_is_found_by_run_and_position() {
 #[test]
 fn same_runs_make_the_same_files_in_every_store() {
     let names = || {
-        let mut world = World::new();
+        let mut world = TestStore::new();
         three_releases().iter().for_each(|release| drop(world.ingest(release)));
         let mut export = Vec::new();
         world.view().export(&mut export).unwrap();
@@ -184,14 +210,14 @@ fn same_runs_make_the_same_files_in_every_store() {
 
 #[test]
 fn dropped_or_stopped_run_leaves_no_files() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let before = world.file_names();
     drop(world.staging(&releases[1]));
     let release = world.release(&releases[1]);
     let mut asked = 0;
-    let many = reading("2021", 200, true, (0..5000).map(|year| said("ABW", year, 1)).collect());
+    let many = test_run("2021", 200, true, (0..5000).map(|year| test_statement("ABW", year, 1)).collect());
     let stopped = world.staging(&many).finish(&world.view(), &release, |_| {
         asked += 1;
         false
@@ -207,7 +233,7 @@ fn dropped_or_stopped_run_leaves_no_files() {
 
 #[test]
 fn opening_removes_only_files_without_a_reference() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let before = world.file_names();
@@ -219,22 +245,22 @@ fn opening_removes_only_files_without_a_reference() {
     let mut run =
         world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
-    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
-    world.staged(&releases[1]).unwrap().named();
+    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
+    world.staged(&releases[1]).unwrap().keep_files();
     assert_eq!(world.file_names().len(), before.len() + 2);
     let foreign = world.dir.path().join("ground/facts/lost+found");
     fs::create_dir(&foreign).unwrap();
     world.reopen();
     fs::remove_dir(&foreign).expect("it is there still");
     assert_eq!(world.file_names(), before);
-    assert_eq!(world.holds(100, None), in_order(&releases[0]));
-    let archived = |release: &Reading| world.store().files().has_archived(&release.input().raw_sha256);
+    assert_eq!(world.records_in_force(100, None), sorted_records(&releases[0]));
+    let archived = |release: &TestRun| world.store().files().has_archived(&release.input().raw_sha256);
     assert!(archived(&releases[0]) && !archived(&releases[1]));
 }
 
 #[test]
 fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let other = "other".parse().unwrap();
@@ -267,13 +293,13 @@ fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
 
 #[test]
 fn file_that_is_missing_or_has_another_length_is_found_at_once() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     world.ingest(&three_releases()[0]);
-    let failed = reading("bad", 900, true, vec![said("FRA", 1, 1)]);
+    let failed = test_run("bad", 900, true, vec![test_statement("FRA", 1, 1)]);
     let (counts, rows) = world.staging(&failed).rejects_only().unwrap();
     let mut run = world.run_of(&failed, &world.release(&failed), &counts, &rows);
     run.state = RunState::Failed;
-    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
+    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
     assert_eq!(world.store().file_faults().unwrap().len(), 0);
     let state = world.view().state.clone();
     let facts = world.facts_path(&state.files[0]);
@@ -297,7 +323,7 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
 
 #[test]
 fn reader_keeps_reading_files_that_were_merged_away() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let old = world.view();
@@ -307,7 +333,7 @@ fn reader_keeps_reading_files_that_were_merged_away() {
     assert!(!Arc::ptr_eq(&old, &world.view()));
     assert!(Arc::ptr_eq(&world.view(), &world.view()));
     assert!(!world.file_names().contains(&format!("{}.sorted", old.state.files[0].sha256)));
-    assert_eq!(first.key, said("ABW", 1, 0).key());
+    assert_eq!(first.key, test_statement("ABW", 1, 0).key());
     assert_eq!(half_read.collect::<Result<Vec<_>, _>>().unwrap().len(), 2);
     assert_eq!(old.records(&[], Bound::Unbounded).unwrap().count(), 3);
     assert_eq!(world.view().records(&[], Bound::Unbounded).unwrap().count(), 4);
@@ -316,20 +342,21 @@ fn reader_keeps_reading_files_that_were_merged_away() {
 #[test]
 fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     const YEARS: u32 = 2000;
-    let mut world = World::new();
-    world.ingest(&reading("1", 100, false, (0..YEARS).map(|year| said("ABW", year, 1)).collect()));
-    assert_eq!(world.holds(100, None).len(), YEARS as usize);
+    let mut world = TestStore::new();
+    world.ingest(&test_run("1", 100, false, (0..YEARS).map(|year| test_statement("ABW", year, 1)).collect()));
+    assert_eq!(world.records_in_force(100, None).len(), YEARS as usize);
     // so few that each record is looked up in the existing file
-    let mut few = reading("2", 200, false, (0..100).map(|step| said("ABW", step * 20, 2)).collect());
+    let mut few =
+        test_run("2", 200, false, (0..100).map(|step| test_statement("ABW", step * 20, 2)).collect());
     world.ingest(&few);
     assert_eq!(world.view().file_count(), 2);
-    let kept = |world: &World| world.store().files().blocks.bytes();
+    let kept = |world: &TestStore| world.store().files().blocks.bytes();
     assert!(kept(&world) <= 4096, "the block that the scan began with: {}", kept(&world));
 
-    let look_up = |world: &World| {
+    let look_up = |world: &TestStore| {
         let view = world.view();
         for year in (0..YEARS).step_by(7) {
-            let identity = said("ABW", year, 1).content().identity(&ontology()).unwrap().key();
+            let identity = test_statement("ABW", year, 1).content().identity(&ontology()).unwrap().key();
             let mut found = view.lookup(&identity, &view.known, at(150)).unwrap();
             assert_eq!(found.next().unwrap().unwrap().statement.time.run, 1);
         }
@@ -338,7 +365,7 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     let before = kept(&world);
     assert!(before > 50 * 4096, "{before}");
     let registered = world.view().state.clone();
-    world.commit(vec![crate::Write::PutSource(Arc::new(registered))]);
+    world.commit(vec![crate::TableWrite::PutSource(Arc::new(registered))]);
     look_up(&world);
     assert_eq!(kept(&world), before, "the reopened files use the same blocks");
     few.version = "3".into();
@@ -348,10 +375,10 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
 
 #[test]
 fn runs_with_equal_content_share_no_files() {
-    let mut world = World::new();
-    let empty = reading("1", 100, false, Vec::new());
+    let mut world = TestStore::new();
+    let empty = test_run("1", 100, false, Vec::new());
     world.ingest(&empty);
-    world.ingest(&reading("2", 200, false, Vec::new()));
+    world.ingest(&test_run("2", 200, false, Vec::new()));
     let view = world.view();
     let rows: Vec<_> = view.state.completed.iter().map(|completed| &completed.rows.sha256).collect();
     assert_ne!(rows[0], rows[1]);
@@ -359,16 +386,16 @@ fn runs_with_equal_content_share_no_files() {
 }
 
 /// Small runs over few keys, so that their records overlap.
-fn readings() -> impl Strategy<Value = Vec<Reading>> {
+fn readings() -> impl Strategy<Value = Vec<TestRun>> {
     let said =
         (0_u32..6, 0_u64..3, proptest::option::weighted(0.2, 0_i64..8)).prop_map(|(year, people, from)| {
             let from = from.map(|step| step * 50);
-            Said { from, ..said("ABW", year, people) }
+            TestStatement { from, ..test_statement("ABW", year, people) }
         });
     let reading = (0_i64..5, any::<bool>(), vec(said, 0..8)).prop_map(|(version, snapshot, mut said)| {
         said.sort_by_key(|said| said.year);
         said.dedup_by_key(|said| said.year);
-        reading(&format!("v{version}"), version * 100, snapshot, said)
+        test_run(&format!("v{version}"), version * 100, snapshot, said)
     });
     vec(reading, 1..7)
 }
@@ -378,21 +405,21 @@ proptest! {
 
     #[test]
     fn files_match_a_plain_list_of_statements(readings in readings()) {
-        let mut world = World::new();
-        let mut releases: Vec<Release> = Vec::new();
-        let mut model = BTreeMap::<Vec<u8>, Vec<(Statement, Said)>>::new();
+        let mut world = TestStore::new();
+        let mut releases: Vec<TimelineRun> = Vec::new();
+        let mut model = BTreeMap::<Vec<u8>, Vec<(RecordStatement, TestStatement)>>::new();
         // enough records that a small run looks its records up instead of scanning all
-        let base = (0..400).filter(|year| *year != 3).map(|year| said("ABW", year, 1)).collect();
-        let base = reading("base", 0, false, base);
+        let base = (0..400).filter(|year| *year != 3).map(|year| test_statement("ABW", year, 1)).collect();
+        let base = test_run("base", 0, false, base);
         for (number, reading) in (1..).zip(std::iter::once(&base).chain(&readings)) {
             releases.push(world.release(reading));
             world.ingest(reading);
-            for said in &reading.said {
+            for said in &reading.statements {
                 model.entry(said.key()).or_default().push((said.statement(number), said.clone()));
             }
             let (before, after) = releases.split_at(releases.len() - 1);
-            let (before, after) = (Knowledge::new(before, Scope::default()), [before, after].concat());
-            let after = Knowledge::new(&after, Scope::default());
+            let (before, after) = (VisibleReleases::new(before, ReleaseScope::default()), [before, after].concat());
+            let after = VisibleReleases::new(&after, ReleaseScope::default());
             let mut changed = 0;
             for told in model.values() {
                 let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
@@ -405,21 +432,21 @@ proptest! {
         for known_run in [None, Some(1), Some(releases.len() as i64 / 2)] {
             let known_s = known_run.map(|run| 1_000_000 + run);
             for second in (0..500).step_by(50) {
-                let scope = Scope { known_at: known_s.map(at), released_by: Some(at(second)) };
-                let known = Knowledge::new(&releases, scope);
+                let scope = ReleaseScope { known_at: known_s.map(at), released_by: Some(at(second)) };
+                let known = VisibleReleases::new(&releases, scope);
                 let holds = model.values().filter_map(|told| {
                     let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
                     let version = known.valid_at(&times, at(second))?;
-                    Some(brief(&told[version.statement].1.content()))
+                    Some(summarize_content(&told[version.statement].1.content()))
                 });
                 let holds: Vec<_> = holds.collect();
-                prop_assert_eq!(&world.holds(second, known_s), &holds);
+                prop_assert_eq!(&world.records_in_force(second, known_s), &holds);
                 let view = world.view();
-                for said in (0..6).map(|year| said("ABW", year, 0)) {
+                for said in (0..6).map(|year| test_statement("ABW", year, 0)) {
                     let identity = said.content().identity(&ontology()).expect("it is whole").key();
                     let found = view.lookup(&identity, &known, at(second)).unwrap();
                     let found = found.map(|found| view.content(&found.unwrap().statement).unwrap());
-                    let found: Vec<_> = found.map(|content| brief(&content.expect("it is not pruned"))).collect();
+                    let found: Vec<_> = found.map(|content| summarize_content(&content.expect("it is not pruned"))).collect();
                     let wanted = holds.iter().filter(|(_, year, _)| *year == said.year).cloned();
                     prop_assert_eq!(found, wanted.collect::<Vec<_>>());
                 }
@@ -429,11 +456,11 @@ proptest! {
 }
 
 /// Replaces the file at the first path, possibly by the file at the second path.
-type Tamper = fn(&std::path::Path, &std::path::Path);
+type FactsTamper = fn(&std::path::Path, &std::path::Path);
 
 #[test]
 fn whole_but_wrong_file_is_an_error_when_opened() {
-    let ways: [(&str, Tamper); 5] = [
+    let ways: [(&str, FactsTamper); 5] = [
         ("another file of the store", |path, other| {
             fs::copy(other, path).unwrap();
         }),
@@ -447,7 +474,7 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
             fs::write(path, [fs::read(path).unwrap(), fs::read(other).unwrap()].concat()).unwrap();
         }),
     ];
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let [older, newer, _] = three_releases();
     for release in [&older, &newer] {
         world.ingest(release);
@@ -458,8 +485,8 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
     let facts = world.facts_path(&state.files[0]);
     let aside = world.dir.path().join("aside");
     // a file of another kind, and a file of another source with as many rows and bytes
-    let mut foreign = World::new();
-    foreign.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 99)]));
+    let mut foreign = TestStore::new();
+    foreign.ingest(&test_run("2020", 100, true, vec![test_statement("ABW", 1, 99)]));
     let others = [world.facts_path(first), foreign.facts_path(&foreign.view().state.files[0])];
     for ((what, tamper), other) in ways.iter().flat_map(|way| others.iter().map(move |other| (way, other))) {
         fs::copy(&facts, &aside).unwrap();
@@ -486,7 +513,7 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
         fs::rename(&aside, &payload).unwrap();
     }
     world.reopen();
-    assert_eq!(world.holds(200, None), in_order(&newer));
+    assert_eq!(world.records_in_force(200, None), sorted_records(&newer));
 }
 
 /// Copies the database, the mark and the log of a closed store.
@@ -511,7 +538,7 @@ fn remove_database(dir: &std::path::Path) {
 
 #[test]
 fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let (none, older, newer) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let releases = three_releases();
@@ -547,12 +574,12 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
     remove_database(world.dir.path());
     copy_database(newer.path(), world.dir.path());
     world.reopen();
-    assert_eq!(world.holds(200, None), in_order(&releases[1]));
+    assert_eq!(world.records_in_force(200, None), sorted_records(&releases[1]));
 }
 
 #[test]
 fn opening_keeps_payloads_unknown_to_an_older_store() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let older = tempfile::tempdir().unwrap();
     let [first, second, third] = three_releases();
     world.ingest(&first);
@@ -565,7 +592,7 @@ fn opening_keeps_payloads_unknown_to_an_older_store() {
     let release = world.release(&second);
     let mut run = world.run_of(&second, &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows) = (RunState::Failed, None);
-    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
+    world.commit(vec![crate::TableWrite::PutRun(Arc::new(run))]);
     world.close();
     remove_database(world.dir.path());
     fs::create_dir(world.dir.path().join("store")).unwrap();
@@ -585,7 +612,7 @@ fn opening_keeps_payloads_unknown_to_an_older_store() {
 
 #[test]
 fn unnamed_facts_are_kept_while_named_ones_are_missing() {
-    let mut world = World::new();
+    let mut world = TestStore::new();
     let [first, _, _] = three_releases();
     world.ingest(&first);
     let named = world.view().state.files[0].sha256.clone();
@@ -600,11 +627,11 @@ fn unnamed_facts_are_kept_while_named_ones_are_missing() {
 
 #[test]
 fn moved_change_has_the_interval_that_holds_now() {
-    let mut world = World::new();
-    world.ingest(&reading("3", 300, true, vec![said("ABW", 1960, 7)]));
+    let mut world = TestStore::new();
+    world.ingest(&test_run("3", 300, true, vec![test_statement("ABW", 1960, 7)]));
     // an older release with the same content arrives later
-    world.ingest(&reading("1", 100, true, vec![said("ABW", 1960, 7)]));
+    world.ingest(&test_run("1", 100, true, vec![test_statement("ABW", 1960, 7)]));
     let [(_, moved)] = &world.view().changes(2, None, 10).unwrap()[..] else { panic!("one change") };
-    assert_eq!((moved.kind, moved.run, moved.superseded_by), (ChangeKind::Moved, 1, Some((2, 0))));
+    assert_eq!((moved.kind, moved.run, moved.superseded_by), (VersionChangeKind::Moved, 1, Some((2, 0))));
     assert_eq!((moved.valid_from, moved.valid_until), (at(100), None));
 }

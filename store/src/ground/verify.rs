@@ -2,18 +2,18 @@
 
 mod meter;
 
-pub use meter::Meter;
-use oracled_domain::ground::check::CheckProgress;
+pub use meter::CheckMeter;
+use oracled_domain::ground::check::SourceCheckProgress;
 
 use super::archive::ArchiveReader;
 use super::sorted::RowSource;
-use super::sorter::{Sorted, Sorter};
+use super::sorter::{RowSorter, SorterOutput};
 use super::staging::REJECT;
-use super::state::Completed;
+use super::state::CompletedRun;
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::base::error::{FileKind, StoreError};
-use oracled_domain::ground::rejection::Reject;
+use crate::base::error::{SourceFileKind, StoreError};
+use oracled_domain::ground::rejection::RejectedRecord;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
@@ -28,13 +28,13 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct PayloadCheckReport {
     /// Number of raw records that were compared with their digests.
     pub records: u64,
     /// Number of payload bytes that were read.
     pub payload_bytes: u64,
     /// The first [`FAULTS_MAX`] faults.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<PayloadFault>,
     /// The number of all faults.
     pub fault_count: u64,
     /// Whether the payload is absent, since it was not archived or was pruned.
@@ -43,7 +43,7 @@ pub struct Verified {
 
 /// A difference that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct PayloadFault {
     /// The number of the run.
     pub run: u32,
     /// The position of the record; `None` if the fault is in the payload as a whole.
@@ -54,8 +54,8 @@ pub struct Fault {
     pub what: String,
 }
 
-impl Verified {
-    fn fault(&mut self, fault: Fault) {
+impl PayloadCheckReport {
+    fn fault(&mut self, fault: PayloadFault) {
         self.fault_count += 1;
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(fault);
@@ -69,14 +69,14 @@ impl SourceView {
     pub fn meter<'p>(
         &self,
         runs: &BTreeSet<u32>,
-        proceed: &'p mut dyn FnMut(CheckProgress) -> bool,
-    ) -> Meter<'p> {
+        proceed: &'p mut dyn FnMut(SourceCheckProgress) -> bool,
+    ) -> CheckMeter<'p> {
         let oracle_id = self.state.entry.oracle_id();
         let runs = runs.iter().filter_map(|run| self.state.run(*run));
         let payloads = runs.filter_map(|run| self.files.archive(oracle_id, &run.raw_sha256).ok());
         let payload_bytes: u64 = payloads.map(|payload| payload.size_bytes()).sum();
         let file_bytes: u64 = self.state.sorted_files().map(|file| file.size_bytes).sum();
-        Meter::new(file_bytes + self.statement_bytes() + payload_bytes, proceed)
+        CheckMeter::new(file_bytes + self.statement_bytes() + payload_bytes, proceed)
     }
 
     fn statement_bytes(&self) -> u64 {
@@ -87,8 +87,8 @@ impl SourceView {
     ///
     /// # Errors
     /// `SourceFile` with the first file that does not match its digest; `Stopped` if `proceed` returned false.
-    pub fn verify_files(&self, meter: &mut Meter<'_>) -> Result<u64, StoreError> {
-        let owner = self.state.owner(FileKind::Facts);
+    pub fn verify_files(&self, meter: &mut CheckMeter<'_>) -> Result<u64, StoreError> {
+        let owner = self.state.owner(SourceFileKind::Facts);
         let mut rows = 0;
         for file in self.state.sorted_files() {
             let mut blocks_bytes = 0;
@@ -111,8 +111,8 @@ impl SourceView {
     pub fn verify_run(
         &self,
         run: u32,
-        mut proceed: impl FnMut(CheckProgress) -> bool,
-    ) -> Result<Option<Verified>, StoreError> {
+        mut proceed: impl FnMut(SourceCheckProgress) -> bool,
+    ) -> Result<Option<PayloadCheckReport>, StoreError> {
         let runs = BTreeSet::from([run]);
         let mut verified = self.verify_runs(&runs, &mut self.meter(&runs, &mut proceed))?;
         Ok(verified.remove(&run))
@@ -127,16 +127,16 @@ impl SourceView {
     pub fn verify_runs(
         &self,
         runs: &BTreeSet<u32>,
-        meter: &mut Meter<'_>,
-    ) -> Result<BTreeMap<u32, Verified>, StoreError> {
-        let mut places = self.raw_places(runs, meter)?.finish()?;
-        places.advance()?;
+        meter: &mut CheckMeter<'_>,
+    ) -> Result<BTreeMap<u32, PayloadCheckReport>, StoreError> {
+        let mut positions = self.sort_raw_positions(runs, meter)?.finish()?;
+        positions.advance()?;
         let mut all = BTreeMap::new();
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
-            let verified = self.verify_places(completed, &mut places, meter)?;
+            let verified = self.verify_raw_records(completed, &mut positions, meter)?;
             // skip records after a fault, which were not compared
-            while self.next_place(run, &mut places)?.is_some() {
+            while self.next_raw_position(run, &mut positions)?.is_some() {
                 meter.step(0)?;
             }
             all.insert(run, verified);
@@ -145,42 +145,47 @@ impl SourceView {
     }
 
     /// The next place, if it belongs to run number `run`.
-    fn next_place(&self, run: u32, places: &mut Sorted) -> Result<Option<RawPlace>, StoreError> {
-        let of_run = places.current().filter(|(key, _)| key.starts_with(&run.to_be_bytes()));
+    fn next_raw_position(
+        &self,
+        run: u32,
+        positions: &mut SorterOutput,
+    ) -> Result<Option<RawRecordPosition>, StoreError> {
+        let of_run = positions.current().filter(|(key, _)| key.starts_with(&run.to_be_bytes()));
         let Some((key, value)) = of_run else { return Ok(None) };
-        let place = RawPlace::read(key, value);
-        let place = place.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
-        places.advance()?;
-        Ok(Some(place))
+        let position = RawRecordPosition::read(key, value);
+        let position = position.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
+        positions.advance()?;
+        Ok(Some(position))
     }
 
     /// Compares the raw records of one run. `places` are in the order of the payload.
-    fn verify_places(
+    fn verify_raw_records(
         &self,
-        completed: &Completed,
-        places: &mut Sorted,
-        meter: &mut Meter<'_>,
-    ) -> Result<Verified, StoreError> {
+        completed: &CompletedRun,
+        positions: &mut SorterOutput,
+        meter: &mut CheckMeter<'_>,
+    ) -> Result<PayloadCheckReport, StoreError> {
         let run = completed.release.run;
-        let mut verified = Verified::default();
+        let mut verified = PayloadCheckReport::default();
         if !self.files.has_archived(&completed.raw_sha256) {
-            return Ok(Verified { no_payload: true, ..verified });
+            return Ok(PayloadCheckReport { no_payload: true, ..verified });
         }
         let mut payload = match self.files.archive(self.state.entry.oracle_id(), &completed.raw_sha256) {
-            Ok(archive) => Payload::new(archive.reader()),
+            Ok(archive) => PayloadDigester::new(archive.reader()),
             Err(error) => {
-                verified.fault(Fault { run, position: None, offset: 0, what: error.to_string() });
+                verified.fault(PayloadFault { run, position: None, offset: 0, what: error.to_string() });
                 return Ok(verified);
             }
         };
-        while let Some(place) = self.next_place(run, places)? {
-            let fault = |what| Fault { run, position: Some(place.position), offset: place.offset, what };
-            match payload.digest(place.offset, place.len, meter) {
-                Ok(digest) if digest == place.raw_hash => {}
+        while let Some(position) = self.next_raw_position(run, positions)? {
+            let fault =
+                |what| PayloadFault { run, position: Some(position.position), offset: position.offset, what };
+            match payload.digest(position.offset, position.len, meter) {
+                Ok(digest) if digest == position.raw_hash => {}
                 Ok(digest) => {
-                    let wanted = &place.raw_hash;
+                    let expected_hash = &position.raw_hash;
                     verified.fault(fault(format!(
-                        "its bytes have the digest {digest}, and should have {wanted}"
+                        "its bytes have the digest {digest}, and should have {expected_hash}"
                     )));
                 }
                 Err(_) if meter.is_stopped() => return Err(StoreError::Stopped),
@@ -191,7 +196,7 @@ impl SourceView {
             }
             verified.records += 1;
         }
-        let at_end = |what| Fault { run, position: None, offset: 0, what };
+        let at_end = |what| PayloadFault { run, position: None, offset: 0, what };
         match payload.finish(meter) {
             Ok((sha256, size_bytes)) => {
                 verified.payload_bytes = size_bytes;
@@ -207,11 +212,15 @@ impl SourceView {
     }
 
     /// The offsets of the raw records of some runs, sorted by run and by offset.
-    fn raw_places(&self, runs: &BTreeSet<u32>, meter: &mut Meter<'_>) -> Result<Sorter, StoreError> {
-        let mut places = Sorter::new(&self.files.work_dir(), SORT_BYTES);
+    fn sort_raw_positions(
+        &self,
+        runs: &BTreeSet<u32>,
+        meter: &mut CheckMeter<'_>,
+    ) -> Result<RowSorter, StoreError> {
+        let mut positions = RowSorter::new(&self.files.work_dir(), SORT_BYTES);
         let mut push = |run: u32, offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {
             let key = [&run.to_be_bytes()[..], &offset.to_be_bytes(), &position.to_be_bytes()].concat();
-            places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
+            positions.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
         };
         let bytes_each =
             self.statement_bytes() / self.state.files.iter().map(|file| file.statements).sum::<u64>().max(1);
@@ -221,35 +230,35 @@ impl SourceView {
             // the payload offset of a rejected record is among the rejects
             let is_wanted =
                 |said: &&StoredStatement| runs.contains(&said.time.run) && said.time.content.is_some();
-            for said in record.statements.iter().filter(is_wanted) {
-                let raw_hash = Sha256Hex::from_bytes(&said.raw_hash);
-                push(said.time.run, said.offset, said.position, said.len, &raw_hash)?;
+            for statement in record.statements.iter().filter(is_wanted) {
+                let raw_hash = Sha256Hex::from_bytes(&statement.raw_hash);
+                push(statement.time.run, statement.offset, statement.position, statement.len, &raw_hash)?;
             }
         }
-        let owner = self.state.owner(FileKind::Facts);
+        let owner = self.state.owner(SourceFileKind::Facts);
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
             for row in self.files.open_sorted(&completed.rows, &owner)?.with_prefix(&[REJECT]) {
                 let (_, json) = row?;
-                let reject: Reject = serde_json::from_slice(&json)
+                let reject: RejectedRecord = serde_json::from_slice(&json)
                     .map_err(|error| self.corrupt(&format!("a reject of run {run}: {error}")))?;
                 push(run, reject.offset, reject.position, reject.len, &reject.raw_hash)?;
                 meter.step(0)?;
             }
         }
-        Ok(places)
+        Ok(positions)
     }
 }
 
 /// The position of a raw record in its payload, and its digest.
-struct RawPlace {
+struct RawRecordPosition {
     offset: u64,
     position: u64,
     len: u32,
     raw_hash: Sha256Hex,
 }
 
-impl RawPlace {
+impl RawRecordPosition {
     fn read(key: &[u8], value: &[u8]) -> Option<Self> {
         let (_, key) = key.split_first_chunk::<4>()?;
         let (offset, position) = key.split_first_chunk()?;
@@ -264,20 +273,20 @@ impl RawPlace {
 }
 
 /// Reads a payload once, from start to end.
-struct Payload {
+struct PayloadDigester {
     reader: ArchiveReader,
     whole: Sha256Stream,
     at: u64,
     piece: Vec<u8>,
 }
 
-impl Payload {
+impl PayloadDigester {
     fn new(reader: ArchiveReader) -> Self {
         Self { reader, whole: Sha256Stream::default(), at: 0, piece: vec![0; PIECE_BYTES] }
     }
 
     /// The digest of `len` bytes from `offset`, which must not be before the current position.
-    fn digest(&mut self, offset: u64, len: u32, meter: &mut Meter<'_>) -> io::Result<Sha256Hex> {
+    fn digest(&mut self, offset: u64, len: u32, meter: &mut CheckMeter<'_>) -> io::Result<Sha256Hex> {
         let skipped = offset.checked_sub(self.at);
         let skipped = skipped.ok_or_else(|| io::Error::other("the record overlaps the one before it"))?;
         self.read(skipped, meter, |_| {})?;
@@ -286,7 +295,12 @@ impl Payload {
         Ok(digest.finish())
     }
 
-    fn read(&mut self, mut len: u64, meter: &mut Meter<'_>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    fn read(
+        &mut self,
+        mut len: u64,
+        meter: &mut CheckMeter<'_>,
+        mut take: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
         while len > 0 {
             let most = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE_BYTES);
             let read = self.reader.read(self.piece.get_mut(..most).unwrap_or_default())?;
@@ -304,7 +318,7 @@ impl Payload {
     }
 
     /// Reads the rest. Returns the digest of the whole payload, and its length.
-    fn finish(mut self, meter: &mut Meter<'_>) -> io::Result<(Sha256Hex, u64)> {
+    fn finish(mut self, meter: &mut CheckMeter<'_>) -> io::Result<(Sha256Hex, u64)> {
         loop {
             let read = self.reader.read(&mut self.piece)?;
             if read == 0 {

@@ -2,21 +2,23 @@
 
 pub mod records;
 
-use super::files::Files;
-use super::sorted::{Keys, Rows, SortedFile};
-use super::state::{Completed, SourceState};
+use super::files::GroundFiles;
+use super::sorted::{MergedKeys, SortedFile, SortedRowRange};
+use super::state::{CompletedRun, SourceState};
 use super::statement::StoredStatement;
-use crate::base::error::{FileKind, StoreError};
-use crate::ground::view::records::Records;
+use crate::base::error::{SourceFileKind, StoreError};
+use crate::ground::view::records::RecordStatementsReader;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
-use oracled_domain::ground::record::Content;
-use oracled_domain::ground::row::Row;
+use oracled_domain::ground::provenance::{ProvenanceRecord, RawRecordLocation, RecordVerificationStatus};
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::row::ContentRow;
 use oracled_domain::ground::run::record_id;
-use oracled_domain::ground::timeline::{End, Knowledge, Scope, Statement, Version};
+use oracled_domain::ground::timeline::{
+    RecordStatement, RecordVersion, ReleaseScope, VersionEnd, VisibleReleases,
+};
 use std::borrow::Cow;
 use std::ops::{Bound, Range};
 
@@ -37,39 +39,39 @@ pub struct SourceView {
     /// The ontology of its records.
     pub ontology: Ontology,
     /// All known releases.
-    pub known: Knowledge,
+    pub known: VisibleReleases,
     pub(super) open: Vec<SortedFile>,
-    pub(super) files: Files,
+    pub(super) files: GroundFiles,
 }
 
 /// All statements about one source record, in the order of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RecordStatements {
     /// The record key: the identity of the entity and the source's id of the record. Records are ordered by it.
     pub key: Vec<u8>,
     /// The statements of the runs.
     pub statements: Vec<StoredStatement>,
     /// For each statement, the number of the file that holds it.
-    pub(super) places: Vec<usize>,
+    pub(super) file_numbers: Vec<usize>,
 }
 
-impl Record {
+impl RecordStatements {
     /// Resets the record to an empty one.
     pub(super) fn clear(&mut self) {
         self.key.clear();
         self.statements.clear();
-        self.places.clear();
+        self.file_numbers.clear();
     }
 
     /// For each statement, the parts on which validity depends.
-    pub fn times(&self) -> impl Iterator<Item = &Statement> {
+    pub fn times(&self) -> impl Iterator<Item = &RecordStatement> {
         self.statements.iter().map(|stored| &stored.time)
     }
 }
 
 /// A version of a record that a query found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundVersion {
     /// The record's key.
     pub key: Vec<u8>,
     /// The statement that represents the version.
@@ -77,7 +79,7 @@ pub struct Found {
     /// The statement of the latest release with the same content, without the bytes of the content.
     pub latest: StoredStatement,
     /// The version, with its interval of validity.
-    pub version: Version,
+    pub version: RecordVersion,
     /// The run and the position of the record that replaced it.
     pub superseded_by: Option<(u32, u64)>,
 }
@@ -86,7 +88,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexKey(pub(super) Vec<u8>);
 
-impl Found {
+impl FoundVersion {
     /// The source's id of the record.
     #[must_use]
     pub fn source_record_id(&self) -> String {
@@ -99,10 +101,10 @@ impl SourceView {
         state: SourceState,
         revision: u64,
         ontology: Ontology,
-        files: &Files,
+        files: &GroundFiles,
     ) -> Result<Self, StoreError> {
-        let known = Knowledge::new(&state.releases(), Scope::default());
-        let owner = state.owner(FileKind::Facts);
+        let known = VisibleReleases::new(&state.releases(), ReleaseScope::default());
+        let owner = state.owner(SourceFileKind::Facts);
         let open = state.files.iter().map(|file| {
             let opened = files.open_sorted(file, &owner)?;
             Ok(opened.cached(&files.blocks, &file.sha256))
@@ -113,11 +115,11 @@ impl SourceView {
 
     /// The releases that `scope` sees. The result for all releases is precomputed.
     #[must_use]
-    pub fn knowledge(&self, scope: Scope) -> Cow<'_, Knowledge> {
-        if self.state.completed.iter().all(|completed| scope.sees(&completed.release)) {
+    pub fn knowledge(&self, scope: ReleaseScope) -> Cow<'_, VisibleReleases> {
+        if self.state.completed.iter().all(|completed| scope.is_visible(&completed.release)) {
             return Cow::Borrowed(&self.known);
         }
-        Cow::Owned(Knowledge::new(&self.state.releases(), scope))
+        Cow::Owned(VisibleReleases::new(&self.state.releases(), scope))
     }
 
     /// Number of files that a lookup searches.
@@ -130,12 +132,16 @@ impl SourceView {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn records(&self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Records<'_>, StoreError> {
-        self.records_apart(prefix, from).begin()
+    pub fn records(
+        &self,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> Result<RecordStatementsReader<'_>, StoreError> {
+        self.records_unread(prefix, from).begin()
     }
 
     /// The same records without having read any row, for a caller that seeks single records.
-    pub(super) fn records_apart(&self, prefix: &[u8], from: Bound<&[u8]>) -> Records<'_> {
+    pub(super) fn records_unread(&self, prefix: &[u8], from: Bound<&[u8]>) -> RecordStatementsReader<'_> {
         let whole = [&[STATEMENT], prefix].concat();
         let start = match from {
             Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
@@ -145,14 +151,20 @@ impl SourceView {
         };
         let start = start.as_ref().map(Vec::as_slice);
         let files = self.open.iter().enumerate();
-        Records::new(self, files.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
+        RecordStatementsReader::new(
+            self,
+            files.map(|(number, file)| (number, file.with_prefix_from(&whole, start))),
+        )
     }
 
     /// The records in some of the files, without having read any row. A run reads each once, so the blocks bypass the
     /// cache.
-    pub(super) fn records_once(&self, files: Range<usize>) -> Records<'_> {
+    pub(super) fn records_once(&self, files: Range<usize>) -> RecordStatementsReader<'_> {
         let files = self.open.iter().enumerate().take(files.end).skip(files.start);
-        Records::new(self, files.map(|(place, file)| (place, file.uncached().with_prefix(&[STATEMENT]))))
+        RecordStatementsReader::new(
+            self,
+            files.map(|(number, file)| (number, file.uncached().with_prefix(&[STATEMENT]))),
+        )
     }
 
     /// The versions that are in force at `time`, by the releases in `known`, of the records of the entity with the key
@@ -163,9 +175,9 @@ impl SourceView {
     pub fn lookup<'v>(
         &'v self,
         identity: &[u8],
-        known: &'v Knowledge,
+        known: &'v VisibleReleases,
         time: Timestamp,
-    ) -> Result<impl Iterator<Item = Result<Found, StoreError>> + use<'v>, StoreError> {
+    ) -> Result<impl Iterator<Item = Result<FoundVersion, StoreError>> + use<'v>, StoreError> {
         let records = self.records(identity, Bound::Unbounded)?;
         Ok(records
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
@@ -175,7 +187,7 @@ impl SourceView {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn rejected(&self, identity: &[u8], known: &Knowledge) -> Result<Option<String>, StoreError> {
+    pub fn rejected(&self, identity: &[u8], known: &VisibleReleases) -> Result<Option<String>, StoreError> {
         for record in self.records(identity, Bound::Unbounded)? {
             let run = known.rejected_by(record?.times()).and_then(|run| self.state.run(run));
             if let Some(run) = run {
@@ -187,7 +199,12 @@ impl SourceView {
 
     /// The index entries that begin with `value` and `prefix`. After `value`, an entry has the key of a record that has had
     /// the value. The entries are in key order, from the record key `from` on, or after it if the bound is excluded.
-    pub(super) fn indexed(&self, value: &IndexKey, prefix: &[u8], from: Bound<&[u8]>) -> Keys<Rows> {
+    pub(super) fn indexed(
+        &self,
+        value: &IndexKey,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> MergedKeys<SortedRowRange> {
         let whole = [value.0.as_slice(), prefix].concat();
         let start = match from {
             Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
@@ -195,7 +212,7 @@ impl SourceView {
             Bound::Included(key) | Bound::Excluded(key) => from.map(|_| [value.0.as_slice(), key].concat()),
         };
         let start = start.as_ref().map(Vec::as_slice);
-        Keys::new(self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect())
+        MergedKeys::new(self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect())
     }
 
     /// The number of blocks that hold the keys that [`SourceView::records`] reads or, with `value`, the entries that
@@ -208,15 +225,22 @@ impl SourceView {
 
     /// The version of `record` that is in force at `time`, by the releases in `known`.
     #[must_use]
-    pub fn valid_at(record: &Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
+    pub fn valid_at(
+        record: &RecordStatements,
+        known: &VisibleReleases,
+        time: Timestamp,
+    ) -> Option<FoundVersion> {
         let version = known.valid_at(record.times(), time)?;
-        Found::of(&record.key, &record.statements, version)
+        FoundVersion::of(&record.key, &record.statements, version)
     }
 
     /// All versions of `record`, by the releases in `known`.
-    pub fn versions<'r>(record: &'r Record, known: &Knowledge) -> impl Iterator<Item = Found> + use<'r> {
+    pub fn versions<'r>(
+        record: &'r RecordStatements,
+        known: &VisibleReleases,
+    ) -> impl Iterator<Item = FoundVersion> + use<'r> {
         let versions = known.versions(record.times()).into_iter();
-        versions.filter_map(move |version| Found::of(&record.key, &record.statements, version))
+        versions.filter_map(move |version| FoundVersion::of(&record.key, &record.statements, version))
     }
 
     /// The id of the record that run number `run` read at `position`.
@@ -229,24 +253,28 @@ impl SourceView {
     ///
     /// # Errors
     /// `SourceFile` if the stored row is invalid.
-    pub fn content(&self, statement: &StoredStatement) -> Result<Option<Content>, StoreError> {
-        let content = |row: &Row<'_>| {
+    pub fn content(&self, statement: &StoredStatement) -> Result<Option<RecordContent>, StoreError> {
+        let content = |row: &ContentRow<'_>| {
             row.content(&self.ontology).ok_or_else(|| self.corrupt("a record's content cannot be read"))
         };
         self.row(statement)?.as_ref().map(content).transpose()
     }
 
     /// The row of a statement.
-    pub(super) fn row<'s>(&self, statement: &'s StoredStatement) -> Result<Option<Row<'s>>, StoreError> {
-        let read =
-            |bytes: &'s Bytes| Row::read(bytes).ok_or_else(|| self.corrupt("a record's row cannot be read"));
+    pub(super) fn row<'s>(
+        &self,
+        statement: &'s StoredStatement,
+    ) -> Result<Option<ContentRow<'s>>, StoreError> {
+        let read = |bytes: &'s Bytes| {
+            ContentRow::read(bytes).ok_or_else(|| self.corrupt("a record's row cannot be read"))
+        };
         statement.row.as_ref().map(read).transpose()
     }
 
     /// The later source version that rejected the record of `version`, or a record that cannot be identified, and so
     /// does not confirm it.
     #[must_use]
-    pub fn unconfirmed_by(&self, version: &Version) -> Option<String> {
+    pub fn unconfirmed_by(&self, version: &RecordVersion) -> Option<String> {
         let completed = self.state.run(version.unconfirmed_by?)?;
         Some(completed.release.version.clone())
     }
@@ -255,12 +283,12 @@ impl SourceView {
     ///
     /// # Errors
     /// `SourceFile` if the version names an unknown run.
-    pub fn provenance(&self, found: &Found) -> Result<ProvenanceRecord, StoreError> {
-        let Found { key, statement, version, superseded_by, .. } = found;
+    pub fn provenance(&self, found: &FoundVersion) -> Result<ProvenanceRecord, StoreError> {
+        let FoundVersion { key, statement, version, superseded_by, .. } = found;
         let run = statement.time.run;
         let completed =
             self.state.run(run).ok_or_else(|| self.corrupt(&format!("a statement of run {run}")))?;
-        let Completed { run_id, pipeline_id, pipeline_sha256, raw_sha256, source_url, release, .. } =
+        let CompletedRun { run_id, pipeline_id, pipeline_sha256, raw_sha256, source_url, release, .. } =
             completed;
         let transformations = self.state.transformations.get(pipeline_sha256);
         Ok(ProvenanceRecord {
@@ -280,13 +308,13 @@ impl SourceView {
             superseded_by: superseded_by.and_then(|(run, position)| self.record_id(run, position)),
             unconfirmed_by: self.unconfirmed_by(version),
             verification_status: if statement.verified {
-                VerificationStatus::AutoVerified
+                RecordVerificationStatus::AutoVerified
             } else {
-                VerificationStatus::Unverified
+                RecordVerificationStatus::Unverified
             },
             verified_by: statement.verified.then(|| pipeline_id.to_string()),
             verified_at: statement.verified.then_some(release.ingested_at),
-            raw: RawPlace {
+            raw: RawRecordLocation {
                 raw_sha256: raw_sha256.clone(),
                 position: statement.position,
                 offset: statement.offset,
@@ -298,18 +326,18 @@ impl SourceView {
 
     /// The error for an invalid row in the source's files whose checksum is valid.
     pub(super) fn corrupt(&self, detail: &str) -> StoreError {
-        self.files.unreadable(&self.state.owner(FileKind::Facts), detail)
+        self.files.unreadable(&self.state.owner(SourceFileKind::Facts), detail)
     }
 }
 
-impl Found {
-    fn of(key: &[u8], statements: &[StoredStatement], version: Version) -> Option<Self> {
+impl FoundVersion {
+    fn of(key: &[u8], statements: &[StoredStatement], version: RecordVersion) -> Option<Self> {
         let superseded_by = match version.ended_by {
-            End::Superseded(by) => statements.get(by).map(|by| (by.time.run, by.position)),
-            End::Open | End::Withdrawn(_) | End::Expired => None,
+            VersionEnd::Superseded(by) => statements.get(by).map(|by| (by.time.run, by.position)),
+            VersionEnd::Open | VersionEnd::Withdrawn(_) | VersionEnd::Expired => None,
         };
         let statement = statements.get(version.statement)?.clone();
-        let latest = statements.iter().find(|said| said.time.run == version.last_seen);
+        let latest = statements.iter().find(|candidate| candidate.time.run == version.last_seen);
         let mut latest = latest.unwrap_or(&statement).clone();
         latest.row = latest.row.map(|_| Bytes::new());
         Some(Self { key: key.to_vec(), statement, latest, version, superseded_by })

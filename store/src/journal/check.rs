@@ -1,13 +1,13 @@
 //! The checks of a store before it serves, and the check in the background.
 
 use crate::audit::log::{self, LogQuery};
-use crate::base::engine::{Engine, Opened, Tables};
+use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::panics::caught;
-use crate::base::rows::{self, Table};
+use crate::base::panics::catch_panic;
+use crate::base::rows::{self, TableId};
 use crate::base::session_row::part_revision;
-use crate::base::watermark::{Counts, Watermark};
+use crate::base::watermark::{StoreCounts, Watermark};
 use std::ops::Range;
 use std::thread;
 
@@ -25,21 +25,21 @@ const COUNTS_MAX: usize = 3;
 ///
 /// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page table that it
 /// writes at each opening. Therefore an opening walks the log only from the last entry of the previous opening on. The
-/// check in the background, [`Tables::audit`], walks the whole log.
+/// check in the background, [`TableReader::audit`], walks the whole log.
 pub(crate) fn check(
-    engine: &Engine,
-    counts: Counts,
+    engine: &StoreEngine,
+    counts: StoreCounts,
     mark: &Watermark,
     mirrored: u64,
 ) -> Result<(), StoreError> {
     let dir = engine.dir().to_owned();
     let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
-    let Counts { entries, .. } = counts;
-    let promised = mark.counts;
-    if entries < promised.entries {
+    let StoreCounts { entries, .. } = counts;
+    let expected = mark.counts;
+    if entries < expected.entries {
         return short(format!(
             "its log ends at entry {entries}, its high-water mark is at {}",
-            promised.entries
+            expected.entries
         ));
     }
     if entries < mirrored {
@@ -48,11 +48,11 @@ pub(crate) fn check(
     if meta::store_id(engine)? != mark.store_id {
         return short("its high-water mark belongs to another store".into());
     }
-    if entries == promised.entries && counts != promised {
+    if entries == expected.entries && counts != expected {
         return short(format!(
             "the database has {}, its high-water mark has {}",
-            in_words(counts),
-            in_words(promised)
+            format_counts(counts),
+            format_counts(expected)
         ));
     }
     let from = meta::walked(engine)?.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
@@ -72,21 +72,21 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn in_words(mut counts: Counts) -> String {
+fn format_counts(mut counts: StoreCounts) -> String {
     let count = |(table, name)| counts.of(table).map(|count| format!("{count} {name}"));
-    Counts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
+    StoreCounts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
 /// Walks the log from entry `from` on, in two halves at the same time. A panic of sled on a damaged page gives `Corrupt`.
-fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
+fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
     let middle = from.midpoint(entries) + 1;
     let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
     engine.with(|db| {
         let walk = |range: Range<u64>| log::walk(db, engine.dir(), range);
         let begin = log::row_at(db, engine.dir(), from)?.unwrap_or(from);
         let (lower, upper) = thread::scope(|scope| {
-            let lower = scope.spawn(|| caught(|| walk(begin..middle)));
-            let upper = caught(|| walk(middle..u64::MAX));
+            let lower = scope.spawn(|| catch_panic(|| walk(begin..middle)));
+            let upper = catch_panic(|| walk(middle..u64::MAX));
             (lower.join().expect("its panics are caught"), upper)
         });
         match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
@@ -100,7 +100,7 @@ fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64
     })
 }
 
-impl Tables {
+impl TableReader {
     /// Whether the log has entry `seq` with exactly this `line`.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Tables {
     /// Checks the whole store as it was at the opening, without pauses.
     ///
     /// # Errors
-    /// The errors of [`Tables::audit`].
+    /// The errors of [`TableReader::audit`].
     pub fn audit_all(&self) -> Result<(), StoreError> {
         self.audit_from(0, |_| true).map(|_| ())
     }
@@ -145,7 +145,7 @@ impl Tables {
         if !self.audit_log(position, opened.counts.entries, &mut next)? {
             return Ok(false);
         }
-        for (table, name) in Counts::TABLES {
+        for (table, name) in StoreCounts::TABLES {
             if !self.audit_table(table, name, opened, &mut next)? {
                 return Ok(false);
             }
@@ -197,24 +197,24 @@ impl Tables {
     /// [`COUNTS_MAX`] times in total.
     fn audit_table(
         &self,
-        table: Table,
+        table: TableId,
         name: &str,
-        mut opened: Opened,
+        mut opened: OpenedCounts,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
         let replaced = || self.opened().replaced.of(table).copied();
         for _ in 0..COUNTS_MAX {
-            let (Some(promised), Some(before)) = (opened.counts.of(table).copied(), replaced()) else {
+            let (Some(counted), Some(before)) = (opened.counts.of(table).copied(), replaced()) else {
                 return Ok(true);
             };
             let Some(there) = self.count_rows(table, opened.counts.entries, next)? else { return Ok(false) };
             let is_same_opening = self.opened().counts == opened.counts;
             // a row that was replaced during the count may be in it already, so only earlier replacements are added
-            if !is_same_opening || there + before >= promised {
+            if !is_same_opening || there + before >= counted {
                 return Ok(true);
             }
-            if there + replaced().unwrap_or_default() < promised {
-                let detail = format!("expected {promised} {name}, found {there}");
+            if there + replaced().unwrap_or_default() < counted {
+                let detail = format!("expected {counted} {name}, found {there}");
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
         }
@@ -229,12 +229,12 @@ impl Tables {
     /// between. Returns `None` if `next` stopped the count.
     fn count_rows(
         &self,
-        table: Table,
+        table: TableId,
         entries: u64,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>, StoreError> {
         let of_session = table.is_in_session_row();
-        let (mut there, mut keys) = (0, rows::all(if of_session { Table::Sessions } else { table }));
+        let (mut there, mut keys) = (0, rows::all(if of_session { TableId::Sessions } else { table }));
         loop {
             let counted = self.read(|db, _| {
                 let mut counted = (0, 0, None);

@@ -1,9 +1,9 @@
 //! A preview of the store after some writes, for decisions that depend on each other before any is committed.
 
-use crate::base::rows::Row;
+use crate::base::rows::StoredRow;
 use crate::ground::Store;
-use crate::journal::record::Write;
-use crate::journal::staged::place;
+use crate::journal::record::TableWrite;
+use crate::journal::staged::row_location;
 
 /// The revision of a previewed row. No stored row has it.
 pub const PREVIEW_REVISION: u64 = u64::MAX;
@@ -12,11 +12,11 @@ impl Store {
     /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored, and the open files of
     /// sources stay as they are.
     #[must_use]
-    pub fn preview(&self, writes: &[Write]) -> Self {
+    pub fn preview(&self, writes: &[TableWrite]) -> Self {
         let rows = writes.iter().filter_map(|write| {
             let key = write.row();
-            let (table, name) = place(&key);
-            let row = Row { revision: PREVIEW_REVISION, chunks: 0, value: write.value()? };
+            let (table, name) = row_location(&key);
+            let row = StoredRow { revision: PREVIEW_REVISION, chunks: 0, value: write.value()? };
             Some(((table, name.into_owned()), row))
         });
         self.with_preview(rows)

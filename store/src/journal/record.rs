@@ -1,15 +1,17 @@
 //! The unit of writing: events and the changes that they report, as plain data.
 
-use crate::audit::log::Callers;
+use crate::audit::log::RecordCallers;
 use crate::ground::state::SourceState;
-use oracled_domain::documents::{Document, DocumentKind, Registered};
+use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::run::Run;
-use oracled_domain::verdict::session::{Refusal, RefusalKey};
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::run::IngestionRun;
+use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
-use oracled_domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
+use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
+use oracled_domain::{
+    AuditEvent, MailId, OutboxMail, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -19,26 +21,26 @@ use std::sync::Arc;
 /// A record is plain data, and applying it to equal stores gives equal stores. It contains its own times, and its entry
 /// numbers depend only on the order of the records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Record {
+pub struct JournalRecord {
     /// The rows on which the record depends, with their revisions.
-    pub expect: Vec<Expect>,
+    pub expect: Vec<RowExpectation>,
     /// The events for the audit log, in this order.
-    pub events: Vec<Event>,
+    pub events: Vec<AuditEvent>,
     /// The changes of the tables.
-    pub writes: Vec<Write>,
+    pub writes: Vec<TableWrite>,
     /// The callers that caused the events. No table depends on them.
-    pub callers: Callers,
+    pub callers: RecordCallers,
 }
 
-impl From<Event> for Record {
-    fn from(event: Event) -> Self {
+impl From<AuditEvent> for JournalRecord {
+    fn from(event: AuditEvent) -> Self {
         Self { events: vec![event], ..Self::default() }
     }
 }
 
 /// A row that must be unchanged since it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expect {
+pub struct RowExpectation {
     /// The row.
     pub row: RowKey,
     /// Its revision: the number of the entry that wrote it; `None` if the row must not exist.
@@ -55,7 +57,7 @@ pub enum RowKey {
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
     /// The check that rejected a verdict of an unknown session.
-    Refusal(RefusalKey),
+    Refusal(RejectingCheckKey),
     /// A mail in the outbox.
     Mail(MailId),
     /// A registered document, by its kind and its id. Sources and their freshness policies have the row `Source`.
@@ -71,20 +73,20 @@ pub enum RowKey {
     /// The open reviews, locks and baselines of an entity in a workflow.
     Subject(SubjectKey),
     /// The cached answer of a live source about an entity.
-    Kept(KeptKey),
+    Kept(CachedAnswerKey),
     /// A pending decision, by its execution id.
     Pending(String),
 }
 
 /// One change of a table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Write {
+pub enum TableWrite {
     /// Caches a delivered verdict. Replaces any other verdict of its session.
-    PutVerdict(Arc<Delivery>),
+    PutVerdict(Arc<VerdictDelivery>),
     /// Removes a cached verdict.
     RemoveVerdict(SessionId),
     /// Stores a session. Replaces any other with its id.
-    PutSession(Arc<Session>),
+    PutSession(Arc<SessionRecord>),
     /// Removes a session.
     RemoveSession(SessionId),
     /// Stores an attempt to regenerate a verdict. Replaces the previous one.
@@ -92,11 +94,11 @@ pub enum Write {
     /// Removes an attempt, since the model was not reached.
     RemoveRegen(SessionId),
     /// Stores the check that rejected a verdict. Replaces any earlier one of the session and the user id.
-    PutRefusal(Refusal),
+    PutRefusal(RejectingCheck),
     /// Removes the check that rejected a verdict.
-    RemoveRefusal(RefusalKey),
+    RemoveRefusal(RejectingCheckKey),
     /// Puts a mail into the outbox. Replaces any other with its id.
-    PutMail(Arc<Mail>),
+    PutMail(Arc<OutboxMail>),
     /// Removes a mail from the outbox.
     RemoveMail(MailId),
     /// Stores the row of a registered document. Replaces any other of its kind and id.
@@ -104,29 +106,29 @@ pub enum Write {
     /// Stores a source. Replaces any other with its id.
     PutSource(Arc<SourceState>),
     /// Stores a pipeline's definition under its digest.
-    PutDefinition(Arc<Definition>),
+    PutDefinition(Arc<PipelineDefinition>),
     /// Stores a run. Replaces any other with its id.
-    PutRun(Arc<Run>),
+    PutRun(Arc<IngestionRun>),
     /// Stores a review. Replaces any other with its id. The review is listed as open until it is resolved or dismissed.
     PutReview(Arc<ReviewState>),
     /// Stores the open reviews, locks and baselines of an entity. Replaces the previous ones.
-    PutSubject(SubjectKey, Arc<Subject>),
+    PutSubject(SubjectKey, Arc<SubjectState>),
     /// Removes a subject, since it has no open reviews, locks or baselines.
     RemoveSubject(SubjectKey),
     /// Caches an answer. Replaces the previous one.
-    PutKept(KeptKey, Arc<KeptAnswer>),
+    PutKept(CachedAnswerKey, Arc<CachedAnswer>),
     /// Removes a cached answer.
-    RemoveKept(KeptKey),
+    RemoveKept(CachedAnswerKey),
     /// Stores a pending decision.
-    PutPending(Arc<Inputs>),
+    PutPending(Arc<DecisionInputs>),
     /// Removes a pending decision.
     RemovePending(String),
 }
 
-impl Write {
+impl TableWrite {
     /// Stores a registered document.
     #[must_use]
-    pub fn registered<D: Document>(registered: &Registered<D>) -> Self {
+    pub fn registered<D: RegistryDocument>(registered: &RegisteredDocument<D>) -> Self {
         Self::document(D::KIND, registered.document.document_id(), registered)
     }
 
@@ -211,7 +213,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 
 /// Confirms that a record is on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receipt {
+pub struct CommitReceipt {
     /// The number of its first entry.
     pub first_seq: u64,
     /// The number of its last entry, which is also the revision of every row it wrote.
@@ -220,7 +222,7 @@ pub struct Receipt {
 
 /// The reason why the store rejected a record. No part of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RecordRejectedError {
     /// A row is no longer as the record expects. The caller must read it again and decide again.
     #[error("{0:?} was changed by another record meanwhile")]
     Stale(RowKey),

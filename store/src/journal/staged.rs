@@ -1,15 +1,15 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
-use crate::audit::log::{self, Tip};
+use crate::audit::log::{self, LogTip};
 use crate::base::documents::document_name;
-use crate::base::engine::Engine;
+use crate::base::engine::StoreEngine;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, Row, Table};
-use crate::base::session_row::{Part, SessionRow};
-use crate::base::watermark::Counts;
-use crate::journal::record::{Receipt, Record, Refused, RowKey, Write};
-use crate::verdict::refusals::refusal_name;
-use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
+use crate::base::rows::{self, StoredRow, TableId};
+use crate::base::session_row::{SessionRow, SessionRowPart};
+use crate::base::watermark::StoreCounts;
+use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
+use crate::verdict::rejecting_checks::rejecting_check_name;
+use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
 use oracled_domain::SessionId;
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -17,33 +17,33 @@ use std::collections::{BTreeSet, HashMap};
 use std::mem;
 
 /// The revision of a row, and its number of chunks.
-type Head = (u64, u16);
+type StagedRowHead = (u64, u16);
 
 /// A group that is being staged as one batch.
-pub(crate) struct Staged<'a> {
-    engine: &'a Engine,
+pub(crate) struct StagedGroup<'a> {
+    engine: &'a StoreEngine,
     pub(crate) batch: sled::Batch,
-    pub(crate) counts: Counts,
-    pub(crate) tip: Tip,
+    pub(crate) counts: StoreCounts,
+    pub(crate) tip: LogTip,
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows except those of the log.
     row_bytes: usize,
     /// The bytes of the previous forms of rows, which are held until the commit.
     read_bytes: usize,
     /// The heads of rows after the records staged so far.
-    rows: HashMap<(Table, Vec<u8>), Option<Head>>,
+    rows: HashMap<(TableId, Vec<u8>), Option<StagedRowHead>>,
     /// The rows of sessions after the records staged so far.
     sessions: HashMap<Vec<u8>, SessionRow>,
     /// The sessions that the current record has changed. A record with a session and its verdict writes their row once.
     changed_sessions: BTreeSet<Vec<u8>>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
-    pub(crate) replaced: Vec<(Table, u64)>,
+    pub(crate) replaced: Vec<(TableId, u64)>,
     /// The previous forms of the rows that the group replaces.
-    pub(crate) before: HashMap<(Table, Vec<u8>), Row>,
+    pub(crate) before: HashMap<(TableId, Vec<u8>), StoredRow>,
 }
 
-impl<'a> Staged<'a> {
-    pub(crate) fn new(engine: &'a Engine, counts: Counts, tip: Tip) -> Self {
+impl<'a> StagedGroup<'a> {
+    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Self {
         Self {
             engine,
             batch: sled::Batch::default(),
@@ -61,31 +61,34 @@ impl<'a> Staged<'a> {
     }
 
     /// Stages one record, or returns why it is rejected. The outer error is a failure of the store, and ends the group.
-    pub(crate) fn add(&mut self, record: &Record) -> Result<Result<Receipt, Refused>, StoreError> {
+    pub(crate) fn add(
+        &mut self,
+        record: &JournalRecord,
+    ) -> Result<Result<CommitReceipt, RecordRejectedError>, StoreError> {
         if record.events.is_empty() {
-            return Ok(Err(Refused::Unlogged));
+            return Ok(Err(RecordRejectedError::Unlogged));
         }
         for expect in &record.expect {
             if self.revision(&expect.row)? != expect.revision {
-                return Ok(Err(Refused::Stale(expect.row.clone())));
+                return Ok(Err(RecordRejectedError::Stale(expect.row.clone())));
             }
         }
-        let follows = record.writes.iter().any(|write| matches!(write, Write::RemovePending(_)));
+        let follows = record.writes.iter().any(|write| matches!(write, TableWrite::RemovePending(_)));
         for write in record.writes.iter().filter(|write| write.is_new_work() && !follows) {
             if self.revision(&write.row())?.is_none()
                 && let Err(error) = self.engine.free().check()
             {
-                return Ok(Err(Refused::LowSpace(error.to_string())));
+                return Ok(Err(RecordRejectedError::LowSpace(error.to_string())));
             }
         }
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
         let stores_session = |session_id: &SessionId| {
-            let is_session = |write: &Write| matches!(write, Write::PutSession(session) if session.session_id == *session_id);
+            let is_session = |write: &TableWrite| matches!(write, TableWrite::PutSession(session) if session.session_id == *session_id);
             record.writes.iter().any(is_session)
         };
-        let Record { events, callers, .. } = record;
-        let entries = log::Entries { events, callers, stores_session: &stores_session };
+        let JournalRecord { events, callers, .. } = record;
+        let entries = log::RecordLogEntries { events, callers, stores_session: &stores_session };
         log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
         self.counts.entries = last_seq;
         for write in &record.writes {
@@ -94,7 +97,7 @@ impl<'a> Staged<'a> {
         for name in mem::take(&mut self.changed_sessions) {
             self.put_session(&name, last_seq)?;
         }
-        Ok(Ok(Receipt { first_seq, last_seq }))
+        Ok(Ok(CommitReceipt { first_seq, last_seq }))
     }
 
     /// The size of all staged rows and lines, in bytes.
@@ -107,22 +110,22 @@ impl<'a> Staged<'a> {
         self.bytes() + self.read_bytes
     }
 
-    fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
+    fn write(&mut self, write: &TableWrite, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
-        let (table, name) = place(&row);
+        let (table, name) = row_location(&row);
         if table.is_in_session_row() {
             return self.set_part(table, &name, write.value(), revision);
         }
         self.set(table, &name, write.value(), revision)?;
-        if let Write::PutReview(state) = write {
+        if let TableWrite::PutReview(state) = write {
             let open = state.is_open().then(Vec::new);
             let of_workflow = open_name(&state.review.workflow_id, &state.review.review_id);
-            self.set(Table::OpenReviews, &name, open.clone(), revision)?;
+            self.set(TableId::OpenReviews, &name, open.clone(), revision)?;
             if state.review.is_caller_openable() {
                 let by_caller = caller_openable_name(&state.review.workflow_id, &state.review.review_id);
-                self.set(Table::OpenByWorkflow, by_caller.as_bytes(), open.clone(), revision)?;
+                self.set(TableId::OpenByWorkflow, by_caller.as_bytes(), open.clone(), revision)?;
             }
-            self.set(Table::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
+            self.set(TableId::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
         }
         Ok(())
     }
@@ -130,7 +133,7 @@ impl<'a> Staged<'a> {
     /// Stores a row in place of any other with its name, or removes it.
     fn set(
         &mut self,
-        table: Table,
+        table: TableId,
         name: &[u8],
         value: Option<Vec<u8>>,
         revision: u64,
@@ -143,17 +146,17 @@ impl<'a> Staged<'a> {
     /// Sets the session or the verdict in the row of a session; `None` removes it.
     fn set_part(
         &mut self,
-        table: Table,
+        table: TableId,
         name: &[u8],
         json: Option<Vec<u8>>,
         revision: u64,
     ) -> Result<(), StoreError> {
         let is_there = json.is_some();
         let part = self.session_row(name)?.part(table);
-        let before = mem::replace(part, json.map(|json| Part { revision, json }));
+        let before = mem::replace(part, json.map(|json| SessionRowPart { revision, json }));
         let before = before.map(|before| before.revision);
         self.count(table, before, is_there);
-        if let (Table::Sessions, Some(before)) = (table, before) {
+        if let (TableId::Sessions, Some(before)) = (table, before) {
             log::index_session(&mut self.batch, name, before);
         }
         self.changed_sessions.insert(name.to_vec());
@@ -164,12 +167,12 @@ impl<'a> Staged<'a> {
     fn put_session(&mut self, name: &[u8], revision: u64) -> Result<(), StoreError> {
         let row = self.session_row(name)?;
         let value = (*row != SessionRow::default()).then(|| row.to_bytes());
-        let before = self.row(Table::Sessions, name)?;
-        self.put(Table::Sessions, name, value, revision, before)
+        let before = self.row(TableId::Sessions, name)?;
+        self.put(TableId::Sessions, name, value, revision, before)
     }
 
     /// Counts a change of a row that had the revision `before`.
-    fn count(&mut self, table: Table, before: Option<u64>, is_there: bool) {
+    fn count(&mut self, table: TableId, before: Option<u64>, is_there: bool) {
         self.replaced.extend(before.map(|before| (table, before)));
         if let Some(count) = self.counts.of(table) {
             *count = *count + u64::from(is_there) - u64::from(before.is_some());
@@ -178,14 +181,14 @@ impl<'a> Staged<'a> {
 
     fn put(
         &mut self,
-        table: Table,
+        table: TableId,
         name: &[u8],
         value: Option<Vec<u8>>,
         revision: u64,
-        before: Option<Head>,
+        before: Option<StagedRowHead>,
     ) -> Result<(), StoreError> {
         if let Some((before, _)) = before.filter(|_| value.is_some()) {
-            self.keep(table, name, before)?;
+            self.keep_previous_row(table, name, before)?;
         }
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = if let Some(value) = value {
@@ -200,7 +203,7 @@ impl<'a> Staged<'a> {
     }
 
     /// Keeps the current form of a row that is about to be replaced, unless the group itself wrote it.
-    fn keep(&mut self, table: Table, name: &[u8], revision: u64) -> Result<(), StoreError> {
+    fn keep_previous_row(&mut self, table: TableId, name: &[u8], revision: u64) -> Result<(), StoreError> {
         if revision > self.engine.durable_seq() {
             return Ok(());
         }
@@ -212,7 +215,7 @@ impl<'a> Staged<'a> {
 
     /// The revision of `key` after the records staged so far.
     fn revision(&mut self, key: &RowKey) -> Result<Option<u64>, StoreError> {
-        let (table, name) = place(key);
+        let (table, name) = row_location(key);
         if table.is_in_session_row() {
             return Ok(self.session_row(&name)?.part(table).as_ref().map(|part| part.revision));
         }
@@ -226,10 +229,10 @@ impl<'a> Staged<'a> {
             Entry::Occupied(staged) => Ok(staged.into_mut()),
             Entry::Vacant(vacant) => {
                 // a damaged verdict or session must not prevent other writes
-                let row = self.engine.with(|db| rows::get_readable(db, dir, Table::Sessions, name))?;
+                let row = self.engine.with(|db| rows::get_readable(db, dir, TableId::Sessions, name))?;
                 self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
                 let head = row.as_ref().map(|row| (row.revision, row.chunks));
-                self.rows.insert((Table::Sessions, name.to_vec()), head);
+                self.rows.insert((TableId::Sessions, name.to_vec()), head);
                 let row = row.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
                 Ok(vacant.insert(row.unwrap_or_default()))
             }
@@ -237,7 +240,7 @@ impl<'a> Staged<'a> {
     }
 
     /// A row after the records staged so far.
-    fn row(&self, table: Table, name: &[u8]) -> Result<Option<Head>, StoreError> {
+    fn row(&self, table: TableId, name: &[u8]) -> Result<Option<StagedRowHead>, StoreError> {
         if let Some(staged) = self.rows.get(&(table, name.to_vec())) {
             return Ok(*staged);
         }
@@ -246,21 +249,21 @@ impl<'a> Staged<'a> {
 }
 
 /// The table and the name of a row.
-pub(crate) fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
+pub(crate) fn row_location(row: &RowKey) -> (TableId, Cow<'_, [u8]>) {
     let named = |table, name| (table, Cow::Borrowed(str::as_bytes(name)));
     match row {
-        RowKey::Verdict(session_id) => named(Table::Verdicts, session_id.as_str()),
-        RowKey::Session(session_id) => named(Table::Sessions, session_id.as_str()),
-        RowKey::Regen(session_id) => named(Table::Regens, session_id.as_str()),
-        RowKey::Refusal(key) => (Table::Refusals, Cow::Owned(refusal_name(key).into_bytes())),
-        RowKey::Mail(mail_id) => named(Table::Outbox, mail_id.as_str()),
-        RowKey::Document(kind, id) => (Table::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
-        RowKey::Source(oracle_id) => named(Table::Sources, oracle_id.as_str()),
-        RowKey::Definition(digest) => named(Table::Definitions, digest.as_str()),
-        RowKey::Run(run_id) => named(Table::Runs, run_id.as_str()),
-        RowKey::Review(review_id) => named(Table::Reviews, review_id),
-        RowKey::Subject(key) => (Table::Subjects, Cow::Owned(subject_name(key).into_bytes())),
-        RowKey::Kept(key) => (Table::Kept, Cow::Owned(kept_name(key).into_bytes())),
-        RowKey::Pending(execution_id) => named(Table::Pending, execution_id),
+        RowKey::Verdict(session_id) => named(TableId::Verdicts, session_id.as_str()),
+        RowKey::Session(session_id) => named(TableId::Sessions, session_id.as_str()),
+        RowKey::Regen(session_id) => named(TableId::Regens, session_id.as_str()),
+        RowKey::Refusal(key) => (TableId::Refusals, Cow::Owned(rejecting_check_name(key).into_bytes())),
+        RowKey::Mail(mail_id) => named(TableId::Outbox, mail_id.as_str()),
+        RowKey::Document(kind, id) => (TableId::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
+        RowKey::Source(oracle_id) => named(TableId::Sources, oracle_id.as_str()),
+        RowKey::Definition(digest) => named(TableId::Definitions, digest.as_str()),
+        RowKey::Run(run_id) => named(TableId::Runs, run_id.as_str()),
+        RowKey::Review(review_id) => named(TableId::Reviews, review_id),
+        RowKey::Subject(key) => (TableId::Subjects, Cow::Owned(subject_name(key).into_bytes())),
+        RowKey::Kept(key) => (TableId::Kept, Cow::Owned(cached_answer_name(key).into_bytes())),
+        RowKey::Pending(execution_id) => named(TableId::Pending, execution_id),
     }
 }

@@ -1,13 +1,16 @@
 use super::*;
 use crate::audit::log::{LogQuery, PAGE_BYTES};
 use crate::base::snapshot::snapshot_in;
-use crate::journal::record::{Expect, RowKey, Write};
+use crate::journal::record::{RowExpectation, RowKey, TableWrite};
 use jiff::Timestamp;
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::session::Original;
-use oracled_domain::{Delivery, Event, EventKind, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
-use oracled_domain::{Session, SessionId, Tier, judge};
+use oracled_domain::verdict::session::OriginalVerdict;
+use oracled_domain::{
+    AuditEvent, CustomerQuery, EventKind, GatePath, MailId, OutboxMail, RegenAttempt, VerdictDelivery,
+    VerdictPayload,
+};
+use oracled_domain::{ProductTier, SessionId, SessionRecord, judge};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn options(dir: &Path) -> Options {
-    Options {
+fn options(dir: &Path) -> StoreOptions {
+    StoreOptions {
         dir: dir.to_owned(),
         cache_bytes: 8 * 1024 * 1024,
         facts_cache_bytes: 1 << 20,
@@ -55,31 +58,31 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// The record of a delivery as the cache creates it, with a summary of `summary_bytes` bytes.
-fn delivered(n: usize, summary_bytes: usize) -> Record {
+fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
     let verdict = format!(r#"{{"verdict":"GREEN","summary":"{}"}}"#, "s".repeat(summary_bytes));
-    let judgement = judge(Tier::Quick, Payload::raw(&verdict));
-    let query = Query::new(format!("Question {n}?"));
+    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(&verdict));
+    let query = CustomerQuery::new(format!("Question {n}?"));
     let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, GatePath::Submit));
-    let crosscheck = Event::new(at(n as i64), id(n), crosscheck);
+    let crosscheck = AuditEvent::new(at(n as i64), id(n), crosscheck);
     let approved = judgement.outcome.expect("it is coherent");
-    let cached = Event::new(
+    let cached = AuditEvent::new(
         at(n as i64),
         id(n),
         EventKind::VerdictCached {
-            tier: Tier::Quick,
+            tier: ProductTier::Quick,
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
             path: GatePath::Submit,
             owner_uid: None,
         },
     );
-    let session = Session {
-        original: Some(Original::delivered(&approved, None, at(n as i64))),
+    let session = SessionRecord {
+        original: Some(OriginalVerdict::delivered(&approved, None, at(n as i64))),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
-        ..Session::new(id(n), Tier::Quick, query.clone(), None)
+        ..SessionRecord::new(id(n), ProductTier::Quick, query.clone(), None)
     };
-    let delivery = Delivery {
+    let delivery = VerdictDelivery {
         session_id: id(n),
         query,
         approved,
@@ -87,11 +90,11 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         regen: None,
         evaluation_sha256: None,
     };
-    Record {
-        expect: vec![Expect { row: RowKey::Verdict(id(n)), revision: None }],
+    JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Verdict(id(n)), revision: None }],
         events: vec![crosscheck, cached],
-        writes: vec![Write::PutVerdict(delivery.into()), Write::PutSession(session.into())],
-        ..Record::default()
+        writes: vec![TableWrite::PutVerdict(delivery.into()), TableWrite::PutSession(session.into())],
+        ..JournalRecord::default()
     }
 }
 
@@ -122,13 +125,13 @@ fn committed_records_are_readable_after_reopening() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
     let outcomes = journal.commit(&[delivered(3, 40)]).expect("the disk takes it");
-    assert_eq!(outcomes, [Ok(Receipt { first_seq: 7, last_seq: 8 })]);
+    assert_eq!(outcomes, [Ok(CommitReceipt { first_seq: 7, last_seq: 8 })]);
     let before = whole_log(&store);
     drop((journal, store));
     let (journal, store) = open(dir.path());
     assert_eq!(
         journal.counts(),
-        Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..Counts::default() }
+        StoreCounts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..StoreCounts::default() }
     );
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
@@ -146,12 +149,12 @@ fn committed_records_are_readable_after_reopening() {
 fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    let unlogged = Record { events: vec![], ..delivered(9, 40) };
+    let unlogged = JournalRecord { events: vec![], ..delivered(9, 40) };
     let group = [delivered(1, 40), delivered(1, 50), unlogged, delivered(2, 40)];
     let outcomes = journal.commit(&group).expect("the disk takes it");
-    let stale = Err(Refused::Stale(RowKey::Verdict(id(1))));
-    let receipt = |first_seq| Ok(Receipt { first_seq, last_seq: first_seq + 1 });
-    assert_eq!(outcomes, [receipt(1), stale, Err(Refused::Unlogged), receipt(3)]);
+    let stale = Err(RecordRejectedError::Stale(RowKey::Verdict(id(1))));
+    let receipt = |first_seq| Ok(CommitReceipt { first_seq, last_seq: first_seq + 1 });
+    assert_eq!(outcomes, [receipt(1), stale, Err(RecordRejectedError::Unlogged), receipt(3)]);
     assert_eq!(whole_log(&store).len(), 4);
     assert_eq!(store.verdict(&id(9)).expect("it is read").map(|_| ()), None);
 }
@@ -162,19 +165,19 @@ fn removing_a_verdict_keeps_its_session() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..2);
     let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it exists");
-    let purged = Event::new(
+    let purged = AuditEvent::new(
         at(9),
         id(0),
         EventKind::VerdictPurged {
             verdict_sha256: Some(delivery.approved.sha256().clone()),
-            peer: oracled_domain::Peer { uid: 0, gid: 0, pid: None },
+            peer: oracled_domain::PeerCredentials { uid: 0, gid: 0, pid: None },
         },
     );
-    let purge = Record {
-        expect: vec![Expect { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
+    let purge = JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
         events: vec![purged],
-        writes: vec![Write::RemoveVerdict(id(0))],
-        ..Record::default()
+        writes: vec![TableWrite::RemoveVerdict(id(0))],
+        ..JournalRecord::default()
     };
     journal
         .commit(std::slice::from_ref(&purge))
@@ -185,7 +188,7 @@ fn removing_a_verdict_keeps_its_session() {
     assert!(store.session(&id(0)).expect("it is read").is_some());
     assert_eq!(
         journal.counts(),
-        Counts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..Counts::default() }
+        StoreCounts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..StoreCounts::default() }
     );
     assert!(
         journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(),
@@ -228,7 +231,7 @@ fn log_query_matches_a_plain_filter() {
             event.timestamp = at(second);
         }
         if n % 3 == 0 {
-            record.events.push(Event::new(at(second + 1), None, EventKind::ServiceStopped));
+            record.events.push(AuditEvent::new(at(second + 1), None, EventKind::ServiceStopped));
         }
         journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is expected");
     }
@@ -296,10 +299,10 @@ fn log_query_by_session_is_complete_after_row_changes() {
         match random.u8(..4) {
             // entries of the session without writes, writes of another session's row, and a record of no session
             0 => record.writes.clear(),
-            1 => record.writes = vec![Write::RemoveSession(id)],
-            2 => record.writes.push(Write::RemoveSession(id)),
+            1 => record.writes = vec![TableWrite::RemoveSession(id)],
+            2 => record.writes.push(TableWrite::RemoveSession(id)),
             _ if n.is_multiple_of(5) => {
-                record.events = vec![Event::new(at(1), None, EventKind::ServiceStopped)];
+                record.events = vec![AuditEvent::new(at(1), None, EventKind::ServiceStopped)];
             }
             _ => {}
         }
@@ -343,7 +346,7 @@ fn journal_accepts_writes_again_after_its_database_is_reopened() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
-    journal.fail(StoreError::Unavailable { cause: "a broken disk".into() }, Mend::Reopening);
+    journal.fail(StoreError::Unavailable { cause: "a broken disk".into() }, RecoveryCondition::Reopening);
     let error = journal.commit(&[delivered(3, 40)]).expect_err("it takes nothing");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert_eq!(journal.failure(), Some("a broken disk"));
@@ -377,7 +380,7 @@ fn space_is_reserved_again_after_the_file_is_truncated() {
         (metadata.len(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
     };
     let (before, _) = used_bytes();
-    journal.engine.make_room(0).expect("there is room");
+    journal.engine.reserve_write_space(0).expect("there is room");
     let (len, used) = used_bytes();
     assert_eq!(len, before, "sled uses the length");
     if used < 4 << 20 {
@@ -386,7 +389,7 @@ fn space_is_reserved_again_after_the_file_is_truncated() {
     }
     file.set_len(len - 1).expect("it is cut");
     assert!(used_bytes().1 < 4 << 20, "the system takes it back");
-    journal.engine.make_room(0).expect("there is room");
+    journal.engine.reserve_write_space(0).expect("there is room");
     assert!(used_bytes().1 >= 4 << 20);
 }
 
@@ -399,7 +402,7 @@ fn log_query_by_event_finds_entries_in_all_index_blocks() {
         fill(&mut journal, n * 50..n * 50 + 50);
         if matches!(n, 1 | 2 | 6) {
             journal
-                .commit(&[Record::from(Event::new(at(0), None, EventKind::ServiceStopped))])
+                .commit(&[JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))])
                 .expect("it is taken");
             stopped.push(journal.counts().entries);
         }
@@ -464,15 +467,19 @@ fn open_reports_a_newer_or_older_schema() {
 }
 
 /// A record that queues the mail of a delivery.
-fn queued(n: usize) -> Record {
+fn queued(n: usize) -> JournalRecord {
     let record = delivered(n, 40);
-    let Some(Write::PutVerdict(delivery)) = record.writes.first() else { panic!("it delivers") };
+    let Some(TableWrite::PutVerdict(delivery)) = record.writes.first() else { panic!("it delivers") };
     let to = "a@b".to_owned().try_into().expect("an address");
-    let mail = Mail::queued(MailKind::Verdict, Arc::clone(delivery), to);
+    let mail = OutboxMail::queued(MailKind::Verdict, Arc::clone(delivery), to);
     let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
     let event =
-        Event::new(at(n as i64), session_id, EventKind::MailQueued { mail_id, kind: MailKind::Verdict });
-    Record { events: vec![event], writes: vec![Write::PutMail(mail.into())], ..Record::default() }
+        AuditEvent::new(at(n as i64), session_id, EventKind::MailQueued { mail_id, kind: MailKind::Verdict });
+    JournalRecord {
+        events: vec![event],
+        writes: vec![TableWrite::PutMail(mail.into())],
+        ..JournalRecord::default()
+    }
 }
 
 #[test]
@@ -486,7 +493,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     assert_eq!(journal.counts().mails, 1200);
     let visited = |after: Option<&MailId>, most: usize| {
         let mut ids = Vec::new();
-        let visit = |standing: oracled_domain::verdict::mail::Standing| {
+        let visit = |standing: oracled_domain::verdict::mail::MailState| {
             ids.push(standing.mail_id.to_string());
             ids.len() < most
         };
@@ -498,9 +505,9 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     let after = all[699].parse().expect("an id");
     assert_eq!(visited(Some(&after), 3), all[700..703]);
 
-    let sent = |n: usize| Record {
-        writes: vec![Write::RemoveMail(MailId::verdict(&id(n)))],
-        ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped))
+    let sent = |n: usize| JournalRecord {
+        writes: vec![TableWrite::RemoveMail(MailId::verdict(&id(n)))],
+        ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
     };
     journal.commit(&[sent(1000), sent(1700)]).expect("the disk takes it");
     assert_eq!((journal.counts().mails, visited(None, usize::MAX).len()), (1198, 1198));
@@ -522,11 +529,11 @@ fn regen_attempt_is_stored_and_removed() {
     let (mut journal, store) = open(dir.path());
     let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7) };
     for (write, there) in
-        [(Write::PutRegen(attempt.clone()), Some(attempt)), (Write::RemoveRegen(id(1)), None)]
+        [(TableWrite::PutRegen(attempt.clone()), Some(attempt)), (TableWrite::RemoveRegen(id(1)), None)]
     {
-        let record = Record {
+        let record = JournalRecord {
             writes: vec![write],
-            ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped))
+            ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
         };
         journal.commit(&[record]).expect("the disk takes it");
         assert_eq!(store.regen_attempt(&id(1)).expect("it is read").map(|(attempt, _)| attempt), there);
@@ -546,7 +553,8 @@ fn open_rejects_a_store_with_missing_entries() {
             "the end, counts and all",
             |db, _| {
                 take_log_row(db, 4);
-                let counts = Counts { entries: 64, verdicts: 32, sessions: 32, ..Counts::default() };
+                let counts =
+                    StoreCounts { entries: 64, verdicts: 32, sessions: 32, ..StoreCounts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "ends at entry 64, its high-water mark is at 80",
@@ -559,7 +567,8 @@ fn open_rejects_a_store_with_missing_entries() {
         (
             "the counts' agreement",
             |db, _| {
-                let counts = Counts { entries: 80, verdicts: 39, sessions: 40, ..Counts::default() };
+                let counts =
+                    StoreCounts { entries: 80, verdicts: 39, sessions: 40, ..StoreCounts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "has 39 verdicts",
@@ -624,9 +633,9 @@ fn snapshot_is_renewed_once_many_entries_are_new_and_sooner_when_idle() {
     };
     fill_up_to(&mut journal, RENEWED_AFTER_ENTRIES / RENEWED_IDLE_PART);
     // not idle: an entry was written after the last `settle`
-    journal.settle();
+    journal.sync_pending_work();
     assert_eq!(snapshot(), at_opening);
-    journal.settle();
+    journal.sync_pending_work();
     let when_idle = snapshot();
     assert_ne!(when_idle, at_opening);
     let entries = journal.counts().entries;
@@ -855,10 +864,10 @@ fn equal_records_give_equal_stores() {
         .map(|group| {
             let dir = tempfile::tempdir().expect("a directory");
             let (mut journal, store) = open(dir.path());
-            let records: Vec<Record> = (0..21).map(|n| delivered(n, 40)).collect();
+            let records: Vec<JournalRecord> = (0..21).map(|n| delivered(n, 40)).collect();
             // through the serialized form, which a replica would get
             let text = serde_json::to_string(&records).expect("a record is plain data");
-            let records: Vec<Record> = serde_json::from_str(&text).expect("it reads back");
+            let records: Vec<JournalRecord> = serde_json::from_str(&text).expect("it reads back");
             for group in records.chunks(group) {
                 journal.commit(group).expect("the disk takes it");
             }
@@ -878,17 +887,18 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
             r#"{{"verdict":"GREEN","summary":"{}"}}"#,
             filler.to_string().repeat(200_000 + filler as usize * 400)
         );
-        let approved = judge(Tier::Quick, Payload::raw(&verdict)).outcome.expect("it is coherent");
-        let delivery = Delivery {
+        let approved =
+            judge(ProductTier::Quick, VerdictPayload::raw(&verdict)).outcome.expect("it is coherent");
+        let delivery = VerdictDelivery {
             session_id: id(n),
-            query: Query::new(String::new()),
+            query: CustomerQuery::new(String::new()),
             approved,
             cached_at: at(0),
             regen: None,
             evaluation_sha256: None,
         };
         record.expect.clear();
-        record.writes = vec![Write::PutVerdict(delivery.into())];
+        record.writes = vec![TableWrite::PutVerdict(delivery.into())];
         record
     };
     journal.commit(&[put(0, 'a')]).expect("the disk takes it").remove(0).expect("nothing is expected");
@@ -987,9 +997,9 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
     assert!(matches!(store.verdict(&id(0)), Err(StoreError::Corrupt { .. })));
     let (sha256, revision) = store.verdict_for_removal(&id(0)).expect("it is read").expect("it exists");
     assert_eq!(sha256, None);
-    let purge = Record {
-        expect: vec![Expect { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
-        writes: vec![Write::RemoveVerdict(id(0))],
+    let purge = JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
+        writes: vec![TableWrite::RemoveVerdict(id(0))],
         ..delivered(0, 1)
     };
     journal.commit(&[purge]).expect("the disk takes it").remove(0).expect("nothing is stale");
@@ -1012,7 +1022,7 @@ fn opening_checks_the_whole_store_after_damage_was_found() {
     drop(db);
     let (mut journal, store) = open(dir.path());
     store.audit_all().expect_err("one is missing");
-    journal.doubt().expect("it is noted");
+    journal.mark_damaged().expect("it is noted");
     drop((journal, store));
     for _ in 0..2 {
         let error = refused(dir.path());
@@ -1038,10 +1048,14 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
             assert!(reads > 300, "there was something to read: {reads}");
         });
         for _ in 0..300 {
-            let writes =
-                vec![Write::PutSession(session.clone().into()), Write::PutSession(session.clone().into())];
-            let record =
-                Record { writes, ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped)) };
+            let writes = vec![
+                TableWrite::PutSession(session.clone().into()),
+                TableWrite::PutSession(session.clone().into()),
+            ];
+            let record = JournalRecord {
+                writes,
+                ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
+            };
             journal.commit(&[record]).expect("the disk takes it");
         }
         done.store(true, Ordering::Relaxed);
@@ -1066,8 +1080,8 @@ fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
 }
 
 /// An entry of slightly more than `bytes` bytes.
-fn long(bytes: usize) -> Event {
-    Event::new(
+fn long(bytes: usize) -> AuditEvent {
+    AuditEvent::new(
         at(0),
         id(bytes),
         EventKind::CrosscheckError {
@@ -1082,7 +1096,7 @@ fn long(bytes: usize) -> Event {
 fn group_of_many_megabytes_is_committed_in_parts() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    let half = vec![Record::from(long(GROUP_BYTES / 2)); 5];
+    let half = vec![JournalRecord::from(long(GROUP_BYTES / 2)); 5];
     let mut rest = &half[..];
     let mut taken = Vec::new();
     while !rest.is_empty() {
@@ -1093,7 +1107,7 @@ fn group_of_many_megabytes_is_committed_in_parts() {
     }
     assert_eq!(taken, [2, 2, 1]);
     assert_mirror_is_whole(dir.path(), &store);
-    let longest = Record::from(long(2 * GROUP_BYTES));
+    let longest = JournalRecord::from(long(2 * GROUP_BYTES));
     assert_eq!(journal.commit(&[longest.clone(), longest]).expect("the disk takes it").len(), 1);
 }
 
@@ -1104,10 +1118,12 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     let mib = 1024 * 1024;
     // three entries a page, in records of two, and one entry longer than a page
     for _ in 0..5 {
-        let record = Record { events: vec![long(mib), long(mib)], ..Record::default() };
+        let record = JournalRecord { events: vec![long(mib), long(mib)], ..JournalRecord::default() };
         journal.commit(&[record]).expect("it is taken");
     }
-    journal.commit(&[Record::from(long(PAGE_BYTES)), Record::from(long(mib))]).expect("it is taken");
+    journal
+        .commit(&[JournalRecord::from(long(PAGE_BYTES)), JournalRecord::from(long(mib))])
+        .expect("it is taken");
     let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
     let expected: &[&[u64]] = &[&[1, 2, 3], &[4, 5, 6], &[7, 8, 9], &[10], &[11], &[12]];
     assert_eq!(pages(&store, all.clone()), expected);
@@ -1237,7 +1253,7 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
         calls += 1;
         // the log has 6000 entries; the verdicts are counted after it, and 1024 of them were counted before this call
         if calls == 7 {
-            let replacement = Record { expect: Vec::new(), ..delivered(0, 40) };
+            let replacement = JournalRecord { expect: Vec::new(), ..delivered(0, 40) };
             journal.commit(&[replacement]).expect("the disk takes it").remove(0).expect("nothing is stale");
         }
         true

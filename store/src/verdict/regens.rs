@@ -1,13 +1,13 @@
 //! The latest attempt to regenerate each session's verdict.
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
-use crate::base::rows::Table;
+use crate::base::rows::TableId;
 use oracled_domain::{RegenAttempt, SessionId};
 
-impl Tables {
+impl TableReader {
     /// The latest attempt of a session, with its revision.
     pub fn regen_attempt(&self, session_id: &SessionId) -> Result<Option<(RegenAttempt, u64)>, StoreError> {
-        self.read_row(Table::Regens, session_id.as_str())
+        self.read_row(TableId::Regens, session_id.as_str())
     }
 }

@@ -1,28 +1,28 @@
 //! The sessions and their cached verdicts. A session outlives its verdict.
 
-use crate::base::engine::Tables;
+use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::meta;
-use crate::base::session_row::{Part, SessionRow};
-use oracled_domain::{Delivery, Session, SessionId, Sha256Hex};
+use crate::base::session_row::{SessionRow, SessionRowPart};
+use oracled_domain::{SessionId, SessionRecord, Sha256Hex, VerdictDelivery};
 use serde::de::DeserializeOwned;
 
-impl Tables {
+impl TableReader {
     /// A session, with its revision.
-    pub fn session(&self, session_id: &SessionId) -> Result<Option<(Session, u64)>, StoreError> {
+    pub fn session(&self, session_id: &SessionId) -> Result<Option<(SessionRecord, u64)>, StoreError> {
         let row = self.read(|db, _| self.session_row(db, session_id))?;
-        self.parsed(session_id, "session", row.session)
+        self.parse_part(session_id, "session", row.session)
     }
 
     /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
     /// with the SHA-256 in its session.
-    pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(Delivery, u64)>, StoreError> {
+    pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
         let SessionRow { session, verdict } = self.read(|db, _| self.session_row(db, session_id))?;
-        let verdict = self.parsed::<Delivery>(session_id, "cached verdict", verdict)?;
-        let session = self.parsed::<Session>(session_id, "session", session)?;
-        let promised = session.and_then(|(session, _)| session.cached_sha256);
-        if let (Some((delivery, _)), Some(promised)) = (&verdict, &promised) {
-            self.compare_text(session_id, delivery, promised)?;
+        let verdict = self.parse_part::<VerdictDelivery>(session_id, "cached verdict", verdict)?;
+        let session = self.parse_part::<SessionRecord>(session_id, "session", session)?;
+        let expected_sha256 = session.and_then(|(session, _)| session.cached_sha256);
+        if let (Some((delivery, _)), Some(expected)) = (&verdict, &expected_sha256) {
+            self.compare_text(session_id, delivery, expected)?;
         }
         Ok(verdict)
     }
@@ -43,13 +43,13 @@ impl Tables {
         }
     }
 
-    fn parsed<T: DeserializeOwned>(
+    fn parse_part<T: DeserializeOwned>(
         &self,
         session_id: &SessionId,
         what: &str,
-        part: Option<Part>,
+        part: Option<SessionRowPart>,
     ) -> Result<Option<(T, u64)>, StoreError> {
-        let Some(Part { revision, json }) = part else { return Ok(None) };
+        let Some(SessionRowPart { revision, json }) = part else { return Ok(None) };
         let value = serde_json::from_slice(&json).map_err(|error| StoreError::Corrupt {
             dir: self.dir().to_owned(),
             detail: format!("the {what} of session {session_id}: {error}"),
@@ -61,15 +61,15 @@ impl Tables {
     pub(crate) fn compare_text(
         &self,
         session_id: &SessionId,
-        delivery: &Delivery,
-        promised: &Sha256Hex,
+        delivery: &VerdictDelivery,
+        expected_sha256: &Sha256Hex,
     ) -> Result<(), StoreError> {
         let found = delivery.approved.sha256();
-        if found == promised {
+        if found == expected_sha256 {
             return Ok(());
         }
         let detail = format!(
-            "the text of a verdict of session {session_id} has the SHA-256 {found}, its session has {promised}"
+            "the text of a verdict of session {session_id} has the SHA-256 {found}, its session has {expected_sha256}"
         );
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
     }
@@ -77,6 +77,6 @@ impl Tables {
     /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and a guessed text
     /// cannot be tested without the store.
     pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
-        Ok(Sha256Hex::keyed(&meta::digest_key(self.engine())?, text.as_bytes()))
+        Ok(Sha256Hex::compute_hmac(&meta::digest_key(self.engine())?, text.as_bytes()))
     }
 }

@@ -1,25 +1,31 @@
 use super::*;
-use crate::journal::record::{Expect, Record, Refused, RowKey, Write};
-use crate::{Journal, Options, Store};
-use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceAskedEntry};
-use oracled_domain::documents::{DocumentKind, Registered};
+use crate::journal::record::{JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite};
+use crate::{Journal, Store, StoreOptions};
+use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceCallEntry};
+use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::verdict::session::{Refusal, RefusalKey};
+use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
 use oracled_domain::verification::adapter::Adapter;
-use oracled_domain::verification::review::{Dismissed, Resolved};
+use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord};
 use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
-use oracled_domain::{Event, EventKind, Peer};
+use oracled_domain::verification::{
+    CandidateAnswer, OracleCall, OracleReply, ReviewCase, ReviewResolution, VerifyRequest, decide,
+};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
 
-const PEER: Peer = Peer { uid: 1, gid: 2, pid: None };
+const PEER: PeerCredentials = PeerCredentials { uid: 1, gid: 2, pid: None };
 
 fn open(dir: &Path) -> (Journal, Store) {
-    let options =
-        Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
+    let options = StoreOptions {
+        dir: dir.to_owned(),
+        cache_bytes: 8 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
     Journal::open(options).expect("the store opens")
 }
 
@@ -50,11 +56,11 @@ fn workflow(workflow_id: &str) -> Workflow {
     }))
 }
 
-fn registered(workflow_id: &str) -> Registered<Workflow> {
-    Registered::new(workflow(workflow_id), at(0), "uid 1".into())
+fn registered(workflow_id: &str) -> RegisteredDocument<Workflow> {
+    RegisteredDocument::new(workflow(workflow_id), at(0), "uid 1".into())
 }
 
-fn adapter() -> Registered<Adapter> {
+fn adapter() -> RegisteredDocument<Adapter> {
     let adapter: Adapter = read(json!({
         "oracle_id": "lab-a", "endpoint": "https://lab.example/{patient}", "records": "/data",
         "normalization": {
@@ -64,10 +70,10 @@ fn adapter() -> Registered<Adapter> {
         },
 
     }));
-    Registered::new(adapter, at(0), "uid 1".into())
+    RegisteredDocument::new(adapter, at(0), "uid 1".into())
 }
 
-fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate {
+fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> CandidateAnswer {
     let fresh = |axis: &str| {
         json!({"axis": axis, "age_seconds": 1, "max_age_seconds": 9, "stale": false,
                "stale_behavior": "fail_closed"})
@@ -85,7 +91,7 @@ fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate 
 }
 
 /// The inputs of a decision: two laboratories that disagree, a claim with another value, and a warning `warning`.
-fn inputs(execution_id: &str, warning: &str) -> Inputs {
+fn inputs(execution_id: &str, warning: &str) -> DecisionInputs {
     let request: VerifyRequest = read(json!({
         "workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose", "note"],
         "claimed": {"dose": {"value": 10.250, "claimed_by": "the patient", "confirmed": true}},
@@ -93,17 +99,17 @@ fn inputs(execution_id: &str, warning: &str) -> Inputs {
     }));
     let (workflow, ontology) = (workflow("intake"), ontology());
     let question = request.read(&workflow, &ontology, at(0)).expect("it is valid");
-    let mut inputs = Inputs::new(execution_id.into(), workflow, &ontology, question, at(0));
+    let mut inputs = DecisionInputs::new(execution_id.into(), workflow, &ontology, question, at(0));
     for (oracle_id, dose) in [("lab-a", "10.10"), ("lab-b", "12.3456789012345678901234567890")] {
         let candidate = Box::new(candidate(oracle_id, dose, "said", 0));
-        let call = Call {
+        let call = OracleCall {
             oracle_tier: OracleTier::Primary,
             axes: vec!["dose".into(), "note".into()],
             asked_at: Some(at(0)),
             ended_at: Some(at(1)),
             latency_ms: 100,
             cache_hit: false,
-            reply: Reply::Answered { candidate: candidate.clone() },
+            reply: OracleReply::Answered { candidate: candidate.clone() },
             kept: Some(candidate),
             warnings: vec![warning.into()],
         };
@@ -113,12 +119,12 @@ fn inputs(execution_id: &str, warning: &str) -> Inputs {
     inputs
 }
 
-fn review(inputs: &Inputs) -> Review {
-    Review::of(inputs, &decide(inputs)).expect("a person decides")
+fn review(inputs: &DecisionInputs) -> ReviewCase {
+    ReviewCase::of(inputs, &decide(inputs)).expect("a person decides")
 }
 
-fn resolution() -> Resolution {
-    Resolution {
+fn resolution() -> ReviewResolution {
+    ReviewResolution {
         values: [("dose".to_owned(), json!("10.10"))].into(),
         definitions: [].into(),
         own_value: true,
@@ -127,8 +133,8 @@ fn resolution() -> Resolution {
     }
 }
 
-fn resolved() -> Resolved {
-    Resolved {
+fn resolved() -> ResolutionRecord {
+    ResolutionRecord {
         resolution: resolution(),
         verifier_id: "uid 1".into(),
         resolved_at: at(9),
@@ -136,19 +142,20 @@ fn resolved() -> Resolved {
     }
 }
 
-fn kept_key(oracle_id: &str, patient: &str) -> KeptKey {
-    let thing = [("patient".to_owned(), oracled_domain::ground::value::Value::Text(patient.into()))].into();
-    KeptKey::of(&oracle_id.parse().expect("an id"), &thing, None)
+fn kept_key(oracle_id: &str, patient: &str) -> CachedAnswerKey {
+    let thing =
+        [("patient".to_owned(), oracled_domain::ground::value::AxisValue::Text(patient.into()))].into();
+    CachedAnswerKey::of(&oracle_id.parse().expect("an id"), &thing, None)
 }
 
 fn subject_key(workflow_id: &str) -> SubjectKey {
     SubjectKey::of(&workflow_id.parse().expect("an id"), &inputs("x", "").question.thing, true)
 }
 
-fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
+fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {
     let adapter_sha256 = oracled_domain::Sha256Hex::of(b"an adapter");
     let candidate = Some(candidate(oracle_id, "10", "", second));
-    KeptAnswer {
+    CachedAnswer {
         candidate,
         point_in_time: None,
         adapter_sha256,
@@ -158,50 +165,50 @@ fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
     }
 }
 
-fn subject(inputs: &Inputs) -> Subject {
+fn subject(inputs: &DecisionInputs) -> SubjectState {
     let review = review(inputs);
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
-    let open = review.as_open();
-    Subject { open: vec![open], locks, ..Subject::default() }
+    let open = review.to_open_review();
+    SubjectState { open: vec![open], locks, ..SubjectState::default() }
 }
 
-fn record(writes: Vec<Write>) -> Record {
-    Record { writes, ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped)) }
+fn record(writes: Vec<TableWrite>) -> JournalRecord {
+    JournalRecord { writes, ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped)) }
 }
 
-fn commit(journal: &mut Journal, record: Record) -> u64 {
+fn commit(journal: &mut Journal, record: JournalRecord) -> u64 {
     let outcome = journal.commit(&[record]).expect("the disk takes it").remove(0);
     outcome.expect("it is as expected").last_seq
 }
 
-fn put_review(review_id: &str, resolved: Option<Resolved>) -> Write {
+fn put_review(review_id: &str, resolved: Option<ResolutionRecord>) -> TableWrite {
     let review = review(&inputs(review_id, ""));
-    Write::PutReview(Arc::new(ReviewState { resolved, ..ReviewState::opened(review) }))
+    TableWrite::PutReview(Arc::new(ReviewState { resolved, ..ReviewState::new_open(review) }))
 }
 
 /// The log entries of one decision and of the resolution of its review.
-fn decided(inputs: &Inputs) -> Vec<Event> {
+fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
     let envelope = decide(inputs);
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
-    let asked = SourceAskedEntry::all(inputs, &envelope).into_iter();
-    let asked = asked.map(|asked| Event::new(timestamp, None, EventKind::SourceAsked(asked)));
+    let asked = SourceCallEntry::all(inputs, &envelope).into_iter();
+    let asked = asked.map(|asked| AuditEvent::new(timestamp, None, EventKind::SourceAsked(asked)));
     let resolved =
         ResolutionEntry { review_id: review_id.clone(), resolution: resolution(), locks, peer: PEER };
     asked
         .chain([
-            Event::new(
+            AuditEvent::new(
                 timestamp,
                 None,
                 EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
             ),
-            Event::new(
+            AuditEvent::new(
                 timestamp,
                 None,
                 EventKind::ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }),
             ),
-            Event::new(timestamp, None, EventKind::ReviewResolved(resolved)),
+            AuditEvent::new(timestamp, None, EventKind::ReviewResolved(resolved)),
         ])
         .collect()
 }
@@ -211,17 +218,17 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let inputs = inputs("v-1", "said");
-    let state = ReviewState { resolved: Some(resolved()), ..ReviewState::opened(review(&inputs)) };
+    let state = ReviewState { resolved: Some(resolved()), ..ReviewState::new_open(review(&inputs)) };
     let revision = commit(
         &mut journal,
         record(vec![
-            Write::registered(&registered("intake")),
-            Write::registered(&registered("discharge")),
-            Write::registered(&adapter()),
-            Write::PutReview(Arc::new(state.clone())),
-            Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
-            Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
-            Write::PutPending(Arc::new(inputs.clone())),
+            TableWrite::registered(&registered("intake")),
+            TableWrite::registered(&registered("discharge")),
+            TableWrite::registered(&adapter()),
+            TableWrite::PutReview(Arc::new(state.clone())),
+            TableWrite::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
+            TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 3))),
+            TableWrite::PutPending(Arc::new(inputs.clone())),
         ]),
     );
     drop((journal, store));
@@ -234,21 +241,21 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     assert_eq!(store.review("v-1").expect("read"), Some((state, revision)));
     assert_eq!(store.subject(&subject_key("intake")).expect("read"), Some((subject(&inputs), revision)));
     assert_eq!(store.subject(&subject_key("discharge")).expect("read"), None);
-    let found = store.kept(&kept_key("lab-a", "p-1")).expect("read");
-    assert_eq!(found, Some((kept("lab-a", 3), revision)));
-    assert_eq!(store.kept(&kept_key("lab-a", "p-2")).expect("read"), None);
-    assert_eq!(store.pending().expect("read"), [inputs]);
+    let found = store.cached_answer(&kept_key("lab-a", "p-1")).expect("read");
+    assert_eq!(found, Some((cached_answer_of("lab-a", 3), revision)));
+    assert_eq!(store.cached_answer(&kept_key("lab-a", "p-2")).expect("read"), None);
+    assert_eq!(store.pending_decisions().expect("read"), [inputs]);
     store.audit_all().expect("nothing is missing");
 
     let removed = record(vec![
-        Write::RemoveSubject(subject_key("intake")),
-        Write::RemoveKept(kept_key("lab-a", "p-1")),
-        Write::RemovePending("v-1".into()),
+        TableWrite::RemoveSubject(subject_key("intake")),
+        TableWrite::RemoveKept(kept_key("lab-a", "p-1")),
+        TableWrite::RemovePending("v-1".into()),
     ]);
     commit(&mut journal, removed);
     assert_eq!(store.subject(&subject_key("intake")).expect("read"), None);
-    assert_eq!(store.kept(&kept_key("lab-a", "p-1")).expect("read"), None);
-    assert_eq!(store.pending().expect("read"), []);
+    assert_eq!(store.cached_answer(&kept_key("lab-a", "p-1")).expect("read"), None);
+    assert_eq!(store.pending_decisions().expect("read"), []);
     let counts = journal.counts();
     assert_eq!(
         (counts.documents, counts.reviews, counts.open_reviews, counts.subjects, counts.kept, counts.pending),
@@ -262,15 +269,15 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let key = subject_key("intake");
-    let open = |id: &str, revision: Option<u64>| Record {
-        expect: vec![Expect { row: RowKey::Subject(key.clone()), revision }],
+    let open = |id: &str, revision: Option<u64>| JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Subject(key.clone()), revision }],
         ..record(vec![
             put_review(id, None),
-            Write::PutSubject(key.clone(), Arc::new(subject(&inputs(id, "")))),
+            TableWrite::PutSubject(key.clone(), Arc::new(subject(&inputs(id, "")))),
         ])
     };
     let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the disk takes it");
-    assert_eq!(outcomes.last(), Some(&Err(Refused::Stale(RowKey::Subject(key.clone())))));
+    assert_eq!(outcomes.last(), Some(&Err(RecordRejectedError::Stale(RowKey::Subject(key.clone())))));
     assert_eq!(store.review("v-2").expect("read"), None);
     let (_, revision) = store.subject(&key).expect("read").expect("it exists");
     commit(&mut journal, open("v-2", Some(revision)));
@@ -280,9 +287,10 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
         RowKey::Kept(kept_key("lab-a", "p-1")),
         RowKey::Pending("v-1".into()),
     ] {
-        let expect = vec![Expect { row: row.clone(), revision: Some(1) }];
-        let outcomes = journal.commit(&[Record { expect, ..record(vec![]) }]).expect("the disk takes it");
-        assert_eq!(outcomes, [Err(Refused::Stale(row))]);
+        let expect = vec![RowExpectation { row: row.clone(), revision: Some(1) }];
+        let outcomes =
+            journal.commit(&[JournalRecord { expect, ..record(vec![]) }]).expect("the disk takes it");
+        assert_eq!(outcomes, [Err(RecordRejectedError::Stale(row))]);
     }
 }
 
@@ -326,12 +334,12 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None), put_review("v-2", None)]));
-    let dismissed = Dismissed { reason: "healed".into(), verifier_id: "1".into(), dismissed_at: at(9) };
-    let mut state = ReviewState::opened(review(&inputs("v-1", "")));
+    let dismissed = DismissalRecord { reason: "healed".into(), verifier_id: "1".into(), dismissed_at: at(9) };
+    let mut state = ReviewState::new_open(review(&inputs("v-1", "")));
     assert!(state.is_open());
     state.dismissed = Some(dismissed);
     assert!(!state.is_open());
-    commit(&mut journal, record(vec![Write::PutReview(Arc::new(state.clone()))]));
+    commit(&mut journal, record(vec![TableWrite::PutReview(Arc::new(state.clone()))]));
     let found = |open_only: bool| {
         let query = ReviewQuery { open_only, before: None, limit: 9 };
         let states = store.reviews(&query).expect("read");
@@ -352,16 +360,16 @@ fn cached_answers_are_paged_with_their_revisions() {
     let mut revisions = std::collections::HashMap::new();
     for n in 0..10 {
         let key = kept_key(["lab-a", "lab-b"][n % 2], &format!("p-{n}"));
-        let write = Write::PutKept(key.clone(), Arc::new(kept("lab-a", n as i64)));
+        let write = TableWrite::PutKept(key.clone(), Arc::new(cached_answer_of("lab-a", n as i64)));
         revisions.insert(key, (n, commit(&mut journal, record(vec![write]))));
     }
     for limit in [1, 3, 5, 10, 99] {
         let (mut after, mut old, mut pages) = (None, Vec::new(), 0);
         loop {
-            let page = store.kept_page(after.as_ref(), limit).expect("read");
-            assert!(page.kept.len() <= limit);
-            let before = |(_, kept, _): &(_, KeptAnswer, _)| kept.issued_at < Some(at(4));
-            old.extend(page.kept.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
+            let page = store.cached_answer_page(after.as_ref(), limit).expect("read");
+            assert!(page.answers.len() <= limit);
+            let before = |(_, kept, _): &(_, CachedAnswer, _)| kept.issued_at < Some(at(4));
+            old.extend(page.answers.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
             pages += 1;
             after = page.next;
             if after.is_none() {
@@ -381,10 +389,12 @@ fn log_query_by_execution_returns_equal_decisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
-    let delayed = Inputs { stage: oracled_domain::verification::Stage::Delayed, ..one.clone() };
+    let delayed =
+        DecisionInputs { stage: oracled_domain::verification::DecisionStage::Delayed, ..one.clone() };
     for inputs in [&one, &two, &delayed] {
-        let events = [vec![Event::new(at(0), None, EventKind::ServiceStopped)], decided(inputs)].concat();
-        commit(&mut journal, Record { events, ..Record::default() });
+        let events =
+            [vec![AuditEvent::new(at(0), None, EventKind::ServiceStopped)], decided(inputs)].concat();
+        commit(&mut journal, JournalRecord { events, ..JournalRecord::default() });
     }
     let seqs = |query: LogQuery| {
         store.log(&query).expect("read").into_iter().map(|line| line.seq).collect::<Vec<_>>()
@@ -404,11 +414,11 @@ fn log_query_by_execution_returns_equal_decisions() {
     for odd in ["", "v", "v-1\0", "v-1\0\0\0\0\0\0\0\0\0\0\0", "\0"] {
         assert_eq!(seqs(of(odd)), [0; 0], "{odd:?}");
     }
-    let entry = |inputs: &Inputs| VerificationEntry::of(inputs.clone(), &decide(inputs));
+    let entry = |inputs: &DecisionInputs| VerificationEntry::of(inputs.clone(), &decide(inputs));
     let decisions = store.decisions("v-1").expect("read");
     assert_eq!(decisions, [entry(&one), entry(&delayed)]);
     for decision in decisions {
-        assert!(decision.told().is_ok() && decision.is_reproduced());
+        assert!(decision.read_envelope().is_ok() && decision.is_reproduced());
     }
     assert_eq!(store.decisions("v-2").expect("read"), []);
     drop((journal, store));
@@ -420,8 +430,8 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let large = inputs("v-1", &"\"\u{1}é".repeat(100_000));
-    let writes = vec![Write::PutPending(Arc::new(large.clone()))];
-    commit(&mut journal, Record { events: decided(&large), writes, ..Record::default() });
+    let writes = vec![TableWrite::PutPending(Arc::new(large.clone()))];
+    commit(&mut journal, JournalRecord { events: decided(&large), writes, ..JournalRecord::default() });
     drop((journal, store));
     let name = dir.path().join("oracle_log.jsonl");
     let whole = std::fs::read(&name).expect("read");
@@ -433,7 +443,7 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
         assert!(std::fs::read(&name).expect("read") == whole, "kept {kept} bytes");
         assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{kept}");
         let inputs = store.decisions("v-1").expect("read").remove(0).inputs;
-        assert!(*inputs == large && store.pending().expect("read") == [large.clone()]);
+        assert!(*inputs == large && store.pending_decisions().expect("read") == [large.clone()]);
     }
 }
 
@@ -460,12 +470,12 @@ fn opening_detects_a_missing_verification_row() {
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
         let writes = vec![
-            Write::registered(&adapter()),
-            Write::registered(&registered("intake")),
+            TableWrite::registered(&adapter()),
+            TableWrite::registered(&registered("intake")),
             put_review("v-1", None),
-            Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
-            Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
-            Write::PutPending(Arc::new(inputs)),
+            TableWrite::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
+            TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 3))),
+            TableWrite::PutPending(Arc::new(inputs)),
         ];
         commit(&mut journal, record(writes));
         drop((journal, store));
@@ -477,7 +487,7 @@ fn opening_detects_a_missing_verification_row() {
         assert!(!keys.is_empty(), "{row}");
         keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
         drop(db);
-        let options = Options {
+        let options = StoreOptions {
             dir: dir.path().to_owned(),
             cache_bytes: 8 << 20,
             facts_cache_bytes: 1 << 20,
@@ -494,7 +504,7 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
     let (mut journal, _) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None)]));
     drop(journal);
-    let options = Options {
+    let options = StoreOptions {
         dir: dir.path().to_owned(),
         cache_bytes: 8 << 20,
         facts_cache_bytes: 1 << 20,
@@ -502,20 +512,23 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
     };
     let (mut journal, _) = Journal::open(options).expect("the store opens");
     let session_id: oracled_domain::SessionId = "cs_1".parse().expect("an id");
-    let check = Arc::new(oracled_domain::rules::Check::default());
-    let refusal = Write::PutRefusal(Refusal { key: RefusalKey { session_id, owner_uid: None }, check });
+    let check = Arc::new(oracled_domain::rules::CandidateCheck::default());
+    let refusal = TableWrite::PutRefusal(RejectingCheck {
+        key: RejectingCheckKey { session_id, owner_uid: None },
+        check,
+    });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),
         (vec![refusal], false),
         // an existing review can be resolved
         (vec![put_review("v-1", Some(resolved()))], true),
         // a pending decision is stored
-        (vec![put_review("v-2", None), Write::RemovePending("v-2".into())], true),
+        (vec![put_review("v-2", None), TableWrite::RemovePending("v-2".into())], true),
         // cached answers are bounded, so they are not new work
-        (vec![Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 1)))], true),
+        (vec![TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 1)))], true),
     ] {
         let outcome = journal.commit(&[record(writes.clone())]).expect("the disk takes it").remove(0);
-        let is_low = matches!(outcome, Err(Refused::LowSpace(_)));
+        let is_low = matches!(outcome, Err(RecordRejectedError::LowSpace(_)));
         assert_eq!((outcome.is_ok(), is_low), (is_taken, !is_taken), "{writes:?}: {outcome:?}");
     }
 }
@@ -524,12 +537,12 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
 fn preview_reads_writes_that_are_not_stored() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    commit(&mut journal, record(vec![Write::registered(&registered("intake"))]));
-    let other = Registered { registered_by: "uid 2".into(), ..registered("intake") };
+    commit(&mut journal, record(vec![TableWrite::registered(&registered("intake"))]));
+    let other = RegisteredDocument { registered_by: "uid 2".into(), ..registered("intake") };
     let writes = [
-        Write::registered(&registered("discharge")),
-        Write::registered(&other),
-        Write::registered(&adapter()),
+        TableWrite::registered(&registered("discharge")),
+        TableWrite::registered(&other),
+        TableWrite::registered(&adapter()),
     ];
     let preview = store.preview(&writes);
     assert_eq!(preview.all_registered().expect("read"), [registered("discharge"), other.clone()]);

@@ -31,9 +31,9 @@ pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
 
 /// The running bare server. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Bare(Child);
+pub(crate) struct BareServer(Child);
 
-impl Bare {
+impl BareServer {
     /// Starts the server with `body` as its answer, and waits until its socket exists.
     pub(crate) fn start(socket: &Path, body_file: &Path, body: &[u8]) -> io::Result<Self> {
         fs::write(body_file, body)?;
@@ -50,14 +50,14 @@ impl Bare {
     }
 }
 
-impl Bare {
+impl BareServer {
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 }
 
-impl Drop for Bare {
+impl Drop for BareServer {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());

@@ -1,10 +1,10 @@
 //! The crosscheck alone: from a payload's text to its decision.
 
-use crate::Effort;
+use crate::BenchEffort;
 use crate::records;
-use crate::table::{Row, Table, at_most, median};
+use crate::table::{BenchRow, BenchTable, at_most, median};
 use oracled_domain::verdict::crosscheck;
-use oracled_domain::{Payload, Tier, judge};
+use oracled_domain::{ProductTier, VerdictPayload, judge};
 use std::hint::black_box;
 use std::io;
 use std::time::Instant;
@@ -17,12 +17,12 @@ const BATCHES: usize = 7;
 const AIM_NS: f64 = 3000.0;
 
 /// Measures every tier.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     table
         .group("crosscheck alone, on one core; ratio: time of oracled over time of serde_json's own parsing");
-    for tier in Tier::ALL {
+    for tier in ProductTier::ALL {
         let text = records::text(tier);
-        let payload = Payload::raw(text);
+        let payload = VerdictPayload::raw(text);
         let rounds: Vec<[f64; 3]> = (0..effort.rounds * BATCHES)
             .map(|_| {
                 [
@@ -35,20 +35,20 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         let decided = median(rounds.iter().map(|[decided, _, _]| *decided));
         let parsed = median(rounds.iter().map(|[_, parsed, _]| *parsed));
         let judged = median(rounds.iter().map(|[_, _, judged]| *judged));
-        let aim = if tier == Tier::Full { at_most(decided, AIM_NS, ": 3 µs") } else { String::new() };
-        table.row(Row {
+        let aim = if tier == ProductTier::Full { at_most(decided, AIM_NS, ": 3 µs") } else { String::new() };
+        table.row(BenchRow {
             what: format!("{tier}, {} bytes: parse and decide", text.len()),
             measured: format!("{decided:.0} ns"),
             beside: "parse as serde_json::Value".into(),
             beside_measured: format!("{parsed:.0} ns"),
             verdict: format!("{:.2}{aim}", decided / parsed),
-            ..Row::default()
+            ..BenchRow::default()
         });
-        table.row(Row {
+        table.row(BenchRow {
             what: "    the whole gate, with its SHA-256".into(),
             measured: format!("{judged:.0} ns"),
             verdict: format!("{:.2}", judged / parsed),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
     Ok(())

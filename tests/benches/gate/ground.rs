@@ -2,24 +2,24 @@
 //! comparisons are SQLite with the same facts, and a bare axum handler that returns the same bytes. Before the timing, each
 //! answer is compared with SQLite's.
 
-mod beside;
 pub(crate) mod facts;
 mod library;
 mod logged;
 mod socket;
+mod sqlite_facts;
 
-use crate::Effort;
+use crate::BenchEffort;
 use crate::load::nanoseconds;
-use crate::table::{Row, Table, at_most, histogram, median, per_second};
-use beside::{Beside, Prepared};
+use crate::table::{BenchRow, BenchTable, at_most, histogram, median, per_second};
 use bytes::Bytes;
-use facts::{Fact, Release, releases};
+use facts::{BenchFact, BenchRelease, releases};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use hyper::Method;
-use library::Library;
-use oracled_tests::{Daemon, World, at, document, get, post};
+use library::LibraryStore;
+use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, post};
 use serde_json::Value;
+use sqlite_facts::{SqliteFacts, SqliteStatements};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A query.
 #[derive(Debug)]
-pub(crate) enum Question<'f> {
+pub(crate) enum BenchQuery<'f> {
     /// One area and year.
     Lookup { area: &'f str, year: u16 },
     /// All years of an area.
@@ -59,10 +59,10 @@ pub(crate) enum Question<'f> {
     /// Facts with at least this population, which is not indexed.
     FromOn(i64),
     /// The page of facts after this one, or the first page.
-    Page(Option<&'f Told>),
+    Page(Option<&'f ReturnedFact>),
 }
 
-impl Question<'_> {
+impl BenchQuery<'_> {
     /// The highest number of records in an answer.
     const fn limit(&self) -> u32 {
         if matches!(self, Self::Page(_)) { PAGE } else { MOST }
@@ -71,7 +71,7 @@ impl Question<'_> {
 
 /// A returned fact. Both sides read the same values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ReturnedFact {
     area: String,
     year: u16,
     name: String,
@@ -83,25 +83,25 @@ pub(crate) struct Told {
 }
 
 /// Measures one release with all facts, and several releases with a part of them each.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     for count in [1, RELEASES] {
         let releases = releases(count, effort.facts / count);
-        let world = World::default();
+        let world = DaemonWorld::default();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let daemon = runtime.block_on(world.serve());
         let ingested = runtime.block_on(ingest(&daemon, &releases))?;
-        let (beside, inserted) = Beside::fill(&world.path("facts.sqlite"), &releases)?;
+        let (beside, inserted) = SqliteFacts::fill(&world.path("facts.sqlite"), &releases)?;
         table.group(format!(
             "ground truth, {} facts in {count} releases; ratio: time of oracled over time beside it",
             effort.facts
         ));
-        table.row(Row {
+        table.row(BenchRow {
             what: "ingest, from the archive to the commit".into(),
             measured: per_second(effort.facts as f64 / ingested.as_secs_f64()),
             beside: "SQLite, parsed rows, one transaction".into(),
             beside_measured: per_second(effort.facts as f64 / inserted.as_secs_f64()),
             verdict: format!("{:.2}", ingested.as_secs_f64() / inserted.as_secs_f64()),
-            ..Row::default()
+            ..BenchRow::default()
         });
         if count == 1 {
             socket::measure(effort, &world, daemon.pid(), &releases, table)?;
@@ -109,7 +109,8 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         if !daemon.stop().success() {
             return Err(io::Error::other("the daemon stopped with an error"));
         }
-        let sides = &mut Sides { library: Library::open(&world.state())?, beside: beside.prepared()? };
+        let sides =
+            &mut QuerySides { library: LibraryStore::open(&world.state())?, beside: beside.prepare()? };
         lookups(effort, sides, &releases, table)?;
         if count == 1 {
             logged::measure(effort, &mut sides.library, &releases, table)?;
@@ -122,7 +123,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 
 /// Registers the documents and ingests every release. Returns the total time of the runs, each from the moment when its
 /// payload was archived.
-async fn ingest(daemon: &Daemon<'_>, releases: &[Release]) -> io::Result<Duration> {
+async fn ingest(daemon: &DaemonProcess<'_>, releases: &[BenchRelease]) -> io::Result<Duration> {
     let control = &mut daemon.control().await;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
     for (path, name) in DOCUMENTS {
@@ -155,50 +156,55 @@ async fn ingest(daemon: &Daemon<'_>, releases: &[Release]) -> io::Result<Duratio
 }
 
 /// The two sides that answer the same queries.
-struct Sides<'b> {
-    library: Library,
-    beside: Prepared<'b>,
+struct QuerySides<'b> {
+    library: LibraryStore,
+    beside: SqliteStatements<'b>,
 }
 
-impl Sides<'_> {
+impl QuerySides<'_> {
     /// Queries both sides and compares their answers. Returns the number of facts.
-    fn compared(&mut self, question: &Question<'_>, at: i64) -> io::Result<usize> {
-        let told = self.library.ask(question, at)?;
-        assert_eq!(told, self.beside.ask(question, at)?, "{question:?} as of {at}");
+    fn compare(&mut self, question: &BenchQuery<'_>, at: i64) -> io::Result<usize> {
+        let told = self.library.query(question, at)?;
+        assert_eq!(told, self.beside.query(question, at)?, "{question:?} as of {at}");
         Ok(told.len())
     }
 }
 
 /// Random facts of a release, the same in every run of the benchmark.
-fn some(release: &Release, count: usize) -> Vec<&Fact> {
+fn random_facts(release: &BenchRelease, count: usize) -> Vec<&BenchFact> {
     let mut random = Rng::with_seed(19);
     (0..count).filter_map(|_| random.choice(&release.facts)).collect()
 }
 
-fn question(fact: &Fact) -> Question<'_> {
-    Question::Lookup { area: &fact.area, year: fact.year }
+fn question(fact: &BenchFact) -> BenchQuery<'_> {
+    BenchQuery::Lookup { area: &fact.area, year: fact.year }
 }
 
 /// The time for which `releases` are queried: a moment after the last but one, or after the only one.
-fn as_of(releases: &[Release]) -> io::Result<(i64, &Release)> {
+fn as_of(releases: &[BenchRelease]) -> io::Result<(i64, &BenchRelease)> {
     let release = releases.get(releases.len().saturating_sub(2));
     let release = release.ok_or_else(|| io::Error::other("there are no releases"))?;
     Ok((release.released_s + 1, release))
 }
 
 /// Looks facts up one by one.
-fn lookups(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &mut Table) -> io::Result<()> {
+fn lookups(
+    effort: BenchEffort,
+    sides: &mut QuerySides<'_>,
+    releases: &[BenchRelease],
+    table: &mut BenchTable,
+) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = some(release, effort.lookups);
+    let asked = random_facts(release, effort.lookups);
     for fact in &asked {
-        assert_eq!(sides.compared(&question(fact), at)?, 1, "{fact:?}");
+        assert_eq!(sides.compare(&question(fact), at)?, 1, "{fact:?}");
     }
     let [mut ours, mut each, mut together] = [histogram(), histogram(), histogram()];
     for _ in 0..effort.rounds {
-        time(&asked, &mut ours, |question| sides.library.ask(question, at))?;
-        time(&asked, &mut each, |question| sides.beside.ask(question, at))?;
+        time(&asked, &mut ours, |question| sides.library.query(question, at))?;
+        time(&asked, &mut each, |question| sides.beside.query(question, at))?;
         sides.beside.begin()?;
-        time(&asked, &mut together, |question| sides.beside.ask(question, at))?;
+        time(&asked, &mut together, |question| sides.beside.query(question, at))?;
         sides.beside.end()?;
     }
     let p50 = |histogram: &Histogram<u64>| histogram.value_at_quantile(0.5) as f64;
@@ -208,13 +214,13 @@ fn lookups(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &
     ] {
         let ratio = p50(&ours) / p50(latencies);
         let aim = if has_aim { at_most(ratio, AIM, &format!(": {AIM}")) } else { String::new() };
-        table.row(Row {
+        table.row(BenchRow {
             what: what.into(),
             latencies: if has_aim { in_us(&ours) } else { String::new() },
             beside: beside.into(),
             beside_latencies: in_us(latencies),
             verdict: format!("{ratio:.2}{aim}"),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
     Ok(())
@@ -228,9 +234,9 @@ fn in_us(histogram: &Histogram<u64>) -> String {
 
 /// Queries each of `facts`, and records the time of each query.
 fn time(
-    facts: &[&Fact],
+    facts: &[&BenchFact],
     latencies: &mut Histogram<u64>,
-    mut ask: impl FnMut(&Question<'_>) -> io::Result<Vec<Told>>,
+    mut ask: impl FnMut(&BenchQuery<'_>) -> io::Result<Vec<ReturnedFact>>,
 ) -> io::Result<()> {
     for fact in facts {
         let question = question(fact);
@@ -244,79 +250,84 @@ fn time(
 
 /// Measures queries that an index answers, and one that no index answers.
 fn filtered(
-    effort: Effort,
-    sides: &mut Sides<'_>,
-    releases: &[Release],
-    table: &mut Table,
+    effort: BenchEffort,
+    sides: &mut QuerySides<'_>,
+    releases: &[BenchRelease],
+    table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
     let mut populations: Vec<i64> = release.facts.iter().map(|fact| fact.population).collect();
     populations.sort_unstable();
     let from_on = populations.iter().nth_back(populations.len() / RANGE).copied().unwrap_or_default();
-    let named = some(release, 1).first().map_or("", |fact| fact.name.as_str());
-    let area = some(release, 1).first().map_or("", |fact| fact.area.as_str());
+    let named = random_facts(release, 1).first().map_or("", |fact| fact.name.as_str());
+    let area = random_facts(release, 1).first().map_or("", |fact| fact.area.as_str());
     for (what, question) in [
-        ("range of the identity", Question::Years(area)),
-        ("indexed equality", Question::Named(named)),
-        ("range without an index", Question::FromOn(from_on)),
+        ("range of the identity", BenchQuery::Years(area)),
+        ("indexed equality", BenchQuery::Named(named)),
+        ("range without an index", BenchQuery::FromOn(from_on)),
     ] {
-        let count = sides.compared(&question, at)?;
+        let count = sides.compare(&question, at)?;
         let mut rounds: [Vec<f64>; 2] = Default::default();
         let [ours, beside] = &mut rounds;
         for _ in 0..effort.rounds {
             let began = Instant::now();
-            drop(sides.library.ask(&question, at)?);
+            drop(sides.library.query(&question, at)?);
             ours.push(began.elapsed().as_secs_f64() * 1e6);
             let began = Instant::now();
-            drop(sides.beside.ask(&question, at)?);
+            drop(sides.beside.query(&question, at)?);
             beside.push(began.elapsed().as_secs_f64() * 1e6);
         }
         let [ours, beside] = rounds.map(median);
-        compared(table, format!("{what}, {count} of {}", release.facts.len()), ours, beside);
+        comparison_row(table, format!("{what}, {count} of {}", release.facts.len()), ours, beside);
     }
     Ok(())
 }
 
 /// Reads all facts, page by page.
-fn pages(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &mut Table) -> io::Result<()> {
+fn pages(
+    effort: BenchEffort,
+    sides: &mut QuerySides<'_>,
+    releases: &[BenchRelease],
+    table: &mut BenchTable,
+) -> io::Result<()> {
     let (at, _) = as_of(releases)?;
-    let mut lasts: Vec<Option<Told>> = vec![None];
+    let mut lasts: Vec<Option<ReturnedFact>> = vec![None];
     for _ in 0..PAGES {
-        let question = Question::Page(lasts.last().and_then(Option::as_ref));
-        let told = sides.library.ask(&question, at)?;
-        assert_eq!(told, sides.beside.ask(&question, at)?, "{question:?} as of {at}");
+        let question = BenchQuery::Page(lasts.last().and_then(Option::as_ref));
+        let told = sides.library.query(&question, at)?;
+        assert_eq!(told, sides.beside.query(&question, at)?, "{question:?} as of {at}");
         lasts.extend(told.last().cloned().map(Some));
     }
     let mut rounds: [Vec<f64>; 2] = Default::default();
     let [ours, beside] = &mut rounds;
     for _ in 0..effort.rounds {
-        let questions = || lasts.iter().map(|last| Question::Page(last.as_ref()));
+        let questions = || lasts.iter().map(|last| BenchQuery::Page(last.as_ref()));
         let each = |began: Instant| began.elapsed().as_secs_f64() * 1e6 / lasts.len() as f64;
         let began = Instant::now();
         for question in questions() {
-            drop(sides.library.ask(&question, at)?);
+            drop(sides.library.query(&question, at)?);
         }
         ours.push(each(began));
         let began = Instant::now();
         for question in questions() {
-            drop(sides.beside.ask(&question, at)?);
+            drop(sides.beside.query(&question, at)?);
         }
         beside.push(each(began));
     }
     let [ours, beside] = rounds.map(median);
-    compared(table, format!("page of {PAGE}, {} pages", lasts.len()), ours, beside);
+    comparison_row(table, format!("page of {PAGE}, {} pages", lasts.len()), ours, beside);
     Ok(())
 }
 
 /// A row of times in microseconds, beside SQLite's.
-fn compared(table: &mut Table, what: String, ours: f64, beside: f64) {
-    table.row(Row {
+fn comparison_row(table: &mut BenchTable, what: String, ours: f64, beside: f64) {
+    table.row(BenchRow {
         what,
         measured: shown(ours),
         beside: "SQLite".into(),
         beside_measured: shown(beside),
         verdict: format!("{:.2}", ours / beside),
-        ..Row::default()
+        ..BenchRow::default()
     });
 }
 

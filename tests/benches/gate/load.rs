@@ -16,7 +16,7 @@ const LENGTH: &[u8] = b"content-length: ";
 
 /// The end of a round.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+pub(crate) enum RoundEnd {
     /// After this long.
     Elapsed(Duration),
     /// After this number of requests.
@@ -25,7 +25,7 @@ pub(crate) enum Until {
 
 /// The result of a round.
 #[derive(Debug)]
-pub(crate) struct Round {
+pub(crate) struct LoadRound {
     /// Number of requests.
     pub(crate) requests: usize,
     /// Requests per second.
@@ -36,13 +36,13 @@ pub(crate) struct Round {
 
 /// Connections to one server.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct LoadConnections {
     epoll: Epoll,
-    connections: Vec<Connection>,
+    connections: Vec<LoadConnection>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct LoadConnection {
     stream: UnixStream,
     request: Vec<u8>,
     answer: Vec<u8>,
@@ -50,7 +50,7 @@ struct Connection {
     sent_at: Instant,
 }
 
-impl Load {
+impl LoadConnections {
     /// Opens the connections.
     pub(crate) fn connect(socket: &Path, connections: usize) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::empty())?;
@@ -58,7 +58,7 @@ impl Load {
             let stream = UnixStream::connect(socket)?;
             epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
             let (request, answer) = (Vec::new(), vec![0; 64 * 1024]);
-            Ok(Connection { stream, request, answer, filled: 0, sent_at: Instant::now() })
+            Ok(LoadConnection { stream, request, answer, filled: 0, sent_at: Instant::now() })
         });
         let connections = connections.collect::<io::Result<_>>()?;
         Ok(Self { epoll, connections })
@@ -67,10 +67,10 @@ impl Load {
     /// Repeatedly sends the request that `next` writes, on every connection. Each answer must have `status`.
     pub(crate) fn round(
         &mut self,
-        until: Until,
+        until: RoundEnd,
         status: u16,
         mut next: impl FnMut(&mut Vec<u8>),
-    ) -> io::Result<Round> {
+    ) -> io::Result<LoadRound> {
         let status = format!("HTTP/1.1 {status} ");
         let mut latencies = histogram();
         let mut events = vec![EpollEvent::empty(); self.connections.len()];
@@ -95,8 +95,8 @@ impl Load {
                 latencies.saturating_record(nanoseconds(now - connection.sent_at));
                 answered += 1;
                 let goes_on = match until {
-                    Until::Elapsed(duration) => now - began < duration,
-                    Until::Sent(requests) => sent < requests,
+                    RoundEnd::Elapsed(duration) => now - began < duration,
+                    RoundEnd::Sent(requests) => sent < requests,
                 };
                 if goes_on {
                     connection.send(&mut next)?;
@@ -105,11 +105,11 @@ impl Load {
             }
         }
         let rate = answered as f64 / began.elapsed().as_secs_f64();
-        Ok(Round { requests: answered, rate, latencies })
+        Ok(LoadRound { requests: answered, rate, latencies })
     }
 }
 
-impl Connection {
+impl LoadConnection {
     fn send(&mut self, next: &mut impl FnMut(&mut Vec<u8>)) -> io::Result<()> {
         self.request.clear();
         next(&mut self.request);

@@ -4,7 +4,6 @@
 //! (of crosscheck, rules, read, submit, regen, start, ground and verify). The compared sides are measured alternately (A B
 //! A B …), and the table shows the median of the rounds. A short load on the machine therefore does not favor one side.
 
-mod alone;
 mod bare;
 mod crosscheck;
 mod ground;
@@ -15,6 +14,7 @@ mod read;
 mod records;
 mod regen;
 mod rules;
+mod standalone_journal;
 mod start;
 mod submit;
 mod table;
@@ -24,7 +24,7 @@ use std::env;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use table::Table;
+use table::BenchTable;
 
 /// The argument that makes this program the bare server, in a separate process.
 const SERVE_BARE: &str = "--serve-bare";
@@ -32,11 +32,11 @@ const SERVE_BARE: &str = "--serve-bare";
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
 /// Measures one part and adds it to the table.
-type Measure = fn(Effort, &mut Table) -> io::Result<()>;
+type MeasureFn = fn(BenchEffort, &mut BenchTable) -> io::Result<()>;
 
 /// The extent of the measurements.
 #[derive(Debug, Clone, Copy)]
-struct Effort {
+struct BenchEffort {
     /// Rounds of a comparison.
     rounds: usize,
     /// The duration of one round of reading.
@@ -56,7 +56,7 @@ struct Effort {
     lookups: usize,
 }
 
-impl Effort {
+impl BenchEffort {
     const FULL: Self = Self {
         rounds: 5,
         reading: Duration::from_millis(1000),
@@ -88,8 +88,11 @@ fn main() -> io::Result<()> {
     {
         return bare::serve(Path::new(socket), Path::new(body));
     }
-    let effort =
-        if arguments.iter().any(|argument| argument == "--quick") { Effort::QUICK } else { Effort::FULL };
+    let effort = if arguments.iter().any(|argument| argument == "--quick") {
+        BenchEffort::QUICK
+    } else {
+        BenchEffort::FULL
+    };
     // on the disk of the build: /tmp may be in memory, where a sync costs nothing
     let program = env::current_exe()?;
     let scratch = tempfile::Builder::new()
@@ -99,8 +102,8 @@ fn main() -> io::Result<()> {
 
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
-    let mut table = Table::default();
-    let parts: [(&str, Measure); 8] = [
+    let mut table = BenchTable::default();
+    let parts: [(&str, MeasureFn); 8] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),

@@ -20,13 +20,13 @@ pub(crate) fn serve(body: &str, takes: Duration) -> io::Result<SocketAddr> {
         for stream in listener.incoming().flatten() {
             let answer = answer.clone();
             // the thread ends when its client disconnects
-            spawn(move || drop(converse(stream, &answer, takes)));
+            spawn(move || drop(serve_connection(stream, &answer, takes)));
         }
     });
     Ok(address)
 }
 
-fn converse(mut stream: TcpStream, answer: &[u8], takes: Duration) -> io::Result<()> {
+fn serve_connection(mut stream: TcpStream, answer: &[u8], takes: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut question, mut piece) = (Vec::new(), [0; 16 * 1024]);
     loop {

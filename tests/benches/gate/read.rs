@@ -1,13 +1,13 @@
 //! Reads a cached verdict over the socket, compared with a bare axum handler that returns the same bytes.
 
-use crate::bare::Bare;
-use crate::load::{Load, Round, Until, body_of, get};
+use crate::bare::BareServer;
+use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, get};
 use crate::machine::cpu_ns;
 use crate::records::session_id;
-use crate::table::{Row, Table, at_least, cpu_each, histogram, latencies, median, per_second};
-use crate::{CONNECTIONS, Effort, submit};
+use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, latencies, median, per_second};
+use crate::{BenchEffort, CONNECTIONS, submit};
 use hdrhistogram::Histogram;
-use oracled_tests::World;
+use oracled_tests::DaemonWorld;
 use std::io;
 use std::path::PathBuf;
 use tokio::runtime;
@@ -18,8 +18,8 @@ const SESSIONS: usize = 256;
 const AIM: f64 = 0.6;
 
 /// Measures each number of connections.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
-    let world = World::default();
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let world = DaemonWorld::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let daemon = runtime.block_on(world.serve());
     submit::fill_from(&world.socket(), 0, SESSIONS)?;
@@ -28,14 +28,15 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let requests: Vec<Vec<u8>> = paths.iter().map(|path| get(path)).collect();
     let body = body_of(&world.socket(), paths.first().expect("there are sessions"))?;
     let bare_socket = world.path("bare.sock");
-    let bare = Bare::start(&bare_socket, &world.path("body"), &body)?;
+    let bare = BareServer::start(&bare_socket, &world.path("body"), &body)?;
 
     table.group(format!(
         "cached read over the socket, {} bytes; ratio: rate of oracled over rate of the bare handler",
         body.len()
     ));
     for connections in CONNECTIONS {
-        let mut sides = [Side::new(world.socket(), daemon.pid()), Side::new(bare_socket.clone(), bare.pid())];
+        let mut sides =
+            [ReadSide::new(world.socket(), daemon.pid()), ReadSide::new(bare_socket.clone(), bare.pid())];
         for _ in 0..effort.rounds {
             for side in &mut sides {
                 side.round(connections, effort, &requests)?;
@@ -44,7 +45,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         let [ours, beside] = &sides;
         let ratio = ours.rate() / beside.rate();
         let most = CONNECTIONS.last() == Some(&connections);
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("{connections:2} connections"),
             measured: per_second(ours.rate()),
             cpu: cpu_each(median(ours.cpu.iter().copied())),
@@ -60,15 +61,15 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 }
 
 /// One of the two servers, with its measurements.
-pub(crate) struct Side {
+pub(crate) struct ReadSide {
     socket: PathBuf,
     pid: u32,
-    pub(crate) rounds: Vec<Round>,
+    pub(crate) rounds: Vec<LoadRound>,
     /// Processor time of one request in nanoseconds, for each round.
     pub(crate) cpu: Vec<f64>,
 }
 
-impl Side {
+impl ReadSide {
     pub(crate) fn new(socket: PathBuf, pid: u32) -> Self {
         Self { socket, pid, rounds: Vec::new(), cpu: Vec::new() }
     }
@@ -76,17 +77,17 @@ impl Side {
     pub(crate) fn round(
         &mut self,
         connections: usize,
-        effort: Effort,
+        effort: BenchEffort,
         requests: &[Vec<u8>],
     ) -> io::Result<()> {
-        let mut load = Load::connect(&self.socket, connections)?;
+        let mut load = LoadConnections::connect(&self.socket, connections)?;
         let mut turn = requests.iter().cycle();
         let mut next = |request: &mut Vec<u8>| {
             request.extend_from_slice(turn.next().expect("they go round"));
         };
-        load.round(Until::Elapsed(effort.reading / 10), 200, &mut next)?;
+        load.round(RoundEnd::Elapsed(effort.reading / 10), 200, &mut next)?;
         let cpu_before = cpu_ns(self.pid)?;
-        let round = load.round(Until::Elapsed(effort.reading), 200, &mut next)?;
+        let round = load.round(RoundEnd::Elapsed(effort.reading), 200, &mut next)?;
         self.cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / round.requests as f64);
         self.rounds.push(round);
         Ok(())
@@ -98,7 +99,7 @@ impl Side {
 }
 
 /// The latencies of several rounds in one histogram.
-pub(crate) fn together(rounds: &[Round]) -> Histogram<u64> {
+pub(crate) fn merge_latencies(rounds: &[LoadRound]) -> Histogram<u64> {
     let mut all = histogram();
     for round in rounds {
         all.add(&round.latencies).expect("the bounds are the same");
@@ -107,6 +108,6 @@ pub(crate) fn together(rounds: &[Round]) -> Histogram<u64> {
 }
 
 /// The latencies of several rounds, as shown in the table.
-pub(crate) fn all_latencies(rounds: &[Round]) -> String {
-    latencies(&together(rounds))
+pub(crate) fn all_latencies(rounds: &[LoadRound]) -> String {
+    latencies(&merge_latencies(rounds))
 }

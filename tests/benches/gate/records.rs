@@ -2,27 +2,28 @@
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::CrosscheckEntry;
-use oracled_domain::verdict::delivery::Regen;
-use oracled_domain::verdict::divergence::{OriginalLabel, Regenerated};
-use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
-use oracled_domain::verdict::interaction::Status;
-use oracled_domain::verdict::session::Original;
+use oracled_domain::verdict::delivery::RegenNotes;
+use oracled_domain::verdict::divergence::{OriginalLabel, RegeneratedVerdict};
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
+use oracled_domain::verdict::interaction::InteractionStatus;
+use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    Approved, Delivery, DivergenceCheck, Event, EventKind, GatePath, Generation, Interaction, Label, Payload,
-    Query, RegenAttempt, Session, SessionId, Sha256Hex, Tier, build_verdict_prompt, judge,
+    ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleInteractionLog,
+    ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictGeneration,
+    VerdictLabel, VerdictPayload, build_verdict_prompt, judge,
 };
-use oracled_store::{Expect, Record, RowKey, Write};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 use std::sync::Arc;
 
 /// The question of every session.
 pub(crate) const QUERY: &str = "Start a channel about restoring cast iron pans, two videos a week for a year, filmed in a shared workshop.";
 
 /// A verdict of `tier`, as a model would write it.
-pub(crate) const fn text(tier: Tier) -> &'static str {
+pub(crate) const fn text(tier: ProductTier) -> &'static str {
     match tier {
-        Tier::Quick => include_str!("payloads/quick.json").trim_ascii_end(),
-        Tier::Full => include_str!("payloads/full.json").trim_ascii_end(),
-        Tier::Strategy => include_str!("payloads/strategy.json").trim_ascii_end(),
+        ProductTier::Quick => include_str!("payloads/quick.json").trim_ascii_end(),
+        ProductTier::Full => include_str!("payloads/full.json").trim_ascii_end(),
+        ProductTier::Strategy => include_str!("payloads/strategy.json").trim_ascii_end(),
     }
 }
 
@@ -36,38 +37,38 @@ pub(crate) fn session_id(number: usize) -> String {
 }
 
 /// The record of the first delivery of a full verdict that was submitted.
-pub(crate) fn record(number: usize) -> Record {
+pub(crate) fn record(number: usize) -> JournalRecord {
     first(number, GatePath::Submit, None)
 }
 
 /// The record of the first delivery of a full verdict that a model generated.
-pub(crate) fn generated(number: usize) -> Record {
+pub(crate) fn generated(number: usize) -> JournalRecord {
     first(number, GatePath::Generate, Some(generation()))
 }
 
 /// The two records of a regenerated full verdict: the attempt, committed before the model call, and the verdict.
-pub(crate) fn regenerated(number: usize) -> [Record; 2] {
-    let (session_id, now, tier, generation) = (id(number), Timestamp::now(), Tier::Full, generation());
+pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
+    let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
     let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now };
-    let attempted = Event::new(
+    let attempted = AuditEvent::new(
         now,
         session_id.clone(),
         EventKind::RegenAttempted { tier, generation: generation.clone() },
     );
-    let noted = Record {
-        expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: None }],
+    let noted = JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Regen(session_id.clone()), revision: None }],
         events: vec![attempted],
-        writes: vec![Write::PutRegen(attempt)],
-        ..Record::default()
+        writes: vec![TableWrite::PutRegen(attempt)],
+        ..JournalRecord::default()
     };
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
-    let (original, label) = (Original::told(Label::Green), approved.label());
+    let (original, label) = (OriginalVerdict::reported(VerdictLabel::Green), approved.label());
     let (path, generated) = (GatePath::Regen, Some(&generation));
-    let regenerated = Regenerated { tier, label, path, generation: generated };
+    let regenerated = RegeneratedVerdict { tier, label, path, generation: generated };
     let check = DivergenceCheck::of(Some(&original), &regenerated);
-    events.push(Event::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
+    events.push(AuditEvent::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
     let original_label = OriginalLabel(Some(original.verdict_label));
-    let regen = Some(Regen { original: original_label, prompt_changed: false, settings_changed: false });
+    let regen = Some(RegenNotes { original: original_label, prompt_changed: false, settings_changed: false });
     let delivered = delivered(session_id, approved, regen, now, events);
     [noted, delivered]
 }
@@ -77,22 +78,30 @@ fn id(number: usize) -> SessionId {
 }
 
 /// The prompt and the settings of a generated verdict.
-fn generation() -> Generation {
-    let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.to_owned()));
-    Generation { prompt_sha256: prompt.sha256().clone(), settings: Settings::locked(LOCKED_MODEL.to_owned()) }
+fn generation() -> VerdictGeneration {
+    let prompt = build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.to_owned()));
+    VerdictGeneration {
+        prompt_sha256: prompt.sha256().clone(),
+        settings: GenerationSettings::locked(LOCKED_MODEL.to_owned()),
+    }
 }
 
-fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Record {
+fn first(number: usize, path: GatePath, generation: Option<VerdictGeneration>) -> JournalRecord {
     let (session_id, now) = (id(number), Timestamp::now());
     let (events, approved) = judged(&session_id, path, generation.as_ref(), now);
-    let session = Session {
-        original: Some(Original::delivered(&approved, generation, now)),
+    let session = SessionRecord {
+        original: Some(OriginalVerdict::delivered(&approved, generation, now)),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
-        ..Session::new(session_id.clone(), Tier::Full, Query::new(QUERY.to_owned()), None)
+        ..SessionRecord::new(
+            session_id.clone(),
+            ProductTier::Full,
+            CustomerQuery::new(QUERY.to_owned()),
+            None,
+        )
     };
     let mut record = delivered(session_id, approved, None, now, events);
-    record.writes.push(Write::PutSession(session.into()));
+    record.writes.push(TableWrite::PutSession(session.into()));
     record
 }
 
@@ -100,15 +109,15 @@ fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Recor
 fn judged(
     session_id: &SessionId,
     path: GatePath,
-    generation: Option<&Generation>,
+    generation: Option<&VerdictGeneration>,
     now: Timestamp,
-) -> (Vec<Event>, Approved) {
-    let query = Query::new(QUERY.to_owned());
-    let judgement = judge(Tier::Full, Payload::raw(text(Tier::Full)));
+) -> (Vec<AuditEvent>, ApprovedVerdict) {
+    let query = CustomerQuery::new(QUERY.to_owned());
+    let judgement = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
     let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, path));
-    let entry = Event::new(now, session_id.clone(), entry);
+    let entry = AuditEvent::new(now, session_id.clone(), entry);
     let approved = judgement.outcome.expect("it is a coherent verdict");
-    let cached = Event::new(
+    let cached = AuditEvent::new(
         now,
         session_id.clone(),
         EventKind::VerdictCached {
@@ -124,21 +133,27 @@ fn judged(
 }
 
 /// The entry of a model call that succeeded at the first attempt.
-fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, now: Timestamp) -> Event {
-    let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
-    Event::new(
+fn interaction(
+    session_id: &SessionId,
+    path: GatePath,
+    generation: &VerdictGeneration,
+    now: Timestamp,
+) -> AuditEvent {
+    let usage =
+        ModelTokenUsage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
+    AuditEvent::new(
         now,
         session_id.clone(),
-        EventKind::OracleInteraction(Interaction {
+        EventKind::OracleInteraction(OracleInteractionLog {
             execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
             oracle_id: "gemini".into(),
             oracle_version: format!("v1beta/{LOCKED_MODEL}"),
             request_timestamp: now,
             response_timestamp: Some(now),
             latency_ms: 20,
-            status: Status::Success,
+            status: InteractionStatus::Success,
             error_code: None,
-            response_hash: Some(Sha256Hex::of(text(Tier::Full).as_bytes())),
+            response_hash: Some(Sha256Hex::of(text(ProductTier::Full).as_bytes())),
             cache_hit: false,
             stale_data_used: false,
             path,
@@ -154,17 +169,18 @@ fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, 
 
 fn delivered(
     session_id: SessionId,
-    approved: Approved,
-    regen: Option<Regen>,
+    approved: ApprovedVerdict,
+    regen: Option<RegenNotes>,
     now: Timestamp,
-    events: Vec<Event>,
-) -> Record {
+    events: Vec<AuditEvent>,
+) -> JournalRecord {
     let expect = vec![
-        Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
-        Expect { row: RowKey::Session(session_id.clone()), revision: None },
+        RowExpectation { row: RowKey::Verdict(session_id.clone()), revision: None },
+        RowExpectation { row: RowKey::Session(session_id.clone()), revision: None },
     ];
-    let query = Query::new(QUERY.to_owned());
-    let delivery = Delivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
-    let writes = vec![Write::PutVerdict(Arc::new(delivery))];
-    Record { expect, events, writes, ..Record::default() }
+    let query = CustomerQuery::new(QUERY.to_owned());
+    let delivery =
+        VerdictDelivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
+    let writes = vec![TableWrite::PutVerdict(Arc::new(delivery))];
+    JournalRecord { expect, events, writes, ..JournalRecord::default() }
 }

@@ -2,19 +2,19 @@
 //! comparisons are the same model, called by the same client without a daemon, and the journal alone with the daemon's
 //! commits.
 
-use crate::alone::Alone;
-use crate::load::{Load, Round, Until, get, nanoseconds, post, put};
+use crate::load::{LoadConnections, LoadRound, RoundEnd, get, nanoseconds, post, put};
 use crate::machine::cpu_ns;
-use crate::read::together;
+use crate::read::merge_latencies;
 use crate::records::{QUERY, generated, regenerated, session_id, text};
-use crate::table::{Row, Table, at_most, cpu_each, histogram, latencies, median};
-use crate::{Effort, model};
+use crate::standalone_journal::StandaloneJournal;
+use crate::table::{BenchRow, BenchTable, at_most, cpu_each, histogram, latencies, median};
+use crate::{BenchEffort, model};
 use hdrhistogram::Histogram;
 use oracled_actors::Clock;
-use oracled_actors::upstream::{Endpoint, Key};
-use oracled_domain::{Query, Tier, build_verdict_prompt};
-use oracled_store::Record;
-use oracled_tests::World;
+use oracled_actors::upstream::{HeaderKey, UpstreamEndpoint};
+use oracled_domain::{CustomerQuery, ProductTier, build_verdict_prompt};
+use oracled_store::JournalRecord;
+use oracled_tests::DaemonWorld;
 use oracled_tests::model::gemini_answer;
 use serde_json::{Value, json};
 use std::io;
@@ -37,18 +37,18 @@ const CONNECTIONS: [usize; 2] = [1, 16];
 const AIM_NS: f64 = 1e6;
 
 /// Measures both ways with each number of connections.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
-    let address = model::serve(&gemini_answer(text(Tier::Full)).to_string(), MODEL_TAKES)?;
-    let mut world = World::with_config(&format!(
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let address = model::serve(&gemini_answer(text(ProductTier::Full)).to_string(), MODEL_TAKES)?;
+    let mut world = DaemonWorld::with_config(&format!(
         "[model]\nbase_url = \"http://{address}\"\ncalls_per_minute = 1000000\ncalls_at_once = 1000\n"
     ));
     world.variables.push(("GEMINI_API_KEY".into(), KEY.into()));
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let daemon = runtime.block_on(world.serve());
-    let mut sides = Sides {
+    let mut sides = RegenSides {
         pid: daemon.pid(),
-        bare: Bare::new(address)?,
-        journal: Alone::open(&world.path("alone"))?,
+        bare: BareModel::new(address)?,
+        journal: StandaloneJournal::open(&world.path("alone"))?,
         numbers: Box::new(0..),
     };
     table.group(format!(
@@ -56,7 +56,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
          commits",
         MODEL_TAKES.as_millis()
     ));
-    for way in [Way::Anew, Way::First] {
+    for way in [RegenTrigger::LostVerdict, RegenTrigger::First] {
         for connections in CONNECTIONS {
             sides.measure(way, connections, &world.socket(), effort, table)?;
         }
@@ -66,17 +66,17 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 
 /// The way on which the model is called.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum RegenTrigger {
     /// A registered session without a verdict is read.
-    Anew,
+    LostVerdict,
     /// A first verdict is requested.
     First,
 }
 
-impl Way {
-    const fn what(self) -> &'static str {
+impl RegenTrigger {
+    const fn description(self) -> &'static str {
         match self {
-            Self::Anew => "lost verdict",
+            Self::LostVerdict => "lost verdict",
             Self::First => "first verdict",
         }
     }
@@ -84,15 +84,15 @@ impl Way {
     /// The HTTP status of an answer.
     const fn status(self) -> u16 {
         match self {
-            Self::Anew => 200,
+            Self::LostVerdict => 200,
             Self::First => 201,
         }
     }
 
     /// The records of one verdict. If there are two, the model is called between them.
-    fn records(self, number: usize) -> Vec<Record> {
+    fn records(self, number: usize) -> Vec<JournalRecord> {
         match self {
-            Self::Anew => regenerated(number).into(),
+            Self::LostVerdict => regenerated(number).into(),
             Self::First => vec![generated(number)],
         }
     }
@@ -101,7 +101,7 @@ impl Way {
     fn request(self, number: usize) -> io::Result<Vec<u8>> {
         let path = format!("/v1/verdicts/{}", session_id(number));
         match self {
-            Self::Anew => Ok(get(&path)),
+            Self::LostVerdict => Ok(get(&path)),
             Self::First => {
                 let mut request = Vec::new();
                 post(&mut request, &path, &json!({"tier": "full", "query": QUERY}).to_string())?;
@@ -112,37 +112,37 @@ impl Way {
 }
 
 /// The sides that are measured alternately.
-struct Sides {
+struct RegenSides {
     pid: u32,
-    bare: Bare,
-    journal: Alone,
+    bare: BareModel,
+    journal: StandaloneJournal,
     /// The numbers of the sessions. Each session is used once.
     numbers: Box<dyn Iterator<Item = usize>>,
 }
 
-impl Sides {
+impl RegenSides {
     fn measure(
         &mut self,
-        way: Way,
+        way: RegenTrigger,
         connections: usize,
         socket: &Path,
-        effort: Effort,
-        table: &mut Table,
+        effort: BenchEffort,
+        table: &mut BenchTable,
     ) -> io::Result<()> {
         let verdicts = connections * effort.made;
-        let mut load = Load::connect(socket, connections)?;
+        let mut load = LoadConnections::connect(socket, connections)?;
         let [mut ours, mut bare, mut journal] = [const { Vec::new() }; 3];
         let mut cpu = Vec::new();
         for _ in 0..effort.rounds {
             let numbers: Vec<usize> = self.numbers.by_ref().take(verdicts).collect();
-            if matches!(way, Way::Anew) {
+            if matches!(way, RegenTrigger::LostVerdict) {
                 register(socket, &numbers)?;
             }
             let requests =
                 numbers.iter().map(|number| way.request(*number)).collect::<io::Result<Vec<_>>>()?;
             let mut requests = requests.into_iter();
             let cpu_before = cpu_ns(self.pid)?;
-            ours.push(load.round(Until::Sent(verdicts), way.status(), |request| {
+            ours.push(load.round(RoundEnd::Sent(verdicts), way.status(), |request| {
                 *request = requests.next().expect("there is one for each");
             })?);
             cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / verdicts as f64);
@@ -150,26 +150,26 @@ impl Sides {
             let mut records = numbers.into_iter().map(|number| way.records(number));
             journal.push(self.journal.round(connections, verdicts, MODEL_TAKES, &mut records)?.0);
         }
-        let [ours, bare, journal] = [ours, bare, journal].map(|rounds| together(&rounds));
+        let [ours, bare, journal] = [ours, bare, journal].map(|rounds| merge_latencies(&rounds));
         let added = [0.5, 0.99].map(|quantile| value(&ours, quantile) - value(&bare, quantile));
         let [added_p50, added_p99] = added;
         let journal_p50 = value(&journal, 0.5);
-        table.row(Row {
-            what: format!("{}, {connections:2} connections", way.what()),
+        table.row(BenchRow {
+            what: format!("{}, {connections:2} connections", way.description()),
             measured: format!("{} / {} more", ms(added_p50), ms(added_p99)),
             cpu: cpu_each(median(cpu)),
             latencies: latencies(&ours),
             beside: "the model, asked by the same client".into(),
             beside_latencies: latencies(&bare),
             verdict: at_most(added_p50, AIM_NS, "1 ms"),
-            ..Row::default()
+            ..BenchRow::default()
         });
-        table.row(Row {
+        table.row(BenchRow {
             beside: format!("journal alone, commits: {}", way.records(0).len()),
             beside_measured: ms(journal_p50),
             beside_latencies: latencies(&journal),
             verdict: format!("{:.2}", added_p50 / journal_p50),
-            ..Row::default()
+            ..BenchRow::default()
         });
         Ok(())
     }
@@ -179,8 +179,8 @@ impl Sides {
 fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
     let body = json!({"tier": "full", "query": QUERY, "original_verdict": "GREEN"}).to_string();
     let mut numbers = numbers.iter();
-    let mut load = Load::connect(socket, numbers.len().min(16))?;
-    let round = load.round(Until::Sent(numbers.len()), 201, |request| {
+    let mut load = LoadConnections::connect(socket, numbers.len().min(16))?;
+    let round = load.round(RoundEnd::Sent(numbers.len()), 201, |request| {
         let number = numbers.next().expect("there is one for each");
         put(request, &format!("/v1/sessions/{}", session_id(*number)), &body)
             .expect("memory takes what is written");
@@ -189,17 +189,17 @@ fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
 }
 
 /// The model without a daemon.
-struct Bare {
+struct BareModel {
     runtime: Runtime,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<UpstreamEndpoint>,
     question: Arc<Value>,
 }
 
-impl Bare {
+impl BareModel {
     fn new(address: SocketAddr) -> io::Result<Self> {
-        let key = Key::bearer(KEY.into()).map_err(io::Error::other)?;
-        let endpoint = Endpoint::new(&format!("http://{address}"), Some(key), Clock::system());
-        let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.to_owned()));
+        let key = HeaderKey::bearer(KEY.into()).map_err(io::Error::other)?;
+        let endpoint = UpstreamEndpoint::new(&format!("http://{address}"), Some(key), Clock::system());
+        let prompt = build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.to_owned()));
         Ok(Self {
             runtime: runtime::Builder::new_current_thread().enable_all().build()?,
             endpoint: Arc::new(endpoint.map_err(io::Error::other)?),
@@ -208,12 +208,12 @@ impl Bare {
     }
 
     /// Runs `askers` tasks, each of which sends `questions` requests one after the other.
-    fn round(&self, askers: usize, questions: usize) -> io::Result<Round> {
+    fn round(&self, askers: usize, questions: usize) -> io::Result<LoadRound> {
         let began = Instant::now();
         let latencies = self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for _ in 0..askers {
-                tasks.spawn(ask(Arc::clone(&self.endpoint), Arc::clone(&self.question), questions));
+                tasks.spawn(send_requests(Arc::clone(&self.endpoint), Arc::clone(&self.question), questions));
             }
             let mut all = histogram();
             while let Some(of_one) = tasks.join_next().await {
@@ -222,11 +222,15 @@ impl Bare {
             io::Result::Ok(all)
         })?;
         let requests = askers * questions;
-        Ok(Round { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
+        Ok(LoadRound { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
     }
 }
 
-async fn ask(endpoint: Arc<Endpoint>, question: Arc<Value>, times: usize) -> io::Result<Histogram<u64>> {
+async fn send_requests(
+    endpoint: Arc<UpstreamEndpoint>,
+    question: Arc<Value>,
+    times: usize,
+) -> io::Result<Histogram<u64>> {
     let mut latencies = histogram();
     for _ in 0..times {
         let began = Instant::now();

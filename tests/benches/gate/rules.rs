@@ -1,10 +1,12 @@
 //! Oracle-A alone: from a text and its facts to the evaluation with its evidence and digests.
 
-use crate::Effort;
-use crate::table::{Row, Table, at_most, median};
+use crate::BenchEffort;
+use crate::table::{BenchRow, BenchTable, at_most, median};
 use fastrand::Rng;
 use oracled_domain::Sha256Hex;
-use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use oracled_domain::rules::{
+    CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate,
+};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io;
@@ -25,12 +27,12 @@ const ASKED: usize = 2_000;
 const LOOP_MAX: usize = 2_000_000;
 
 /// A check and its text, as in a request.
-struct Case {
-    check: Check,
+struct RulesBenchCase {
+    check: CandidateCheck,
     text: String,
 }
 
-impl Case {
+impl RulesBenchCase {
     /// Facts of nine words, and sentences of three kinds: a third are parts of facts, a third contain a fact, and a third
     /// have no support.
     fn new(facts: usize, sentences: usize) -> Self {
@@ -54,20 +56,20 @@ impl Case {
                 }
             })
             .collect();
-        Self { check: Check { facts, ..Check::default() }, text }
+        Self { check: CandidateCheck { facts, ..CandidateCheck::default() }, text }
     }
 
-    fn evaluated(&self, facts: &FactSet) -> Evaluation {
-        evaluate(&Candidate::text(black_box(&self.text)), &self.check, facts, &Settings::default())
+    fn evaluated(&self, facts: &FactSet) -> RulesEvaluation {
+        evaluate(&CandidateText::text(black_box(&self.text)), &self.check, facts, &RuleSettings::default())
     }
 
     /// Evaluates a request with uncached facts.
-    fn unseen(&self) -> Evaluation {
+    fn evaluate_uncached(&self) -> RulesEvaluation {
         self.evaluated(&FactSet::compile(black_box(&self.check.facts)))
     }
 
     /// Evaluates a request with cached facts, which are found by the digest of the submitted facts.
-    fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> Evaluation {
+    fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> RulesEvaluation {
         let digest = FactSet::sha256_of(black_box(&self.check.facts));
         self.evaluated(cache.get(&digest).expect("they are in the cache"))
     }
@@ -83,13 +85,13 @@ impl Case {
 }
 
 /// The normalized texts for the double loop.
-struct Plain {
+struct NormalizedTexts {
     facts: Vec<String>,
     sentences: Vec<String>,
 }
 
-impl Plain {
-    fn of(case: &Case) -> Self {
+impl NormalizedTexts {
+    fn of(case: &RulesBenchCase) -> Self {
         let normal = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         let sentences = case.text.split(['.', '!', '?']).map(normal).filter(|sentence| !sentence.is_empty());
         Self {
@@ -108,7 +110,7 @@ impl Plain {
 }
 
 /// Measures a typical evaluation, large ones, the growth with size, and the compilation of facts.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     table.group(
         "Oracle-A, on one core; beside it each sentence is compared with each fact, without evidence and digests",
     );
@@ -119,10 +121,10 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             if sentences == 200 { at_most(large.evaluated, LARGE_AIM_NS, ": 5 ms") } else { String::new() };
         let ratio = large.looped.map_or(f64::NAN, |looped| large.evaluated / looped);
         table.row(large.row(format!("{ratio:.4}{aim}")));
-        table.row(Row {
+        table.row(BenchRow {
             what: "    of it the digest of the facts".into(),
             measured: shown(large.digest),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
     table.group("Oracle-A with ten times the size; ratio: how many times as long it takes");
@@ -131,7 +133,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         ("sentences", [(10_000, 20), (10_000, 200), (10_000, 2_000)]),
         ("facts and sentences", [(1_000, 20), (10_000, 200), (100_000, 2_000)]),
     ] {
-        let mut smaller: Option<Large> = None;
+        let mut smaller: Option<EvaluationTimes> = None;
         for (facts, sentences) in sizes {
             let large = large(effort, facts, sentences);
             let grown = smaller.map(|smaller| {
@@ -151,26 +153,31 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 }
 
 /// A typical request, with uncached facts.
-fn typical(effort: Effort) -> Row {
-    let case = Case::new(20, 5);
-    assert_eq!(case.unseen().metrics.unsupported_claims, Plain::of(&case).unsupported());
+fn typical(effort: BenchEffort) -> BenchRow {
+    let case = RulesBenchCase::new(20, 5);
+    assert_eq!(case.evaluate_uncached().metrics.unsupported_claims, NormalizedTexts::of(&case).unsupported());
     let rounds: Vec<[f64; 2]> = (0..effort.rounds * BATCHES)
-        .map(|_| [time(BATCH, || case.unseen()), time(BATCH, || Plain::of(black_box(&case)).unsupported())])
+        .map(|_| {
+            [
+                time(BATCH, || case.evaluate_uncached()),
+                time(BATCH, || NormalizedTexts::of(black_box(&case)).unsupported()),
+            ]
+        })
         .collect();
     let evaluated = median(rounds.iter().map(|[evaluated, _]| *evaluated));
     let looped = median(rounds.iter().map(|[_, looped]| *looped));
-    Row {
+    BenchRow {
         what: "20 facts, 5 sentences, nothing cached".into(),
         measured: shown(evaluated),
         beside: "normalize, then the double loop".into(),
         beside_measured: shown(looped),
         verdict: format!("{:.2}{}", evaluated / looped, at_most(evaluated, TYPICAL_AIM_NS, ": 20 µs")),
-        ..Row::default()
+        ..BenchRow::default()
     }
 }
 
 /// The times of an evaluation with cached facts, in nanoseconds. The double loop is measured only if it is short enough.
-struct Large {
+struct EvaluationTimes {
     facts: usize,
     sentences: usize,
     evaluated: f64,
@@ -180,9 +187,9 @@ struct Large {
 }
 
 /// Measures a request with cached facts: from the digest of the submitted facts to the evaluation.
-fn large(effort: Effort, facts: usize, sentences: usize) -> Large {
-    let case = Case::new(facts, sentences);
-    let (cache, plain) = (case.cache(sentences), Plain::of(&case));
+fn large(effort: BenchEffort, facts: usize, sentences: usize) -> EvaluationTimes {
+    let case = RulesBenchCase::new(facts, sentences);
+    let (cache, plain) = (case.cache(sentences), NormalizedTexts::of(&case));
     let comparable = facts * sentences <= LOOP_MAX;
     if comparable {
         assert_eq!(case.cached(&cache).metrics.unsupported_claims, plain.unsupported());
@@ -199,25 +206,25 @@ fn large(effort: Effort, facts: usize, sentences: usize) -> Large {
     let evaluated = median(rounds.iter().map(|[evaluated, _, _]| *evaluated));
     let digest = median(rounds.iter().map(|[_, digest, _]| *digest));
     let looped = comparable.then(|| median(rounds.iter().map(|[_, _, looped]| *looped)));
-    Large { facts, sentences, evaluated, digest, looped }
+    EvaluationTimes { facts, sentences, evaluated, digest, looped }
 }
 
-impl Large {
-    fn row(&self, verdict: String) -> Row {
-        Row {
+impl EvaluationTimes {
+    fn row(&self, verdict: String) -> BenchRow {
+        BenchRow {
             what: format!("{} facts, {} sentences, facts cached", self.facts, self.sentences),
             measured: shown(self.evaluated),
             beside: if self.looped.is_some() { "the double loop, normalized before" } else { "" }.into(),
             beside_measured: self.looped.map(shown).unwrap_or_default(),
             verdict,
-            ..Row::default()
+            ..BenchRow::default()
         }
     }
 }
 
 /// Measures the compilation of a set, and the building of its index, which is part of the first of two equal evaluations.
-fn compiled(effort: Effort, facts: usize) -> Row {
-    let case = Case::new(facts, ASKED);
+fn compiled(effort: BenchEffort, facts: usize) -> BenchRow {
+    let case = RulesBenchCase::new(facts, ASKED);
     let bytes: usize = case.check.facts.iter().map(String::len).sum();
     let mut weight = 0;
     let rounds: Vec<[f64; 2]> = (0..effort.rounds)
@@ -230,13 +237,13 @@ fn compiled(effort: Effort, facts: usize) -> Row {
             [compiled, first - again]
         })
         .collect();
-    Row {
+    BenchRow {
         what: format!("{facts} facts, {:.2} MB: compile", bytes as f64 / 1e6),
         measured: shown(median(rounds.iter().map(|[compiled, _]| *compiled))),
         beside: "make the index".into(),
         beside_measured: shown(median(rounds.iter().map(|[_, index]| *index))),
         verdict: format!("{:.1}", weight as f64 / bytes as f64),
-        ..Row::default()
+        ..BenchRow::default()
     }
 }
 

@@ -1,15 +1,15 @@
 //! The time from starting the process to its first answer, and the memory that it has then, with an empty store and with a
 //! full one.
 
-use crate::Effort;
-use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use crate::BenchEffort;
 use crate::load::body_of;
 use crate::records::record;
+use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use crate::submit::fill_from;
-use crate::table::{Row, Table, at_most, median};
+use crate::table::{BenchRow, BenchTable, at_most, median};
 use jiff::Timestamp;
-use oracled_store::{Journal, Options, Record};
-use oracled_tests::{Daemon, PATIENCE, World};
+use oracled_store::{Journal, JournalRecord, StoreOptions};
+use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE};
 use serde_json::Value;
 use std::io;
 use std::path::Path;
@@ -33,7 +33,7 @@ const PHASES: [(&str, &str); 4] = [
     ("oracled serves", "actors, first entry, sockets"),
 ];
 /// A store to start on, with the limits to meet.
-struct Case {
+struct StartCase {
     /// Verdicts in the store.
     stored: usize,
     /// Verdicts submitted before a daemon is killed or stopped.
@@ -45,15 +45,15 @@ struct Case {
 }
 
 /// Measures two stores and compares each with an empty one.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
-    let few = Case { stored: effort.stored, new: NEW, aim_ms: 100.0, aim_mib: 60.0 };
-    let many = Case { stored: effort.stored_many, new: NEW_MANY, aim_ms: 1000.0, aim_mib: 100.0 };
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let few = StartCase { stored: effort.stored, new: NEW, aim_ms: 100.0, aim_mib: 60.0 };
+    let many = StartCase { stored: effort.stored_many, new: NEW_MANY, aim_ms: 1000.0, aim_mib: 100.0 };
     measure_case(effort, &few, table)?;
     measure_case(effort, &many, table)
 }
 
-fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()> {
-    let (mut full, mut empty) = (World::default(), World::default());
+fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -> io::Result<()> {
+    let (mut full, mut empty) = (DaemonWorld::default(), DaemonWorld::default());
     prepare(&full.state(), case.stored)?;
     let (from_filled, daemon) = start(&full)?;
     let mut stops = vec![stop(daemon)?];
@@ -88,7 +88,7 @@ fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()
     let slowest = stops.into_iter().fold(0.0, f64::max);
     table.group(format!("start, stop and memory with {} full verdicts in the store", case.stored));
     show_times(case, &starts, from_empty, &phases, [slowest, stop_behind_new], table);
-    table.row(Row {
+    table.row(BenchRow {
         what: "resident memory, idle".into(),
         measured: format!("{of_full:.1} MiB"),
         beside: "with an empty store".into(),
@@ -98,53 +98,53 @@ fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()
             of_full / of_empty,
             at_most(of_full, case.aim_mib, &format!(": {} MiB", case.aim_mib))
         ),
-        ..Row::default()
+        ..BenchRow::default()
     });
     Ok(())
 }
 
 /// Adds the times of starts, of their phases, and of stops to the table.
 fn show_times(
-    case: &Case,
+    case: &StartCase,
     starts: &[(&str, f64)],
     from_empty: f64,
     phases: &[(&str, f64)],
     [stop_slowest, stop_behind_new]: [f64; 2],
-    table: &mut Table,
+    table: &mut BenchTable,
 ) {
     let aim_ms = format!(": {} ms", case.aim_ms);
     for (what, took) in starts.iter().copied() {
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("start to ready, {what}"),
             measured: format!("{took:.1} ms"),
             beside: "with an empty store".into(),
             beside_measured: format!("{from_empty:.1} ms"),
             verdict: format!("{:.2}{}", took / from_empty, at_most(took, case.aim_ms, &aim_ms)),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
     for (phase, took) in phases {
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("    of it {phase}"),
             measured: format!("{took:.1} ms"),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
     for (what, took) in [
         ("right after a start, the slowest".to_owned(), stop_slowest),
         (format!("after {} new ones", case.new), stop_behind_new),
     ] {
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("stop, {what}"),
             measured: format!("{took:.1} ms"),
             verdict: at_most(took, case.aim_ms, &aim_ms),
-            ..Row::default()
+            ..BenchRow::default()
         });
     }
 }
 
 /// The resident memory of an idle daemon in MiB, with the allocator setting of the systemd unit.
-fn idle_memory_mib(world: &mut World) -> io::Result<f64> {
+fn idle_memory_mib(world: &mut DaemonWorld) -> io::Result<f64> {
     world.variables = vec![("MALLOC_MMAP_THRESHOLD_".to_owned(), "131072".to_owned())];
     let (_, daemon) = start(world)?;
     sleep(IDLE);
@@ -155,7 +155,7 @@ fn idle_memory_mib(world: &mut World) -> io::Result<f64> {
 }
 
 /// Stops a daemon and returns the time in milliseconds.
-fn stop(daemon: Daemon<'_>) -> io::Result<f64> {
+fn stop(daemon: DaemonProcess<'_>) -> io::Result<f64> {
     let began = Instant::now();
     if !daemon.stop().success() {
         return Err(io::Error::other("a daemon stopped with an error"));
@@ -165,7 +165,7 @@ fn stop(daemon: Daemon<'_>) -> io::Result<f64> {
 
 /// Fills a store through the journal.
 fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
-    let options = Options {
+    let options = StoreOptions {
         dir: dir.to_owned(),
         cache_bytes: CACHE_BYTES,
         facts_cache_bytes: FACTS_CACHE_BYTES,
@@ -173,7 +173,7 @@ fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
     };
     let (mut journal, _) = Journal::open(options).map_err(io::Error::other)?;
     for from in (0..verdicts).step_by(GROUP) {
-        let group: Vec<Record> = (from..verdicts.min(from + GROUP)).map(record).collect();
+        let group: Vec<JournalRecord> = (from..verdicts.min(from + GROUP)).map(record).collect();
         let outcomes = journal.commit(&group).map_err(io::Error::other)?;
         if let Some(refused) = outcomes.into_iter().find_map(Result::err) {
             return Err(io::Error::other(refused));
@@ -183,7 +183,7 @@ fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
 }
 
 /// Starts a daemon. Returns the time to its first answer in milliseconds.
-fn start(world: &World) -> io::Result<(f64, Daemon<'_>)> {
+fn start(world: &DaemonWorld) -> io::Result<(f64, DaemonProcess<'_>)> {
     let began = Instant::now();
     let daemon = world.spawn();
     while body_of(&world.socket(), "/healthz").is_err() {
@@ -196,7 +196,7 @@ fn start(world: &World) -> io::Result<(f64, Daemon<'_>)> {
 }
 
 /// The times of the phases of a start in milliseconds, as medians of several starts.
-fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f64)>> {
+fn phases(world: &mut DaemonWorld, effort: BenchEffort) -> io::Result<Vec<(&'static str, f64)>> {
     world.variables = [("ORACLED_LOG_LEVEL", "debug"), ("ORACLED_LOG_FORMAT", "json")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
@@ -208,7 +208,7 @@ fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f6
         let said = world.service_log().split_off(said_before);
         daemon.stop();
         for ((message, _), taken) in PHASES.iter().zip(&mut taken) {
-            let at = said.lines().find_map(|line| said_at(line, message));
+            let at = said.lines().find_map(|line| message_time(line, message));
             let at = at.ok_or_else(|| io::Error::other(format!("a start did not log: {message}")))?;
             taken.push(at.duration_since(last).as_secs_f64() * 1e3);
             last = at;
@@ -219,7 +219,7 @@ fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f6
 }
 
 /// The timestamp of a line of the service log, if it has this message.
-fn said_at(line: &str, message: &str) -> Option<Timestamp> {
+fn message_time(line: &str, message: &str) -> Option<Timestamp> {
     let line: Value = serde_json::from_str(line).ok()?;
     if line.pointer("/fields/message")? != message {
         return None;

@@ -2,15 +2,15 @@
 //! syncing the same bytes to a file in groups of the same sizes. The file is written once at its end, so that the file
 //! system commits a new length each time, and once over existing bytes.
 
-use crate::alone::Alone;
-use crate::load::{Load, Round, Until, body_of, nanoseconds, post};
+use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, nanoseconds, post};
 use crate::machine::cpu_ns;
 use crate::read::all_latencies;
 use crate::records::{QUERY, record, session_id, text};
-use crate::table::{Row, Table, at_least, cpu_each, histogram, median, per_second};
-use crate::{CONNECTIONS, Effort};
-use oracled_domain::Tier;
-use oracled_tests::World;
+use crate::standalone_journal::StandaloneJournal;
+use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, median, per_second};
+use crate::{BenchEffort, CONNECTIONS};
+use oracled_domain::ProductTier;
+use oracled_tests::DaemonWorld;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -33,10 +33,10 @@ fn submit(
     connections: usize,
     submissions: usize,
     numbers: &mut impl Iterator<Item = usize>,
-) -> io::Result<Round> {
-    let body = json!({"tier": "full", "query": QUERY, "raw": text(Tier::Full)}).to_string();
-    let mut load = Load::connect(socket, connections)?;
-    load.round(Until::Sent(submissions), 201, |request| {
+) -> io::Result<LoadRound> {
+    let body = json!({"tier": "full", "query": QUERY, "raw": text(ProductTier::Full)}).to_string();
+    let mut load = LoadConnections::connect(socket, connections)?;
+    load.round(RoundEnd::Sent(submissions), 201, |request| {
         let number = numbers.next().expect("there is always another number");
         post(request, &format!("/v1/verdicts/{}", session_id(number)), &body)
             .expect("memory takes what is written");
@@ -44,11 +44,11 @@ fn submit(
 }
 
 /// Measures each number of connections.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
-    let world = World::default();
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let world = DaemonWorld::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let daemon = runtime.block_on(world.serve());
-    let mut alone = Alone::open(&world.path("alone"))?;
+    let mut alone = StandaloneJournal::open(&world.path("alone"))?;
     let (mut growing, mut grown) = (File::create(world.path("growing"))?, File::create(world.path("grown"))?);
     let record_bytes = serde_json::to_vec(&record(0))?.len();
     let (mut numbers, mut records) = (0.., (0..).map(|number| vec![record(number)]));
@@ -56,7 +56,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     table.group(format!(
         "durable submit over the socket, full verdicts of {} bytes that make records of {record_bytes} bytes; \
          ratio: rate of oracled over rate beside it",
-        text(Tier::Full).len()
+        text(ProductTier::Full).len()
     ));
     for connections in CONNECTIONS {
         let submissions = (connections * effort.submissions).max(SUBMISSIONS_MIN);
@@ -81,7 +81,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             [&over_socket, &by_journal].map(|rounds| median(rounds.iter().map(|round| round.rate)));
         let most = CONNECTIONS.last() == Some(&connections);
         let ratio = ours / journal;
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("{connections:2} connections, groups of {our_group:.1}"),
             measured: per_second(ours),
             cpu: cpu_each(median(cpu)),
@@ -90,16 +90,16 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             beside_measured: per_second(journal),
             beside_latencies: all_latencies(&by_journal),
             verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
-            ..Row::default()
+            ..BenchRow::default()
         });
         for (what, rounds) in [("append", &by_append), ("overwrite", &by_overwriting)] {
             let rate = median(rounds.iter().map(|round| round.rate));
-            table.row(Row {
+            table.row(BenchRow {
                 beside: format!("{what} and fdatasync, same groups"),
                 beside_measured: per_second(rate),
                 beside_latencies: all_latencies(rounds),
                 verdict: format!("{:.2}", ours / rate),
-                ..Row::default()
+                ..BenchRow::default()
             });
         }
     }
@@ -125,7 +125,7 @@ fn fill_up(file: &mut File, bytes: usize) -> io::Result<()> {
 }
 
 /// Writes the same number of bytes in the same groups, and syncs each group.
-fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io::Result<Round> {
+fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io::Result<LoadRound> {
     let mut latencies = histogram();
     let bytes = vec![b'x'; record_bytes * groups.iter().max().copied().unwrap_or_default()];
     let began = Instant::now();
@@ -136,5 +136,5 @@ fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io:
         latencies.saturating_record(nanoseconds(one_began.elapsed()));
     }
     let requests = groups.iter().sum();
-    Ok(Round { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
+    Ok(LoadRound { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
 }

@@ -20,7 +20,7 @@ const GAP: usize = 2;
 
 /// One row of the table.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct BenchRow {
     /// The name of the measurement.
     pub(crate) what: String,
     /// The measured value.
@@ -43,23 +43,23 @@ pub(crate) struct Row {
 
 /// All rows, in groups.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    groups: Vec<(String, Vec<Row>)>,
+pub(crate) struct BenchTable {
+    groups: Vec<(String, Vec<BenchRow>)>,
 }
 
-impl Table {
+impl BenchTable {
     /// Begins a group of rows.
     pub(crate) fn group(&mut self, title: impl Into<String>) {
         self.groups.push((title.into(), Vec::new()));
     }
 
     /// Adds a row to the last group.
-    pub(crate) fn row(&mut self, row: Row) {
+    pub(crate) fn row(&mut self, row: BenchRow) {
         self.groups.last_mut().expect("a group was begun").1.push(row);
     }
 }
 
-impl Row {
+impl BenchRow {
     fn cells(&self) -> [&str; COLUMNS] {
         [
             &self.what,
@@ -75,7 +75,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for BenchTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut widths = HEADINGS.map(str::len);
         for row in self.groups.iter().flat_map(|(_, rows)| rows) {

@@ -3,17 +3,19 @@
 //! is answered, while the entries of queries are committed later. Therefore the comparison is the sum of the queries and of
 //! a commit of the verification's entries by the journal alone.
 
-use crate::Effort;
-use crate::alone::Alone;
-use crate::ground::facts::{Fact, Release, releases};
-use crate::read::together;
-use crate::table::{Row, Table, at_most, histogram, latencies, per_second};
+use crate::BenchEffort;
+use crate::ground::facts::{BenchFact, BenchRelease, releases};
+use crate::read::merge_latencies;
+use crate::standalone_journal::StandaloneJournal;
+use crate::table::{BenchRow, BenchTable, at_most, histogram, latencies, per_second};
 use hdrhistogram::Histogram;
-use oracled_api::base::client::Client;
-use oracled_domain::Event;
-use oracled_store::Record;
-use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register_all, workflow};
-use oracled_tests::{Daemon, World, at, document, get, post};
+use oracled_api::base::client::DaemonClient;
+use oracled_domain::AuditEvent;
+use oracled_store::JournalRecord;
+use oracled_tests::ground::{
+    approve, ingest, office_documents, put_document, register_all, started_run, wait_for_run, workflow,
+};
+use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, post};
 use serde_json::{Value, json};
 use std::io;
 use std::time::{Duration, Instant};
@@ -29,15 +31,15 @@ const COMMITTED: usize = 400;
 const AIM: f64 = 1.5;
 
 /// Measures a single connection.
-pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     let release = releases(1, FACTS).into_iter().next().expect("one was asked for");
-    let world = World::default();
+    let world = DaemonWorld::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut alone = Alone::open(&world.path("alone"))?;
+    let mut alone = StandaloneJournal::open(&world.path("alone"))?;
     let (verified, queried, entries) = runtime.block_on(async {
         let daemon = world.serve().await;
         prepare(&daemon, &release).await;
-        let asked: Vec<&Fact> = release.facts.iter().step_by(7).collect();
+        let asked: Vec<&BenchFact> = release.facts.iter().step_by(7).collect();
         let (mut verified, mut queried) = (histogram(), histogram());
         for _ in 0..effort.rounds {
             verify(&daemon, &asked, effort.reading, &mut verified).await;
@@ -47,13 +49,14 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         assert!(daemon.stop().success(), "it stops without an error");
         (verified, queried, entries)
     });
-    let mut records =
-        std::iter::repeat_with(|| vec![Record { events: entries.clone(), ..Record::default() }]);
+    let mut records = std::iter::repeat_with(|| {
+        vec![JournalRecord { events: entries.clone(), ..JournalRecord::default() }]
+    });
     let mut rounds = Vec::new();
     for _ in 0..effort.rounds {
         rounds.push(alone.round(1, COMMITTED, Duration::ZERO, &mut records)?.0);
     }
-    let committed = together(&rounds);
+    let committed = merge_latencies(&rounds);
     let quantile = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64;
     let ratio = |at, floor: f64| quantile(&verified, at) / floor;
     let of_queries = [0.5, 0.99].map(|at| ratio(at, quantile(&queried, at)));
@@ -62,7 +65,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     table.group(
         "verification over three sources, over the socket; ratio: its time over the sum of its queries'",
     );
-    table.row(Row {
+    table.row(BenchRow {
         what: format!("verify, {FACTS} facts a source, durable"),
         measured: rate(&verified),
         latencies: latencies(&verified),
@@ -70,9 +73,9 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         beside_measured: rate(&queried),
         beside_latencies: latencies(&queried),
         verdict: format!("p50 {:.2}, p99 {:.2}", of_queries[0], of_queries[1]),
-        ..Row::default()
+        ..BenchRow::default()
     });
-    table.row(Row {
+    table.row(BenchRow {
         what: "the same".into(),
         beside: "the queries, and the journal alone: its entries".into(),
         beside_measured: rate(&committed),
@@ -82,50 +85,56 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             AIM,
             &format!("p50 {:.2}, p99 {:.2}: p50 {AIM}", of_both[0], of_both[1]),
         ),
-        ..Row::default()
+        ..BenchRow::default()
     });
     Ok(())
 }
 
 /// Prepares three sources with the same data, and a workflow over them.
-async fn prepare(daemon: &Daemon<'_>, release: &Release) {
+async fn prepare(daemon: &DaemonProcess<'_>, release: &BenchRelease) {
     let control = &mut daemon.control().await;
     for source in SOURCES {
-        let (ontology, registration, definition) = office(source);
+        let (ontology, registration, definition) = office_documents(source);
         register_all(control, &ontology, &registration, &definition).await;
         approve(control, source).await;
         let version = &release.version;
         let released_at = format!("{version}-07-01");
-        let run = begun(&ingest(control, source, version, &released_at, release.payload()).await);
-        let run = ended(control, &run).await;
+        let run = started_run(&ingest(control, source, version, &released_at, release.payload()).await);
+        let run = wait_for_run(control, &run).await;
         assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
     }
     let workflow = workflow(WORKFLOW, &SOURCES, &json!({}));
-    let answer = put(control, &format!("/v1/documents/workflow/{WORKFLOW}"), &workflow).await;
+    let answer = put_document(control, &format!("/v1/documents/workflow/{WORKFLOW}"), &workflow).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
 /// The log entries of one verification.
-async fn entries(daemon: &Daemon<'_>, fact: &Fact) -> Vec<Event> {
+async fn entries(daemon: &DaemonProcess<'_>, fact: &BenchFact) -> Vec<AuditEvent> {
     let told = post(&mut daemon.routes().await, "/v1/verify", &question(fact)).await;
     let execution_id = at(&told, "/execution_id");
     let execution_id = execution_id.as_str().expect("it has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
     let lines = str::from_utf8(&log.body).expect("JSON is text").lines();
-    let entries: Vec<Event> = lines.map(|line| serde_json::from_str(line).expect("it is an entry")).collect();
+    let entries: Vec<AuditEvent> =
+        lines.map(|line| serde_json::from_str(line).expect("it is an entry")).collect();
     assert_eq!(entries.len(), SOURCES.len() + 1, "each source asked, and the decision");
     entries
 }
 
-fn question(fact: &Fact) -> Value {
+fn question(fact: &BenchFact) -> Value {
     json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]})
 }
 
 /// Verifies questions one after the other, for `time`.
-async fn verify(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>) {
+async fn verify(
+    daemon: &DaemonProcess<'_>,
+    asked: &[&BenchFact],
+    time: Duration,
+    taken: &mut Histogram<u64>,
+) {
     let routes = &mut daemon.routes().await;
-    let question = |fact: &Fact| json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]});
-    each(asked, time, taken, async |fact| {
+    let question = |fact: &BenchFact| json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]});
+    time_calls(asked, time, taken, async |fact| {
         let answer = post(routes, "/v1/verify", &question(fact)).await;
         assert_eq!(at(&answer, "/axes/population/value"), fact.population.to_string(), "{fact:?}");
     })
@@ -133,16 +142,16 @@ async fn verify(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mu
 }
 
 /// Queries the three sources one after the other, for `time`.
-async fn query(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>) {
-    let routes: &mut Client = &mut daemon.routes().await;
-    let question = |source: &str, fact: &Fact| {
+async fn query(daemon: &DaemonProcess<'_>, asked: &[&BenchFact], time: Duration, taken: &mut Histogram<u64>) {
+    let routes: &mut DaemonClient = &mut daemon.routes().await;
+    let question = |source: &str, fact: &BenchFact| {
         json!({"oracle_id": source, "request": {
             "axes_requested": ["population"], "include_provenance": true,
             "filters": [{"axis": "area", "operator": "eq", "value": fact.area},
                         {"axis": "year", "operator": "eq", "value": fact.year}],
         }})
     };
-    each(asked, time, taken, async |fact| {
+    time_calls(asked, time, taken, async |fact| {
         for source in SOURCES {
             let answer = post(routes, "/v1/query", &question(source, fact)).await;
             let told: Value = at(&answer, "/response/records/0/axes/population");
@@ -153,7 +162,12 @@ async fn query(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut
 }
 
 /// Calls `ask` with each of the facts in turn, for `time`, and records the time of each call in nanoseconds.
-async fn each(asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>, mut ask: impl AsyncFnMut(&Fact)) {
+async fn time_calls(
+    asked: &[&BenchFact],
+    time: Duration,
+    taken: &mut Histogram<u64>,
+    mut ask: impl AsyncFnMut(&BenchFact),
+) {
     let until = Instant::now() + time;
     for fact in asked.iter().cycle() {
         let began = Instant::now();

@@ -1,7 +1,7 @@
 //! `api.md`: every route and problem code, from OpenAPI documents.
 
 use super::markdown::{anchor, code, codes, table};
-use super::types::{Types, text};
+use super::types::{SchemaTypes, text};
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ route says otherwise.
 /// The page for these documents, each with the name of its socket.
 pub(super) fn page(documents: &[(&str, Value)]) -> String {
     let schemas = schemas(documents);
-    let types = Types::new(&schemas, "");
+    let types = SchemaTypes::new(&schemas, "");
     let all = documents.iter().flat_map(|(_, document)| operations(document));
     let problems = all.map(|(_, operation)| operation_problems(types, operation));
     let common = problems.reduce(|common, codes| &common & &codes).unwrap_or_default();
@@ -67,7 +67,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
 }
 
 /// The codes of all problems of an operation.
-fn operation_problems<'a>(types: Types<'a>, operation: &'a Value) -> BTreeSet<&'a str> {
+fn operation_problems<'a>(types: SchemaTypes<'a>, operation: &'a Value) -> BTreeSet<&'a str> {
     let responses = operation.get("responses").and_then(Value::as_object).into_iter().flatten();
     responses.filter_map(|(_, response)| problems(types, response)).flatten().collect()
 }
@@ -86,7 +86,7 @@ fn schemas(documents: &[(&str, Value)]) -> Map<String, Value> {
 }
 
 fn operation_section<'a>(
-    types: Types<'a>,
+    types: SchemaTypes<'a>,
     common: &BTreeSet<&str>,
     title: &str,
     operation: &'a Value,
@@ -112,7 +112,7 @@ fn operation_section<'a>(
     out + &table(["status", "response", "headers", "meaning"], &rows)
 }
 
-fn parameter_row<'a>(types: Types<'a>, parameter: &'a Value) -> [String; 4] {
+fn parameter_row<'a>(types: SchemaTypes<'a>, parameter: &'a Value) -> [String; 4] {
     let schema = parameter.get("schema").unwrap_or(&Value::Null);
     let is_required = parameter.get("required") == Some(&Value::Bool(true));
     let optional = if is_required { "" } else { "; optional" };
@@ -126,7 +126,7 @@ fn parameter_row<'a>(types: Types<'a>, parameter: &'a Value) -> [String; 4] {
 
 /// The row of a response; `None` if every route can return it.
 fn response_row<'a>(
-    types: Types<'a>,
+    types: SchemaTypes<'a>,
     common: &BTreeSet<&str>,
     status: &str,
     response: &'a Value,
@@ -147,7 +147,7 @@ fn response_row<'a>(
 }
 
 /// The codes of a response that is a problem. The table of all codes has their meanings.
-fn problems<'a>(types: Types<'a>, response: &'a Value) -> Option<Vec<&'a str>> {
+fn problems<'a>(types: SchemaTypes<'a>, response: &'a Value) -> Option<Vec<&'a str>> {
     let schema = response.get("content")?.get(PROBLEM_MEDIA_TYPE)?.get("schema")?;
     let code = types.fields(schema).into_iter().rfind(|field| field.name == "code")?;
     let codes: Vec<_> = code.schema.get("enum")?.as_array()?.iter().filter_map(Value::as_str).collect();
@@ -155,7 +155,7 @@ fn problems<'a>(types: Types<'a>, response: &'a Value) -> Option<Vec<&'a str>> {
 }
 
 /// The media types of a body with their types.
-fn content<'a>(types: Types<'a>, body: &'a Value) -> String {
+fn content<'a>(types: SchemaTypes<'a>, body: &'a Value) -> String {
     let media = body.get("content").and_then(Value::as_object).into_iter().flatten();
     let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (name, media) in media {

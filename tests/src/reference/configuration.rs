@@ -1,8 +1,8 @@
 //! `configuration.md`: every key of the configuration.
 
 use super::markdown::{code, codes, grouped, table};
-use super::types::{self, Types, text};
-use oracled::platform::config::Config;
+use super::types::{self, SchemaTypes, text};
+use oracled::platform::config::DaemonConfig;
 use oracled_domain::base::schema::json_schema;
 use serde_json::{Map, Value};
 
@@ -13,22 +13,22 @@ const CREDENTIAL: &str = "CredentialKeys";
 
 /// The configuration, as its types describe it.
 #[derive(Debug)]
-pub(super) struct Reference {
+pub(super) struct ConfigReference {
     schema: Value,
     defaults: Value,
 }
 
 /// A table of the configuration; the keys outside of tables form one without a name.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ConfigTable {
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<ConfigKey>,
 }
 
 /// A key of the configuration.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct ConfigKey {
     /// The name with its table: `limits.idle_s`.
     pub(super) name: String,
     pub(super) description: String,
@@ -36,10 +36,10 @@ pub(super) struct Key {
     pub(super) facts: Vec<(&'static str, String)>,
 }
 
-impl Reference {
+impl ConfigReference {
     pub(super) fn new() -> Self {
-        let defaults = serde_json::to_value(Config::default()).expect("a configuration is plain data");
-        Self { schema: json_schema::<Config>(), defaults }
+        let defaults = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");
+        Self { schema: json_schema::<DaemonConfig>(), defaults }
     }
 
     fn schemas(&self) -> &Map<String, Value> {
@@ -51,9 +51,9 @@ impl Reference {
     }
 
     /// The keys outside of tables, then each table.
-    pub(super) fn tables(&self) -> Vec<Table> {
-        let types = Types::new(self.schemas(), "");
-        let mut outside = Table { name: String::new(), description: String::new(), keys: Vec::new() };
+    pub(super) fn tables(&self) -> Vec<ConfigTable> {
+        let types = SchemaTypes::new(self.schemas(), "");
+        let mut outside = ConfigTable { name: String::new(), description: String::new(), keys: Vec::new() };
         let mut tables = Vec::new();
         for field in types.fields(&self.schema) {
             let schema = types.resolve(field.schema);
@@ -62,16 +62,16 @@ impl Reference {
                 continue;
             }
             if !default.is_object() {
-                outside.keys.push(Key::new(types, "", field.name, field.schema, default));
+                outside.keys.push(ConfigKey::new(types, "", field.name, field.schema, default));
                 continue;
             }
             let fields = types.fields(schema);
-            let key = |below: &types::Field<'_>| {
+            let key = |below: &types::SchemaField<'_>| {
                 let default = default.get(below.name).unwrap_or(&Value::Null);
-                Key::new(types, field.name, below.name, below.schema, default)
+                ConfigKey::new(types, field.name, below.name, below.schema, default)
             };
             let description = types.meaning(field.schema).to_owned();
-            tables.push(Table {
+            tables.push(ConfigTable {
                 name: field.name.into(),
                 description,
                 keys: fields.iter().map(key).collect(),
@@ -84,7 +84,7 @@ impl Reference {
     /// The description of a credential, and its keys with their meanings.
     pub(super) fn credential(&self) -> (&str, Vec<(&str, &str)>) {
         let schema = self.schemas().get(CREDENTIAL).expect("credentials have a type");
-        let types = Types::new(self.schemas(), "");
+        let types = SchemaTypes::new(self.schemas(), "");
         let keys = types.fields(schema).into_iter().map(|field| (field.name, types.meaning(field.schema)));
         (text(schema, "description"), keys.collect())
     }
@@ -107,8 +107,8 @@ impl Reference {
     }
 }
 
-impl Key {
-    fn new(types: Types<'_>, table: &str, name: &str, schema: &Value, default: &Value) -> Self {
+impl ConfigKey {
+    fn new(types: SchemaTypes<'_>, table: &str, name: &str, schema: &Value, default: &Value) -> Self {
         let levels: Vec<&str> = [table, name].into_iter().filter(|level| !level.is_empty()).collect();
         let mut variable = format!("ORACLED_{}", levels.join("__").to_uppercase());
         let mut name_shown = levels.join(".");
@@ -198,12 +198,12 @@ fn flag(name: &str, table: &str) -> Option<String> {
 
 /// The page.
 pub(super) fn page() -> String {
-    let reference = Reference::new();
+    let reference = ConfigReference::new();
     let mut out = format!("# Configuration\n\n{}\n{}\n\n", super::GENERATED, reference.description());
-    for Table { name, description, keys } in reference.tables() {
+    for ConfigTable { name, description, keys } in reference.tables() {
         out +=
             &if name.is_empty() { "## Keys\n\n".into() } else { format!("## [{name}]\n\n{description}\n\n") };
-        for Key { name, description, facts } in keys {
+        for ConfigKey { name, description, facts } in keys {
             let facts: Vec<_> = facts.iter().map(|(label, fact)| format!("{label}: {fact}")).collect();
             out += &format!("### `{name}`\n\n{description}\n\n{}\n\n", facts.join("  \n"));
         }

@@ -1,6 +1,6 @@
 //! `oracled(8)` and `oracled.toml(5)`, from the sources of the reference pages.
 
-use super::configuration::{Key, Reference, Table};
+use super::configuration::{ConfigKey, ConfigReference, ConfigTable};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
@@ -28,18 +28,18 @@ pub(super) fn oracled() -> String {
 
 /// The man page of the configuration file.
 pub(super) fn oracled_toml() -> String {
-    let reference = Reference::new();
+    let reference = ConfigReference::new();
     let mut roff = Roff::new();
     let source = concat!("oracled ", env!("CARGO_PKG_VERSION"));
     roff.control("TH", ["oracled.toml", "5", "\"\"", source, "oracled"]);
     roff.control("SH", ["NAME"]).text([roman("oracled.toml - configuration of oracled")]);
     roff.control("SH", ["DESCRIPTION"]);
     prose(&mut roff, reference.description(), "PP");
-    for Table { name, description, keys } in reference.tables() {
+    for ConfigTable { name, description, keys } in reference.tables() {
         let heading = if name.is_empty() { "KEYS".into() } else { format!("[{name}]") };
         roff.control("SH", [heading.as_str()]);
         prose(&mut roff, &description, "PP");
-        for Key { name, description, facts } in keys {
+        for ConfigKey { name, description, facts } in keys {
             roff.control("TP", []).text([bold(name)]);
             prose(&mut roff, &description, "IP");
             let facts: Vec<_> = facts.iter().map(|(label, fact)| format!("{label}: {fact}.")).collect();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// The schemas that references lead to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Types<'a> {
+pub(super) struct SchemaTypes<'a> {
     schemas: &'a Map<String, Value>,
     /// The page with a section for each type; empty for the same page.
     page: &'a str,
@@ -13,7 +13,7 @@ pub(super) struct Types<'a> {
 
 /// A member of an object.
 #[derive(Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct SchemaField<'a> {
     pub(super) name: &'a str,
     pub(super) schema: &'a Value,
     pub(super) is_required: bool,
@@ -34,7 +34,7 @@ pub(super) fn value(value: &Value) -> String {
     code(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-impl<'a> Types<'a> {
+impl<'a> SchemaTypes<'a> {
     pub(super) fn new(schemas: &'a Map<String, Value>, page: &'a str) -> Self {
         Self { schemas, page }
     }
@@ -102,16 +102,16 @@ impl<'a> Types<'a> {
     }
 
     /// The members of an object, with those of the types that it includes.
-    pub(super) fn fields(self, schema: &'a Value) -> Vec<Field<'a>> {
+    pub(super) fn fields(self, schema: &'a Value) -> Vec<SchemaField<'a>> {
         let schema = self.resolve(schema);
         let required = list(schema, "required");
-        let mut fields: Vec<Field<'a>> = Vec::new();
+        let mut fields: Vec<SchemaField<'a>> = Vec::new();
         for part in list(schema, "allOf") {
             fields.extend(self.fields(part));
         }
         for (name, member) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let is_required = required.iter().any(|required| required.as_str() == Some(name));
-            fields.push(Field { name, schema: member, is_required });
+            fields.push(SchemaField { name, schema: member, is_required });
         }
         fields
     }
@@ -127,7 +127,7 @@ impl<'a> Types<'a> {
     pub(super) fn field_table(self, schema: &'a Value, left_out: &[&str]) -> String {
         let fields = self.fields(schema).into_iter().filter(|field| !left_out.contains(&field.name));
         let rows: Vec<_> = fields
-            .map(|Field { name, schema, is_required }| {
+            .map(|SchemaField { name, schema, is_required }| {
                 let default = schema.get("default").map(|default| format!("; default: {}", value(default)));
                 let words = self.words(schema);
                 // the page says that a field may be absent if its type has null

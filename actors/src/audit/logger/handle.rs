@@ -2,39 +2,42 @@
 
 pub(super) mod queue;
 
-use super::{Close, Commit, CommitError, Doubt, JournalReport, Logger, ReopenMirror, Waiting};
-use crate::audit::fallback::Fallback;
-use crate::audit::logger::handle::queue::Queue;
+use super::{
+    CloseJournal, CommitError, CommitRecord, EntryQueueReceiver, JournalReport, Logger, MarkStoreDamaged,
+    ReopenMirror,
+};
+use crate::audit::fallback::FallbackLog;
+use crate::audit::logger::handle::queue::EntryQueue;
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
-use crate::platform::door::Door;
-use crate::platform::metrics::Metrics;
-use oracled_store::{Receipt, Record};
+use crate::platform::metrics::ActorMetrics;
+use oracled_store::{CommitReceipt, JournalRecord};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
 /// The handle of the logger. A failed commit falls back to the service log.
 #[derive(Debug, Clone)]
-pub struct Log {
-    door: Door<Logger>,
-    queue: Queue,
+pub struct LoggerHandle {
+    handle: ActorHandle<Logger>,
+    queue: EntryQueue,
     pub(super) report: watch::Receiver<JournalReport>,
-    fallback: Fallback,
+    fallback: FallbackLog,
     fallback_entries: Arc<AtomicU64>,
-    metrics: Metrics,
+    metrics: ActorMetrics,
 }
 
-impl Log {
-    /// Returns the handle, and the queued entries, which [`Log::write`] commits.
+impl LoggerHandle {
+    /// Returns the handle, and the queued entries, which [`LoggerHandle::write`] commits.
     pub(crate) fn new(
-        door: Door<Logger>,
+        handle: ActorHandle<Logger>,
         report: watch::Receiver<JournalReport>,
-        fallback: Fallback,
+        fallback: FallbackLog,
         fallback_entries: Arc<AtomicU64>,
-        metrics: Metrics,
-    ) -> (Self, Waiting) {
-        let (queue, waiting) = Queue::new();
-        (Self { door, queue, report, fallback, fallback_entries, metrics }, waiting)
+        metrics: ActorMetrics,
+    ) -> (Self, EntryQueueReceiver) {
+        let (queue, waiting) = EntryQueue::new();
+        (Self { handle, queue, report, fallback, fallback_entries, metrics }, waiting)
     }
 
     /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its
@@ -42,21 +45,21 @@ impl Log {
     ///
     /// # Errors
     /// `Stale`: read and decide again. `Unavailable`: nothing may be delivered.
-    pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
-        let record = Arc::new(caller::of_caller(record));
-        let outcome = self.ask(&record).await;
+    pub async fn commit(&self, record: JournalRecord) -> Result<CommitReceipt, CommitError> {
+        let record = Arc::new(caller::add_current_caller(record));
+        let outcome = self.try_commit(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
         }
         outcome
     }
 
-    pub(super) async fn ask(&self, record: &Arc<Record>) -> Result<Receipt, CommitError> {
-        let answer = self.door.ask(Commit(Arc::clone(record))).await;
+    pub(super) async fn try_commit(&self, record: &Arc<JournalRecord>) -> Result<CommitReceipt, CommitError> {
+        let answer = self.handle.ask(CommitRecord(Arc::clone(record))).await;
         answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())))
     }
 
-    pub(super) fn fall_back(&self, record: &Record, cause: &str) {
+    pub(super) fn fall_back(&self, record: &JournalRecord, cause: &str) {
         let entries = self.fallback.write(record, cause);
         self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
         self.metrics.fallback_entries.inc_by(entries);
@@ -67,12 +70,12 @@ impl Log {
     /// # Errors
     /// The text of the error that occurred while the file was opened.
     pub async fn reopen_mirror(&self) -> Result<(), String> {
-        self.door.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
+        self.handle.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Notes that the store is damaged, so that the next start checks all of it before it serves.
-    pub async fn doubt(&self) {
-        let noted = self.door.ask(Doubt).await.unwrap_or_else(|error| Err(error.to_string()));
+    pub async fn mark_store_damaged(&self) {
+        let noted = self.handle.ask(MarkStoreDamaged).await.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = noted {
             tracing::error!(
                 error,
@@ -84,7 +87,7 @@ impl Log {
     /// Writes everything to the disk, queued entries included. The log accepts no more entries.
     pub async fn close(&self) {
         self.flush().await;
-        if let Err(error) = self.door.ask(Close).await {
+        if let Err(error) = self.handle.ask(CloseJournal).await {
             tracing::error!(%error, "could not close the logger");
         }
     }
@@ -97,7 +100,7 @@ impl Log {
 
     /// The actor's door, for its report.
     #[must_use]
-    pub fn door(&self) -> &Door<Logger> {
-        &self.door
+    pub fn actor_handle(&self) -> &ActorHandle<Logger> {
+        &self.handle
     }
 }

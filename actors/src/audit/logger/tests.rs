@@ -1,16 +1,16 @@
 use crate::audit::logger::CommitError;
-use crate::testing::{World, logged, with_world};
+use crate::testing::{TestSystem, logged_events, with_system};
 use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::{Event, EventKind, GatePath, SessionId};
+use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId};
 use std::time::Duration;
 
-fn stopped() -> Event {
-    Event::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
+fn stopped() -> AuditEvent {
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
 }
 
 #[test]
 fn records_that_arrive_together_share_commits() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let asked: Vec<_> = (0..64)
             .map(|_| {
                 let log = system.log.clone();
@@ -37,8 +37,8 @@ fn records_that_arrive_together_share_commits() {
 
 #[test]
 fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
-    with_world(|World { system, .. }| async move {
-        let long = Event::new(
+    with_system(|TestSystem { system, .. }| async move {
+        let long = AuditEvent::new(
             "2026-11-20T10:00:00Z".parse().expect("a time"),
             "long".parse::<SessionId>().expect("an id"),
             EventKind::CrosscheckError {
@@ -63,7 +63,7 @@ fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
 
 #[test]
 fn rejected_entry_goes_to_the_service_log_whole() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let log = &world.system.log;
         world.break_store();
         let error = log.commit(stopped().into()).await.expect_err("the disk rejects it");
@@ -87,7 +87,7 @@ fn rejected_entry_goes_to_the_service_log_whole() {
             .expect("in time")
             .expect("the logger reports");
         log.commit(stopped().into()).await.expect("it is accepted again");
-        let events = logged(&world.system.store);
+        let events = logged_events(&world.system.store);
         assert_eq!(events.last().map(String::as_str), Some("service_stopped"));
         assert!(
             events.contains(&"storage_recovered".to_owned()),
@@ -98,7 +98,7 @@ fn rejected_entry_goes_to_the_service_log_whole() {
 
 #[test]
 fn logger_loses_no_acknowledged_record_in_a_panic() {
-    with_world(|World { system, fallback_lines, .. }| async move {
+    with_system(|TestSystem { system, fallback_lines, .. }| async move {
         let mut acknowledged = 0;
         let mut lost = 0;
         for round in 0..8 {
@@ -109,7 +109,7 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
                 })
                 .collect();
             if round % 2 == 1 {
-                system.log.door().ask(crate::InjectPanic).await.expect_err("it panics");
+                system.log.actor_handle().ask(crate::InjectPanic).await.expect_err("it panics");
             }
             for asked in asked {
                 match asked.await.expect("the task ends") {
@@ -118,20 +118,20 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
                 }
             }
         }
-        let logged = logged(&system.store).len();
+        let logged = logged_events(&system.store).len();
         assert!(logged >= acknowledged && acknowledged + lost == 64, "{logged} {acknowledged} {lost}");
         assert_eq!(
             fallback_lines.lock().expect("the lock is not poisoned").len(),
             lost,
             "each is in the service log"
         );
-        assert_eq!(system.log.door().report().restarts, 4);
+        assert_eq!(system.log.actor_handle().report().restarts, 4);
     });
 }
 
 #[test]
 fn closed_logger_rejects_records() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         system.log.commit(stopped().into()).await.expect("it is committed");
         system.log.close().await;
         assert!(system.log.commit(stopped().into()).await.is_err());

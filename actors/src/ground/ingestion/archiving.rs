@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use oracled_store::StoreError;
-use oracled_store::ground::archive::Archived;
-use oracled_store::ground::files::Files;
+use oracled_store::ground::archive::PayloadRef;
+use oracled_store::ground::files::GroundFiles;
 use std::io;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -15,22 +15,22 @@ const PIECES_WAITING: usize = 4;
 /// unneeded, and must not be removed.
 pub static ARCHIVING: Mutex<()> = Mutex::const_new(());
 
-/// A payload that is being archived. If this is dropped before [`Archiving::finish`], nothing is stored.
+/// A payload that is being archived. If this is dropped before [`PayloadArchiver::finish`], nothing is stored.
 #[derive(Debug)]
-pub struct Archiving {
-    pieces: mpsc::Sender<Piece>,
-    written: JoinHandle<Result<Option<Archived>, StoreError>>,
+pub struct PayloadArchiver {
+    pieces: mpsc::Sender<ArchiverMessage>,
+    written: JoinHandle<Result<Option<PayloadRef>, StoreError>>,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum ArchiverMessage {
     More(Bytes),
     End,
 }
 
 /// Why a payload is not in the archive.
 #[derive(Debug, thiserror::Error)]
-pub enum NotArchived {
+pub enum ArchiveError {
     /// The store could not write the payload.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -39,17 +39,17 @@ pub enum NotArchived {
     Inside(String),
 }
 
-impl Archiving {
+impl PayloadArchiver {
     /// Begins to archive a payload.
     #[must_use]
-    pub fn begin(files: Files) -> Self {
+    pub fn begin(files: GroundFiles) -> Self {
         let (pieces, mut coming) = mpsc::channel(PIECES_WAITING);
         let written = spawn_blocking(move || {
             let mut writer = files.archive_writer()?;
             while let Some(piece) = coming.blocking_recv() {
                 match piece {
-                    Piece::More(bytes) => writer.push(&bytes)?,
-                    Piece::End => return writer.finish().map(Some),
+                    ArchiverMessage::More(bytes) => writer.push(&bytes)?,
+                    ArchiverMessage::End => return writer.finish().map(Some),
                 }
             }
             // the sender was dropped
@@ -61,9 +61,9 @@ impl Archiving {
     /// Passes on the next piece. Waits while the queue is full.
     ///
     /// # Errors
-    /// An earlier piece could not be written; [`Archiving::finish`] returns the cause.
+    /// An earlier piece could not be written; [`PayloadArchiver::finish`] returns the cause.
     pub async fn push(&self, piece: Bytes) -> io::Result<()> {
-        let sent = self.pieces.send(Piece::More(piece)).await;
+        let sent = self.pieces.send(ArchiverMessage::More(piece)).await;
         sent.map_err(|_| io::Error::other("the archive writer has stopped"))
     }
 
@@ -71,12 +71,12 @@ impl Archiving {
     ///
     /// # Errors
     /// The payload could not be written.
-    pub async fn finish(self) -> Result<Archived, NotArchived> {
+    pub async fn finish(self) -> Result<PayloadRef, ArchiveError> {
         let Self { pieces, written } = self;
         // if the writer has stopped, its result has the cause
-        drop(pieces.send(Piece::End).await);
+        drop(pieces.send(ArchiverMessage::End).await);
         drop(pieces);
-        let written = written.await.map_err(|error| NotArchived::Inside(error.to_string()))?;
-        written?.ok_or_else(|| NotArchived::Inside("the writer got no end of the payload".into()))
+        let written = written.await.map_err(|error| ArchiveError::Inside(error.to_string()))?;
+        written?.ok_or_else(|| ArchiveError::Inside("the writer got no end of the payload".into()))
     }
 }

@@ -1,30 +1,33 @@
 //! How much of a payload a definition uses: the columns and paths that are found, and the axes that records fill.
 
 use super::slices::is_blank;
-use oracled_domain::base::raw::Raw;
+use oracled_domain::base::raw::SourceValue;
 use oracled_domain::ground::axis::Axis;
-use oracled_domain::ground::normalize::{MissingColumn, Normalizer, PathUse};
-use oracled_domain::ground::record::Content;
-use oracled_domain::ground::run::{AxisFill, RunWarning};
+use oracled_domain::ground::normalize::{DefinitionPath, MissingColumnError, RecordNormalizer};
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::run::{AxisCoverage, RunWarning};
 use std::collections::BTreeMap;
 
 /// The columns, paths and axes of the definition that a run has found.
-pub(super) struct Coverage<'n> {
+pub(super) struct DefinitionCoverage<'n> {
     /// The paths that have matched nothing so far.
-    unmatched: Vec<PathUse<'n>>,
+    unmatched: Vec<DefinitionPath<'n>>,
     /// The axes that are mapped to, each with the number of records that have a value on it.
     filled: Vec<(&'n Axis, u64)>,
     /// Records that passed normalization.
-    taken: u64,
+    accepted: u64,
     warnings: Vec<RunWarning>,
 }
 
-impl<'n> Coverage<'n> {
+impl<'n> DefinitionCoverage<'n> {
     /// Begins with the columns of the payload's header, if it has one.
     ///
     /// # Errors
-    /// `MissingColumn` if the definition reads a column that the header does not have.
-    pub(super) fn new(normalizer: &'n Normalizer, columns: Option<&[String]>) -> Result<Self, MissingColumn> {
+    /// `MissingColumnError` if the definition reads a column that the header does not have.
+    pub(super) fn new(
+        normalizer: &'n RecordNormalizer,
+        columns: Option<&[String]>,
+    ) -> Result<Self, MissingColumnError> {
         let filled = normalizer.mapped_axes().map(|axis| (axis, 0)).collect();
         let (mut unmatched, mut warnings) = (Vec::new(), Vec::new());
         match columns {
@@ -40,17 +43,17 @@ impl<'n> Coverage<'n> {
             }
             None => unmatched = normalizer.paths(),
         }
-        Ok(Self { unmatched, filled, taken: 0, warnings })
+        Ok(Self { unmatched, filled, accepted: 0, warnings })
     }
 
     /// Notes which paths match in `raw`.
-    pub(super) fn read(&mut self, raw: &Raw) {
+    pub(super) fn note_matched_paths(&mut self, raw: &SourceValue) {
         self.unmatched.retain(|path| !path.matches(raw));
     }
 
     /// Notes which axes a record fills.
-    pub(super) fn took(&mut self, content: &Content) {
-        self.taken += 1;
+    pub(super) fn note_filled_axes(&mut self, content: &RecordContent) {
+        self.accepted += 1;
         for (axis, records) in &mut self.filled {
             let has_value = if axis.is_group() {
                 content.axes.keys().any(|path| axis.key_in(path).is_some())
@@ -62,11 +65,11 @@ impl<'n> Coverage<'n> {
     }
 
     /// The number of records that filled each axis, and the warnings of the run.
-    pub(super) fn into_parts(self) -> (BTreeMap<String, AxisFill>, Vec<RunWarning>) {
-        let Self { unmatched, filled, taken, mut warnings } = self;
+    pub(super) fn into_parts(self) -> (BTreeMap<String, AxisCoverage>, Vec<RunWarning>) {
+        let Self { unmatched, filled, accepted, mut warnings } = self;
         let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
-        warnings.extend(unmatched.map(PathUse::unmatched));
-        let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisFill::new(records, taken));
+        warnings.extend(unmatched.map(DefinitionPath::unmatched));
+        let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisCoverage::new(records, accepted));
         (filled.into_iter().map(fill).collect(), warnings)
     }
 }

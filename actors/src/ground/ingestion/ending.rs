@@ -1,61 +1,63 @@
 //! The end of a run. One commit makes its records visible, or closes it without a change.
 
 use super::archiving::ARCHIVING;
-use super::flight::{Changed, behind, changed, held_again};
-use super::progress::Progress;
-use super::reading::Outcome;
-use super::{IngestionError, Shop};
-use crate::audit::commit_loop::Decided;
+use super::progress::RunTracker;
+use super::reading::PayloadReadOutcome;
+use super::run_task::{SourceRunChange, decide_run_change, mark_held_again, next_known_at};
+use super::{IngestContext, IngestionError};
+use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::{Desk, Ready, policy_of};
+use crate::ground::registry::{CommitContext, PreparedPipeline, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::run::RunPhase;
-use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
-use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
-use oracled_store::ground::staging::Staged;
-use oracled_store::ground::state::{Completed, SourceState};
+use oracled_domain::ground::run::{IngestionRun, RunCounts, RunState, SortedFileRef};
+use oracled_domain::ground::timeline::TimelineRun;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_store::ground::staging::StagedRun;
+use oracled_store::ground::state::{CompletedRun, SourceState};
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// The pause before the commit of a run's end is retried.
 const END_PAUSE: Duration = Duration::from_secs(1);
 
-impl Shop {
+impl IngestContext {
     /// Ends a run with the outcome of its reading.
-    pub(super) async fn end(&self, progress: &Progress, outcome: Outcome) {
-        progress.enter(RunPhase::Committing);
+    pub(super) async fn end(&self, progress: &RunTracker, outcome: PayloadReadOutcome) {
+        progress.set_phase(RunPhase::Committing);
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
-            Outcome::Staged { staged, ready } => match self.passed(run.clone(), *staged, &ready).await {
-                // after `Unavailable` it is unknown whether the commit is durable
-                Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
-                    (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
-                    self.close(run).await
+            PayloadReadOutcome::Staged { staged, ready } => {
+                match self.complete_or_hold(run.clone(), *staged, &ready).await {
+                    // after `Unavailable` it is unknown whether the commit is durable
+                    Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
+                        (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
+                        self.close(run).await
+                    }
+                    ended => ended,
                 }
-                ended => ended,
-            },
-            Outcome::EndedEarly => self.ended(run),
-            Outcome::NoSpace { cause } => {
+            }
+            PayloadReadOutcome::EndedEarly => self.read_stored_run(run),
+            PayloadReadOutcome::NoSpace { cause } => {
                 (run.state, run.cause) = (RunState::Failed, Some(cause));
                 let closed = self.close(run).await;
                 self.remove_payload(&progress.run).await;
                 closed
             }
-            Outcome::Failed { cause, counts, rows } => {
+            PayloadReadOutcome::Failed { cause, counts, rows } => {
                 (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
                 self.close(run).await
             }
         };
         match ended {
             Ok(run) => {
-                let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
+                let IngestionRun { run_id, oracle_id, state, counts, cause, .. } = &run;
                 tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
                     rejected = counts.rejected, cause, "ingestion run ended or suspended");
-                self.metrics.ingesting.ended(&run);
+                self.metrics.ingestion.count_ended_run(&run);
             }
             // the store still has the run as running: the next start reads it again
             Err(error) => {
@@ -66,9 +68,14 @@ impl Shop {
 
     /// Makes a run visible, or holds it if it breaks a gate of its pipeline. The gates of an approved run are not
     /// checked.
-    async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+    async fn complete_or_hold(
+        &self,
+        mut run: IngestionRun,
+        staged: StagedRun,
+        ready: &PreparedPipeline,
+    ) -> Result<IngestionRun, IngestionError> {
         if run.decision.is_none() {
-            let (source, _) = self.desk().source(&run.oracle_id)?;
+            let (source, _) = self.commit_context().source(&run.oracle_id)?;
             let gates = &ready.definition.pipeline.gates;
             let same_payload = same_payload(&run, &source, gates.accept_same_payload);
             run.breaches = gates.breaches(&staged.counts, same_payload);
@@ -78,7 +85,7 @@ impl Shop {
             return self.complete(run, staged, ready).await;
         }
         let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
-        let (counts, rows) = staged.held();
+        let (counts, rows) = staged.keep_for_held_run();
         (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
         (run.counts, run.rows) = (counts, Some(rows));
         self.close(run).await
@@ -88,14 +95,14 @@ impl Shop {
     /// snapshots contain only changes, whose records may lack such values.
     fn emptied_axes(
         &self,
-        run: &Run,
+        run: &IngestionRun,
         source: &SourceState,
         counts: &RunCounts,
     ) -> Result<Vec<GateBreach>, IngestionError> {
         if !run.snapshot {
             return Ok(Vec::new());
         }
-        let counting = source.counting();
+        let counting = source.counting_runs();
         let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
         let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten()
         else {
@@ -111,30 +118,35 @@ impl Shop {
     }
 
     /// Makes a run visible, unless it was ended meanwhile.
-    async fn complete(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+    async fn complete(
+        &self,
+        mut run: IngestionRun,
+        staged: StagedRun,
+        ready: &PreparedPipeline,
+    ) -> Result<IngestionRun, IngestionError> {
         let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
-        let Staged { counts, rows, statements, .. } = &staged;
+        let StagedRun { counts, rows, statements, .. } = &staged;
         (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
         let (now, mut before) = (self.clock.now(), None);
         let run_id = run.run_id.clone();
-        let ended = self.commit_end(&run_id, |desk| {
-            changed(desk, &run.oracle_id.clone(), |source| {
-                run.ended_at = Some(behind(&source, now));
+        let ended = self.commit_end(&run_id, |commit_context| {
+            decide_run_change(commit_context, &run.oracle_id.clone(), |source| {
+                run.ended_at = Some(next_known_at(&source, now));
                 run.number = source.next_number();
                 before = Some(source.clone());
                 let source = match run.release() {
                     Some(release) => {
-                        let completed = completed(&run, release, rows.clone());
+                        let completed = completed_run_entry(&run, release, rows.clone());
                         let transformations = transformations.to_vec();
                         source.with_completed(completed, transformations, statements.clone())
                     }
                     None => source,
                 };
                 let entry = RunEntry { run: Box::new(run.clone()), peer: None };
-                Ok(Changed {
+                Ok(SourceRunChange {
                     source,
                     run: run.clone(),
-                    events: vec![Event::new(now, None, EventKind::IngestionEnded(entry))],
+                    events: vec![AuditEvent::new(now, None, EventKind::IngestionEnded(entry))],
                 })
             })
         });
@@ -142,14 +154,14 @@ impl Shop {
             Ok(is_ours) => is_ours,
             Err(error) => {
                 // it is unknown whether the store names the files; if not, the next start removes them
-                staged.named();
+                staged.keep_files();
                 return Err(error);
             }
         };
         if !is_ours {
-            return self.ended(run);
+            return self.read_stored_run(run);
         }
-        staged.named();
+        staged.keep_files();
         if let Some(before) = before
             && let Err(error) = self.store.remove_replaced(&before)
         {
@@ -159,12 +171,12 @@ impl Shop {
     }
 
     /// Returns the stored run, which was ended elsewhere or is left to the next start.
-    fn ended(&self, run: Run) -> Result<Run, IngestionError> {
+    fn read_stored_run(&self, run: IngestionRun) -> Result<IngestionRun, IngestionError> {
         Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
     }
 
     /// Removes a run's payload, unless it must be kept.
-    pub(super) async fn let_go(&self, run: &Run) {
+    pub(super) async fn remove_unless_needed(&self, run: &IngestionRun) {
         let _turn = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove an unneeded payload");
@@ -173,15 +185,15 @@ impl Shop {
 
     /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable, since the failed
     /// commit may have been durable.
-    pub(super) async fn let_go_once_writable(&self, run: &Run) {
+    pub(super) async fn remove_once_log_writable(&self, run: &IngestionRun) {
         sleep(END_PAUSE).await;
         if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
-            self.let_go(run).await;
+            self.remove_unless_needed(run).await;
         }
     }
 
     /// Removes the payload of a run that failed for lack of space, unless another run has the same.
-    async fn remove_payload(&self, run: &Run) {
+    async fn remove_payload(&self, run: &IngestionRun) {
         let _turn = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_payload_of(run) {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
@@ -189,41 +201,43 @@ impl Shop {
     }
 
     /// Closes a run without a change of the source's records, unless it was ended meanwhile.
-    async fn close(&self, mut run: Run) -> Result<Run, IngestionError> {
-        held_again(&mut run);
-        let is_ours = self.commit_end(&run.run_id, |desk| self.closed(desk, &run, None)).await?;
-        if is_ours { Ok(run) } else { self.ended(run) }
+    async fn close(&self, mut run: IngestionRun) -> Result<IngestionRun, IngestionError> {
+        mark_held_again(&mut run);
+        let is_ours = self
+            .commit_end(&run.run_id, |commit_context| self.decide_closing(commit_context, &run, None))
+            .await?;
+        if is_ours { Ok(run) } else { self.read_stored_run(run) }
     }
 
     /// Calls `end` if the run has not ended; otherwise there is nothing to commit.
-    pub(super) fn unless_ended(
+    pub(super) fn decide_unless_ended(
         &self,
         run_id: &Sha256Hex,
-        end: impl FnOnce() -> Result<Decided<()>, IngestionError>,
-    ) -> Result<Decided<()>, IngestionError> {
-        if self.goes_on(run_id)? { end() } else { Ok(Decided::Already(())) }
+        end: impl FnOnce() -> Result<CommitDecision<()>, IngestionError>,
+    ) -> Result<CommitDecision<()>, IngestionError> {
+        if self.is_run_running(run_id)? { end() } else { Ok(CommitDecision::Already(())) }
     }
 
     /// The commit that closes a run without a change of the source's records.
-    pub(super) fn closed(
+    pub(super) fn decide_closing(
         &self,
-        desk: &Desk,
-        run: &Run,
-        peer: Option<Peer>,
-    ) -> Result<Decided<()>, IngestionError> {
+        commit_context: &CommitContext,
+        run: &IngestionRun,
+        peer: Option<PeerCredentials>,
+    ) -> Result<CommitDecision<()>, IngestionError> {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
-        changed(desk, &run.oracle_id, |source| {
+        decide_run_change(commit_context, &run.oracle_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer };
-            let mut events = vec![Event::new(timestamp, None, EventKind::IngestionEnded(entry))];
+            let mut events = vec![AuditEvent::new(timestamp, None, EventKind::IngestionEnded(entry))];
             let mut source = match run.state {
                 RunState::Held => source.with_held(&run.run_id),
                 _ => source.with_attempt(&run.run_id),
             };
             let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
-            if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
+            if is_lost && run.source_url.is_some() && self.is_stale_after_new_version(&source) {
                 // the source has a newer version, which is not visible here
                 source = source.invalidated(timestamp);
-                events.push(Event::new(
+                events.push(AuditEvent::new(
                     timestamp,
                     None,
                     EventKind::SourceInvalidated(InvalidationEntry {
@@ -234,13 +248,13 @@ impl Shop {
                     }),
                 ));
             }
-            Ok(Changed { source, run: run.clone(), events })
+            Ok(SourceRunChange { source, run: run.clone(), events })
         })
     }
 
     /// Whether the source's policy marks its data stale when a newer version exists.
-    fn heeds_versions(&self, source: &SourceState) -> bool {
-        let ontology = self.desk().ontology(&source.entry.registration.ontology);
+    fn is_stale_after_new_version(&self, source: &SourceState) -> bool {
+        let ontology = self.commit_context().ontology(&source.entry.registration.ontology);
         let is_version =
             |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::VersionChange {});
         ontology
@@ -252,12 +266,13 @@ impl Shop {
     async fn commit_end(
         &self,
         run_id: &Sha256Hex,
-        mut end: impl FnMut(&Desk) -> Result<Decided<()>, IngestionError>,
+        mut end: impl FnMut(&CommitContext) -> Result<CommitDecision<()>, IngestionError>,
     ) -> Result<bool, IngestionError> {
         let mut is_perhaps_there = false;
         loop {
-            let desk = self.desk();
-            let ended = self.log.decide_and_commit(|| self.unless_ended(run_id, || end(&desk)));
+            let commit_context = self.commit_context();
+            let ended =
+                self.log.decide_and_commit(|| self.decide_unless_ended(run_id, || end(&commit_context)));
             match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
                     tracing::warn!(%run_id, cause, "could not commit the end of an ingestion run; retrying");
@@ -280,8 +295,8 @@ impl Shop {
 
 /// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the wrong file was
 /// submitted or published, or that version was undone.
-fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<String> {
-    let is_mistaken = |completed: &&Completed| {
+fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> Option<String> {
+    let is_mistaken = |completed: &&CompletedRun| {
         completed.raw_sha256 == run.input.raw_sha256
             && completed.release.undoes.is_none()
             && (source.undone_by(completed.release.run).is_some()
@@ -291,8 +306,12 @@ fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<St
 }
 
 /// The entry of a completed run in the state of its source.
-pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
-    Completed {
+pub(super) fn completed_run_entry(
+    run: &IngestionRun,
+    release: TimelineRun,
+    rows: SortedFileRef,
+) -> CompletedRun {
+    CompletedRun {
         run_id: run.run_id.clone(),
         pipeline_id: run.pipeline_id.clone(),
         pipeline_sha256: run.input.pipeline_sha256.clone(),

@@ -187,7 +187,7 @@ pub enum IngestionError {
 impl IngestionError {
     /// The error for an invalid version.
     #[must_use]
-    pub fn bad_version(given: &str) -> Self {
+    pub fn invalid_version(given: &str) -> Self {
         Self::Version(excerpt(given))
     }
 }

@@ -2,70 +2,70 @@
 
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::RunProgress;
-use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::ground::run::{IngestionRun, RunState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// The state of a run that its readers share.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct RunTracker {
     pub(super) bytes_read: AtomicU64,
     pub(super) read: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) merged: AtomicU64,
-    pub(super) run: Run,
-    state: Mutex<State>,
+    pub(super) run: IngestionRun,
+    state: Mutex<RunTrackerState>,
     ended: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct RunTrackerState {
     phase: RunPhase,
     /// Why the run must end early, if it must.
-    ending: Option<Ending>,
+    stop_reason: Option<RunStopReason>,
 }
 
 /// Why a run must end early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum RunStopReason {
     /// The run was cancelled, and the store has this state.
     Cancelled,
     /// The daemon is stopping; the next start resumes the run.
     Stopping,
 }
 
-impl Progress {
-    pub(super) fn new(run: Run) -> Self {
-        let state = Mutex::new(State { phase: RunPhase::Waiting, ending: None });
+impl RunTracker {
+    pub(super) fn new(run: IngestionRun) -> Self {
+        let state = Mutex::new(RunTrackerState { phase: RunPhase::Waiting, stop_reason: None });
         let (bytes_read, read, rejected, merged, ended) = Default::default();
         Self { bytes_read, read, rejected, merged, run, state, ended }
     }
 
-    pub(super) fn enter(&self, phase: RunPhase) {
+    pub(super) fn set_phase(&self, phase: RunPhase) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
     }
 
     /// Whether the run is completed, and is read again to rebuild its source.
-    pub(super) fn is_again(&self) -> bool {
+    pub(super) fn is_rebuild(&self) -> bool {
         self.run.state == RunState::Completed
     }
 
     /// Makes the run end early.
-    pub(super) fn end(&self, why: Ending) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ending = Some(why);
+    pub(super) fn request_stop(&self, why: RunStopReason) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stop_reason = Some(why);
         self.ended.notify_one();
     }
 
     /// Why the run must end early; `None` if it continues.
-    pub(super) fn ending(&self) -> Option<Ending> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ending
+    pub(super) fn stop_reason(&self) -> Option<RunStopReason> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stop_reason
     }
 
     /// Waits until the run must end early.
-    pub(super) async fn until_ended(&self) -> Ending {
+    pub(super) async fn wait_for_stop(&self) -> RunStopReason {
         loop {
-            if let Some(ending) = self.ending() {
+            if let Some(ending) = self.stop_reason() {
                 return ending;
             }
             self.ended.notified().await;
@@ -73,7 +73,7 @@ impl Progress {
     }
 
     pub(super) fn report(&self) -> RunProgress {
-        let Run { run_id, oracle_id, pipeline_id, input, started_at, raw_bytes, .. } = &self.run;
+        let IngestionRun { run_id, oracle_id, pipeline_id, input, started_at, raw_bytes, .. } = &self.run;
         RunProgress {
             run_id: run_id.clone(),
             oracle_id: oracle_id.clone(),

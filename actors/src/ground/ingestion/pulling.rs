@@ -4,16 +4,16 @@ mod due;
 mod refresh;
 mod release;
 
-use due::Scheduled;
+use due::PipelineSchedule;
 pub(super) use due::begin_due;
 pub(super) use refresh::refresh;
 
-use super::archiving::{ARCHIVING, Archiving, NotArchived};
-use super::flight::begin;
-use super::{Begin, Begun, IngestionError, Shop};
-use crate::audit::commit_loop::Decided;
-use crate::ground::pull::{Answer, PullError, PullRequest, Pulled, Validators};
-use crate::ground::registry::{Confirmation, Ready, RegistryError, as_read};
+use super::archiving::{ARCHIVING, ArchiveError, PayloadArchiver};
+use super::run_task::begin;
+use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
+use crate::audit::commit_loop::CommitDecision;
+use crate::ground::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
+use crate::ground::registry::{PreparedPipeline, RegistryError, SourceConfirmation, expect_unchanged_row};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use oracled_domain::audit::event::ground::{
@@ -21,24 +21,24 @@ use oracled_domain::audit::event::ground::{
 };
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::pipeline::{LastPull, RegisteredPipeline};
-use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
-use oracled_store::ground::archive::Archived;
-use oracled_store::{Record, RowKey, Write};
-use refresh::Refreshing;
-use release::Dated;
+use oracled_domain::ground::pipeline::{LastPullTimes, RegisteredPipeline};
+use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_store::ground::archive::PayloadRef;
+use oracled_store::{JournalRecord, RowKey, TableWrite};
+use refresh::SourceRefreshState;
+use release::PayloadVersion;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// A requested pull.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct RequestedPull {
     pub(super) pipeline_id: PipelineId,
     /// The requester: a user id, `schedule` or `refresh`.
     pub(super) requested_by: String,
-    pub(super) peer: Option<Peer>,
+    pub(super) peer: Option<PeerCredentials>,
 }
 
 /// The outcome of a pull.
@@ -50,108 +50,124 @@ pub enum PullOutcome {
         retrieved_at: Timestamp,
     },
     /// A payload was received. It is being read, or was read before.
-    Begun(Begun),
+    Begun(StartRunOutcome),
 }
 
 /// The memory of pulls, lost at a restart.
 #[derive(Debug, Default)]
-pub(super) struct Pulls {
+pub(super) struct PullTracker {
     /// The validators of each pipeline's last payload, with the run that read that payload.
-    known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
+    known_validators: Mutex<HashMap<PipelineId, (Sha256Hex, HttpValidators)>>,
     /// The pulls in progress, at most one for each pipeline. A pull's channel closes when it ends.
-    under_way: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
+    in_progress: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
     /// The state of the refreshes of each source.
-    refreshing: Mutex<HashMap<SourceId, Refreshing>>,
+    refreshing: Mutex<HashMap<SourceId, SourceRefreshState>>,
     /// The pipelines' schedules.
-    due: Mutex<HashMap<PipelineId, Scheduled>>,
+    schedules: Mutex<HashMap<PipelineId, PipelineSchedule>>,
 }
 
 impl PullOutcome {
     /// The run that reads or has read the received payload, if one was received.
     #[must_use]
-    pub fn run(&self) -> Option<&Run> {
+    pub fn run(&self) -> Option<&IngestionRun> {
         match self {
             Self::NothingNew { .. } => None,
-            Self::Begun(Begun::Started(run) | Begun::Unchanged(run)) => Some(run),
+            Self::Begun(StartRunOutcome::Started(run) | StartRunOutcome::Unchanged(run)) => Some(run),
         }
     }
 }
 
-impl From<NotArchived> for IngestionError {
-    fn from(error: NotArchived) -> Self {
+impl From<ArchiveError> for IngestionError {
+    fn from(error: ArchiveError) -> Self {
         match error {
-            NotArchived::Store(error) => Self::Store(error),
-            NotArchived::Inside(cause) => Self::Archiving(cause),
+            ArchiveError::Store(error) => Self::Store(error),
+            ArchiveError::Inside(cause) => Self::Archiving(cause),
         }
     }
 }
 
 /// The place of a pull among those in progress, released when it is dropped.
-struct Place<'p> {
-    pulls: &'p Pulls,
+struct PullSlot<'p> {
+    pulls: &'p PullTracker,
     pipeline_id: &'p PipelineId,
     _ends: watch::Sender<()>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PullSlot<'_> {
     fn drop(&mut self) {
-        self.pulls.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(self.pipeline_id);
+        self.pulls.in_progress.lock().unwrap_or_else(PoisonError::into_inner).remove(self.pipeline_id);
     }
 }
 
 /// Pulls a pipeline's payload and begins its run, unless another pull of the pipeline is in progress. The pull's
 /// beginning and end are logged, so the next start can distinguish a missed scheduled pull from a pull that was made.
-pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome, IngestionError> {
-    let _place = shop.pulls.place(&wanted.pipeline_id)?;
-    let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
-    let began_at = shop.clock.now();
+pub(super) async fn pull(
+    context: Arc<IngestContext>,
+    requested_pull: RequestedPull,
+) -> Result<PullOutcome, IngestionError> {
+    let _place = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
+    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let began_at = context.clock.now();
     let entry = PullStartedEntry { pipeline_id, requested_by, peer };
-    shop.note_pull(
-        &wanted,
-        LastPull { began_at, ended_at: None },
-        Event::new(began_at, None, EventKind::PullStarted(entry)),
-    )
-    .await?;
-    let pulled = try_pull(Arc::clone(&shop), &wanted).await;
-    let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
-    let timestamp = shop.clock.now();
+    context
+        .commit_pull_state(
+            &requested_pull,
+            LastPullTimes { began_at, ended_at: None },
+            AuditEvent::new(began_at, None, EventKind::PullStarted(entry)),
+        )
+        .await?;
+    let pulled = try_pull(Arc::clone(&context), &requested_pull).await;
+    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let timestamp = context.clock.now();
     let event = match &pulled {
         Ok(outcome) => {
             let run_id = outcome.run().map(|run| run.run_id.clone());
-            Event::new(
+            AuditEvent::new(
                 timestamp,
                 None,
                 EventKind::PullEnded(PullEndedEntry { pipeline_id, requested_by, run_id, peer }),
             )
         }
         Err(error) => {
-            shop.metrics.ingesting.pull_failed();
+            context.metrics.ingestion.count_failed_pull();
             let cause = error.to_string();
-            Event::new(
+            AuditEvent::new(
                 timestamp,
                 None,
                 EventKind::PullFailed(PullFailedEntry { pipeline_id, requested_by, cause, peer }),
             )
         }
     };
-    shop.note_pull(&wanted, LastPull { began_at, ended_at: Some(timestamp) }, event).await?;
+    context
+        .commit_pull_state(&requested_pull, LastPullTimes { began_at, ended_at: Some(timestamp) }, event)
+        .await?;
     pulled
 }
 
-async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, IngestionError> {
-    let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
-    let said = shop.said(&ready, shop.clock.now())?;
+async fn try_pull(
+    context: Arc<IngestContext>,
+    requested_pull: &RequestedPull,
+) -> Result<PullOutcome, IngestionError> {
+    let ready = context.commit_context().pipeline(&requested_pull.pipeline_id)?;
+    let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
-    let invalidation_count = said.invalidation_count();
-    let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
+    let invalidation_count = source_state.invalidation_count();
+    let known = source_state.read_by(&ready).map(|run| context.pulls.validators(run)).unwrap_or_default();
     let request = PullRequest::of(&ready.definition.pipeline, known);
-    let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
-    let archiving = Archiving::begin(shop.store.files().clone());
-    let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
+    let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
+    let archiving = PayloadArchiver::begin(context.store.files().clone());
+    let answer = context.puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
-        Ok(Answer::Payload(pulled)) => pulled,
-        Ok(Answer::Unchanged { retrieved_at }) => {
-            return shop.nothing_new(wanted, said.read_by(&ready), invalidation_count, retrieved_at).await;
+        Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,
+        Ok(PayloadFetchOutcome::Unchanged { retrieved_at }) => {
+            return context
+                .end_unchanged_pull(
+                    requested_pull,
+                    source_state.read_by(&ready),
+                    invalidation_count,
+                    retrieved_at,
+                )
+                .await;
         }
         Err(PullError::Keep(_)) => {
             // the archive has the cause
@@ -162,85 +178,93 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    shop.read(wanted, &ready, invalidation_count, pulled, payload).await
+    context.start_pulled_run(requested_pull, &ready, invalidation_count, pulled, payload).await
 }
 
-impl Shop {
+impl IngestContext {
     /// Commits the beginning or the end of a pull, with its entry.
-    async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
-        let pipeline_id = &wanted.pipeline_id;
+    async fn commit_pull_state(
+        &self,
+        requested_pull: &RequestedPull,
+        last: LastPullTimes,
+        event: AuditEvent,
+    ) -> Result<(), IngestionError> {
+        let pipeline_id = &requested_pull.pipeline_id;
         let changed = self.log.decide_and_commit(|| {
             let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
             let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
-            let record = Record {
-                expect: as_read(
+            let record = JournalRecord {
+                expect: expect_unchanged_row(
                     RowKey::Document(DocumentKind::Pipeline, pipeline_id.to_string()),
                     Some(revision),
                 ),
                 events: vec![event.clone()],
-                writes: vec![Write::document(
+                writes: vec![TableWrite::document(
                     DocumentKind::Pipeline,
                     pipeline_id,
                     &RegisteredPipeline { last_pull: Some(last), ..registered },
                 )],
-                ..Record::default()
+                ..JournalRecord::default()
             };
-            Ok::<_, RegistryError>(Decided::Change((), record))
+            Ok::<_, RegistryError>(CommitDecision::Change((), record))
         });
         Ok(changed.await.map(drop)?)
     }
 
     /// Whether the source has only one pipeline, which therefore brings all of its data.
-    fn is_all_of(&self, oracle_id: &SourceId) -> Result<bool, IngestionError> {
+    fn has_single_pipeline(&self, oracle_id: &SourceId) -> Result<bool, IngestionError> {
         let pipelines = self.store.pipelines()?;
         Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
     }
 
     /// Ends a pull that found the payload of `run` again. If `run` has all of the source's data, this confirms the source,
     /// unless it was invalidated after the pull began.
-    async fn nothing_new(
+    async fn end_unchanged_pull(
         &self,
-        wanted: &Wanted,
-        run: Option<&Run>,
+        requested_pull: &RequestedPull,
+        run: Option<&IngestionRun>,
         invalidation_count: u64,
         retrieved_at: Timestamp,
     ) -> Result<PullOutcome, IngestionError> {
         if let Some(run) = run
-            && self.is_all_of(&run.oracle_id)?
+            && self.has_single_pipeline(&run.oracle_id)?
         {
-            let confirmation = Confirmation {
+            let confirmation = SourceConfirmation {
                 confirmed_by: ConfirmationCause::Pull,
                 detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),
-                peer: wanted.peer,
+                peer: requested_pull.peer,
                 invalidation_count: Some(invalidation_count),
             };
-            self.desk().confirm(&run.oracle_id, confirmation).await?;
+            self.commit_context().confirm(&run.oracle_id, confirmation).await?;
         }
         Ok(PullOutcome::NothingNew { retrieved_at })
     }
 
     /// Begins the run of a pulled payload, unless the payload was read before.
-    async fn read(
+    async fn start_pulled_run(
         self: &Arc<Self>,
-        wanted: &Wanted,
-        ready: &Ready,
+        requested_pull: &RequestedPull,
+        ready: &PreparedPipeline,
         invalidation_count: u64,
-        pulled: Pulled,
-        payload: Archived,
+        pulled: FetchedPayload,
+        payload: PayloadRef,
     ) -> Result<PullOutcome, IngestionError> {
         let raw_sha256 = payload.sha256.clone();
-        let Pulled { url, validators, retrieved_at, .. } = pulled;
-        let said = self.said(ready, retrieved_at)?;
-        if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
+        let FetchedPayload { url, validators, retrieved_at, .. } = pulled;
+        let source_state = self.read_pull_source_state(ready, retrieved_at)?;
+        if let Some(run) = source_state.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
             self.store.remove_new_payload(&raw_sha256)?;
-            return self.nothing_new(wanted, Some(run), invalidation_count, retrieved_at).await;
+            return self
+                .end_unchanged_pull(requested_pull, Some(run), invalidation_count, retrieved_at)
+                .await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
         let modified = modified.map(|modified| modified.timestamp());
-        let Dated { version, released_at } = said.dated(&raw_sha256, modified, retrieved_at);
-        let message = Begin {
-            pipeline_id: wanted.pipeline_id.clone(),
+        let PayloadVersion { version, released_at } =
+            source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
+        let message = StartRun {
+            pipeline_id: requested_pull.pipeline_id.clone(),
             version,
             released_at,
             replace: false,
@@ -248,23 +272,23 @@ impl Shop {
             source_url: Some(url),
             retrieved_at: Some(retrieved_at),
             invalidation_count: Some(invalidation_count),
-            requested_by: wanted.requested_by.clone(),
-            peer: wanted.peer,
+            requested_by: requested_pull.requested_by.clone(),
+            peer: requested_pull.peer,
         };
         let begun = begin(Arc::clone(self), message).await;
         // after a failed commit the run may be durable; then the next start needs the payload
-        if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
+        if !matches!(begun, Ok(StartRunOutcome::Started(_)) | Err(IngestionError::Commit(_))) {
             self.store.remove_new_payload(&raw_sha256)?;
         }
         let begun = begun?;
-        let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;
+        let (StartRunOutcome::Started(run) | StartRunOutcome::Unchanged(run)) = &begun;
         tokio::spawn(Arc::clone(self).remember_once_visible((**run).clone(), validators));
         Ok(PullOutcome::Begun(begun))
     }
 
     /// Remembers the validators of a payload once its run is visible. The payload of a failed run is pulled again.
-    async fn remember_once_visible(self: Arc<Self>, run: Run, validators: Validators) {
-        self.flights.until_left(&run.run_id).await;
+    async fn remember_once_visible(self: Arc<Self>, run: IngestionRun, validators: HttpValidators) {
+        self.claims.wait_until_released(&run.run_id).await;
         if let Ok(Some((ended, _))) = self.store.run(&run.run_id)
             && ended.state == RunState::Completed
         {
@@ -273,21 +297,21 @@ impl Shop {
     }
 }
 
-impl Pulls {
+impl PullTracker {
     /// The place of a pipeline's pull, unless another pull has it.
-    fn place<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<Place<'p>, IngestionError> {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    fn claim_slot<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<PullSlot<'p>, IngestionError> {
+        let mut under_way = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.contains_key(pipeline_id) {
             return Err(IngestionError::Pulling(pipeline_id.clone()));
         }
         let (ends, ended) = watch::channel(());
         under_way.insert(pipeline_id.clone(), ended);
-        Ok(Place { pulls: self, pipeline_id, _ends: ends })
+        Ok(PullSlot { pulls: self, pipeline_id, _ends: ends })
     }
 
     /// Waits for the end of a pipeline's pull, if one is in progress.
-    async fn ended(&self, pipeline_id: &PipelineId) {
-        let ended = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline_id).cloned();
+    async fn wait_for_pull(&self, pipeline_id: &PipelineId) {
+        let ended = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline_id).cloned();
         if let Some(mut ended) = ended {
             // nothing is sent: the channel closes at the end
             drop(ended.changed().await);
@@ -295,14 +319,14 @@ impl Pulls {
     }
 
     /// The validators of the payload of `run`, unless its pipeline has brought another payload since.
-    fn validators(&self, run: &Run) -> Validators {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn validators(&self, run: &IngestionRun) -> HttpValidators {
+        let known = self.known_validators.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&run.pipeline_id).filter(|(run_id, _)| *run_id == run.run_id);
         known.map(|(_, validators)| validators.clone()).unwrap_or_default()
     }
 
-    fn remember(&self, run: &Run, validators: Validators) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn remember(&self, run: &IngestionRun, validators: HttpValidators) {
+        let mut known = self.known_validators.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(run.pipeline_id.clone(), (run.run_id.clone(), validators));
     }
 }

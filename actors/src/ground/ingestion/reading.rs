@@ -1,18 +1,18 @@
 //! Reads a payload, record by record, on its own thread.
 
-use super::coverage::Coverage;
-use super::progress::Progress;
-use super::slices::{Limits, Slice, SliceError, slices};
-use crate::ground::registry::Ready;
-use oracled_domain::ground::normalize::{MissingColumn, Normalized};
-use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
+use super::coverage::DefinitionCoverage;
+use super::progress::RunTracker;
+use super::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
+use crate::ground::registry::PreparedPipeline;
+use oracled_domain::ground::normalize::{MissingColumnError, NormalizerOutput};
+use oracled_domain::ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use oracled_domain::ground::run::RunPhase;
-use oracled_domain::ground::run::{FileRef, RunCounts};
-use oracled_domain::ground::timeline::{Release, Statement};
+use oracled_domain::ground::run::{RunCounts, SortedFileRef};
+use oracled_domain::ground::timeline::{RecordStatement, TimelineRun};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use oracled_store::StoreError;
-use oracled_store::ground::files::Files;
-use oracled_store::ground::staging::{Accepted, Staged, Staging};
+use oracled_store::ground::files::GroundFiles;
+use oracled_store::ground::staging::{AcceptedRecord, RunStaging, StagedRun};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
 use std::io::{self, Read};
@@ -21,121 +21,123 @@ use std::sync::atomic::Ordering;
 
 /// The input of a reading.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) files: Files,
+pub(super) struct PayloadReader {
+    pub(super) files: GroundFiles,
     pub(super) view: Arc<SourceView>,
-    pub(super) ready: Ready,
-    pub(super) release: Release,
-    pub(super) progress: Arc<Progress>,
-    pub(super) limits: Limits,
+    pub(super) ready: PreparedPipeline,
+    pub(super) release: TimelineRun,
+    pub(super) progress: Arc<RunTracker>,
+    pub(super) limits: SliceLimits,
 }
 
 /// The outcome of a reading.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum PayloadReadOutcome {
     /// The files for the closing commit, and the pipeline that made them.
-    Staged { staged: Box<Staged>, ready: Ready },
+    Staged { staged: Box<StagedRun>, ready: PreparedPipeline },
     /// The run had to end early.
     EndedEarly,
     /// The run failed, with this cause. Its rejects are kept.
-    Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
+    Failed { cause: String, counts: Box<RunCounts>, rows: Option<SortedFileRef> },
     /// The disk is full. The payload is not kept, since it would use the remaining space.
     NoSpace { cause: String },
 }
 
 /// Why reading ends early.
 #[derive(Debug, thiserror::Error)]
-enum Unread {
+enum PayloadReadError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Slice(#[from] SliceError),
+    Slice(#[from] PayloadSliceError),
     #[error(transparent)]
-    Column(#[from] MissingColumn),
+    Column(#[from] MissingColumnError),
 }
 
-impl Reading {
+impl PayloadReader {
     /// Reads the payload and writes the run's files.
-    pub(super) fn run(self) -> Outcome {
-        self.progress.enter(RunPhase::Reading);
+    pub(super) fn run(self) -> PayloadReadOutcome {
+        self.progress.set_phase(RunPhase::Reading);
         let run = &self.progress.run;
-        let mut staging = match Staging::new(&self.files, &run.run_id, self.release.run) {
+        let mut staging = match RunStaging::new(&self.files, &run.run_id, self.release.run) {
             Ok(staging) => staging,
-            Err(error) => return unwritten(&error),
+            Err(error) => return write_failure(&error),
         };
         match self.stage(&mut staging) {
             Ok(true) => {}
-            Ok(false) => return Outcome::EndedEarly,
-            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => return unwritten(&error),
+            Ok(false) => return PayloadReadOutcome::EndedEarly,
+            Err(PayloadReadError::Store(error @ StoreError::Unavailable { .. })) => {
+                return write_failure(&error);
+            }
             Err(error) => return failed(error.to_string(), staging),
         }
         if staging.counts().rejected == staging.counts().read {
             let cause = match staging.counts().read {
                 0 => "the payload holds no records".to_owned(),
-                read => none_was_taken(read),
+                read => format_no_accepted_records(read),
             };
             return failed(cause, staging);
         }
-        self.progress.enter(RunPhase::Merging);
+        self.progress.set_phase(RunPhase::Merging);
         let proceed = |merged| {
             self.progress.merged.store(merged, Ordering::Relaxed);
-            self.progress.ending().is_none()
+            self.progress.stop_reason().is_none()
         };
         match staging.finish(&self.view, &self.release, proceed) {
             Ok(Some(staged)) if staged.counts.records == 0 => {
-                let cause = none_was_taken(staged.counts.read);
+                let cause = format_no_accepted_records(staged.counts.read);
                 let (counts, rows) = staged.rejects_only();
-                Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
+                PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
             }
-            Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
-            Ok(None) => Outcome::EndedEarly,
-            Err(error) => unwritten(&error),
+            Ok(Some(staged)) => PayloadReadOutcome::Staged { staged: Box::new(staged), ready: self.ready },
+            Ok(None) => PayloadReadOutcome::EndedEarly,
+            Err(error) => write_failure(&error),
         }
     }
 
     /// Reads every record. Returns whether it reached the end of the payload.
-    fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
+    fn stage(&self, staging: &mut RunStaging) -> Result<bool, PayloadReadError> {
         let run = &self.progress.run;
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
-        let payload = Counted { inner: archive.reader(), progress: &self.progress };
-        let slices = slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
-        let mut coverage = Coverage::new(&self.ready.normalizer, slices.columns())?;
+        let payload = CountingReader { inner: archive.reader(), progress: &self.progress };
+        let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let mut coverage = DefinitionCoverage::new(&self.ready.normalizer, slices.columns())?;
         for slice in slices {
             let slice = slice?;
-            if slice.position % 256 == 0 && self.progress.ending().is_some() {
+            if slice.position % 256 == 0 && self.progress.stop_reason().is_some() {
                 return Ok(false);
             }
-            self.take(slice, staging, &mut coverage)?;
+            self.stage_slice(slice, staging, &mut coverage)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
         let (axes, warnings) = coverage.into_parts();
-        staging.describe(axes, warnings);
+        staging.set_coverage(axes, warnings);
         Ok(true)
     }
 
-    fn take(
+    fn stage_slice(
         &self,
-        slice: Slice,
-        staging: &mut Staging,
-        coverage: &mut Coverage<'_>,
+        slice: PayloadSlice,
+        staging: &mut RunStaging,
+        coverage: &mut DefinitionCoverage<'_>,
     ) -> Result<(), StoreError> {
         let len = slice.len_bytes();
-        let Slice { position, offset, bytes, record } = slice;
+        let PayloadSlice { position, offset, bytes, record } = slice;
         let raw_hash = sha256(&bytes);
         if let Ok(raw) = &record {
-            coverage.read(raw);
+            coverage.note_matched_paths(raw);
         }
         let normalized = match &record {
             Ok(raw) => self.ready.normalizer.normalize(raw),
-            Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
+            Err(bad) => Err(RecordRejection::new(RecordRule::Readable, None, bad.to_string())),
         };
         match normalized {
             Ok(normalized) => {
-                coverage.took(&normalized.content);
-                let Normalized { valid_from, valid_until, warnings, .. } = normalized;
-                warnings.iter().for_each(|warning| staging.warn(warning));
-                let time = Statement {
+                coverage.note_filled_axes(&normalized.content);
+                let NormalizerOutput { valid_from, valid_until, warnings, .. } = normalized;
+                warnings.iter().for_each(|warning| staging.count_warning(warning));
+                let time = RecordStatement {
                     run: self.release.run,
                     valid_from,
                     valid_until,
@@ -151,37 +153,39 @@ impl Reading {
                     row: Some(normalized.row.into()),
                 };
                 let key = normalized.identity.record_key(&normalized.source_record_id);
-                staging.accept(&Accepted { key: &key, statement: &statement, index: &normalized.index })
+                staging.accept(&AcceptedRecord { key: &key, statement: &statement, index: &normalized.index })
             }
             Err(rejection) => {
                 let raw_hash = Sha256Hex::from_bytes(&raw_hash);
                 let identified = record.ok().and_then(|raw| self.ready.normalizer.identify(&raw));
                 let key = identified.map(|(identity, id)| identity.record_key(&id));
-                staging.reject(&Reject { position, offset, len, raw_hash, rejection }, key.as_deref())
+                staging.reject(&RejectedRecord { position, offset, len, raw_hash, rejection }, key.as_deref())
             }
         }
     }
 }
 
-fn none_was_taken(read: u64) -> String {
+fn format_no_accepted_records(read: u64) -> String {
     format!("none of {read} records was accepted; the rejects of the run have the reasons")
 }
 
 /// A run whose files could not be written.
-fn unwritten(error: &StoreError) -> Outcome {
+fn write_failure(error: &StoreError) -> PayloadReadOutcome {
     let cause = error.to_string();
     match error {
-        StoreError::Unavailable { .. } => Outcome::NoSpace { cause },
-        _ => Outcome::Failed { cause, counts: Box::default(), rows: None },
+        StoreError::Unavailable { .. } => PayloadReadOutcome::NoSpace { cause },
+        _ => PayloadReadOutcome::Failed { cause, counts: Box::default(), rows: None },
     }
 }
 
-fn failed(cause: String, staging: Staging) -> Outcome {
+fn failed(cause: String, staging: RunStaging) -> PayloadReadOutcome {
     match staging.rejects_only() {
-        Ok((counts, rows)) => Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) },
+        Ok((counts, rows)) => {
+            PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
+        }
         Err(error) => {
             let cause = format!("{cause}; and its rejects could not be stored: {error}");
-            Outcome::Failed { cause, counts: Box::default(), rows: None }
+            PayloadReadOutcome::Failed { cause, counts: Box::default(), rows: None }
         }
     }
 }
@@ -193,12 +197,12 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// Counts the bytes that were read.
-struct Counted<'p, R> {
+struct CountingReader<'p, R> {
     inner: R,
-    progress: &'p Progress,
+    progress: &'p RunTracker,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.progress.bytes_read.fetch_add(read as u64, Ordering::Relaxed);

@@ -1,18 +1,18 @@
 //! Rebuilds damaged files of a source: its runs read their payloads again, as they did the first time.
 
-use super::flights::{Claim, Holder};
-use super::progress::Progress;
-use super::reading::{Outcome, Reading};
-use super::{IngestionError, Shop};
+use super::progress::RunTracker;
+use super::reading::{PayloadReadOutcome, PayloadReader};
+use super::source_claims::{ClaimHolder, SourceClaim};
+use super::{IngestContext, IngestionError};
 use crate::ground::registry::RegistryError;
 use oracled_domain::audit::event::ground::RebuildEntry;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, EventKind, Peer};
-use oracled_store::ground::payloads::Unreadable;
-use oracled_store::ground::rebuild::{RebuildError, Rebuilding, Step};
-use oracled_store::ground::staging::Staging;
-use oracled_store::ground::state::Completed;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
+use oracled_store::ground::payloads::UnreadablePayload;
+use oracled_store::ground::rebuild::{RebuildError, RebuildStep, SourceRebuild};
+use oracled_store::ground::staging::RunStaging;
+use oracled_store::ground::state::CompletedRun;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -21,37 +21,44 @@ const NAMED_MAX: usize = 20;
 
 /// Rebuilds the files of a source that differ from the committed ones.
 pub(super) async fn rebuild(
-    shop: Arc<Shop>,
+    context: Arc<IngestContext>,
     oracle_id: SourceId,
-    peer: Peer,
+    peer: PeerCredentials,
 ) -> Result<RebuildOutcome, IngestionError> {
-    let claim = shop.flights.hold(&oracle_id, Holder::Upkeep)?;
+    let claim = context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?;
     // a rebuild counts as a run; the semaphore is never closed
-    let place = shop.places.acquire().await;
-    let work = (Arc::clone(&shop), oracle_id.clone());
-    let made = spawn_blocking(move || (work.0.make_anew(&work.1, &claim), claim)).await;
-    drop(place);
-    let (outcome, _claim) = made.map_err(|error| IngestionError::Inside(error.to_string()))?;
+    let slot = context.run_slots.acquire().await;
+    let work = (Arc::clone(&context), oracle_id.clone());
+    let rebuilt = spawn_blocking(move || (work.0.rebuild_files(&work.1, &claim), claim)).await;
+    drop(slot);
+    let (outcome, _claim) = rebuilt.map_err(|error| IngestionError::Inside(error.to_string()))?;
     let outcome = outcome?;
     if outcome.files.is_empty() {
         return Ok(outcome);
     }
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
     tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files rebuilt");
-    let timestamp = shop.clock.now();
+    let timestamp = context.clock.now();
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the state of the source is unchanged; the commit makes readers of the damaged files close them
-    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourceRebuilt(entry)), |source| {
-        source
-    })
-    .await?;
+    context
+        .commit_files(
+            &oracle_id,
+            AuditEvent::new(timestamp, None, EventKind::SourceRebuilt(entry)),
+            |source| source,
+        )
+        .await?;
     Ok(outcome)
 }
 
-impl Shop {
-    fn make_anew(&self, oracle_id: &SourceId, claim: &Claim) -> Result<RebuildOutcome, IngestionError> {
+impl IngestContext {
+    fn rebuild_files(
+        &self,
+        oracle_id: &SourceId,
+        claim: &SourceClaim,
+    ) -> Result<RebuildOutcome, IngestionError> {
         let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
-        let mut rebuilding = self.store.rebuilding(oracle_id)?.ok_or_else(unknown)?;
+        let mut rebuilding = self.store.start_rebuild(oracle_id)?.ok_or_else(unknown)?;
         let mut outcome =
             RebuildOutcome { oracle_id: oracle_id.clone(), runs: 0, prunings: 0, files: Vec::new() };
         let damaged = rebuilding.damaged();
@@ -63,52 +70,59 @@ impl Shop {
         let refused = |why| IngestionError::NotRebuilt { oracle_id: oracle_id.clone(), why };
         let unreadable = self.store.unreadable_payloads(rebuilding.committed())?;
         if !unreadable.is_empty() {
-            return Err(refused(in_words(&unreadable)));
+            return Err(refused(format_unreadable_payloads(&unreadable)));
         }
         let differs = |error| match error {
             RebuildError::Store(error) => IngestionError::Store(error),
             error @ RebuildError::Differs { .. } => refused(error.to_string()),
         };
         let cancelled = || refused("it was cancelled, or the daemon is stopping".into());
-        let mut progress: Option<Arc<Progress>> = None;
-        for step in self.store.steps(rebuilding.committed())? {
+        let mut progress: Option<Arc<RunTracker>> = None;
+        for step in self.store.rebuild_steps(rebuilding.committed())? {
             match step {
-                Step::Run(completed) if completed.release.undoes.is_some() => {
-                    let staging = Staging::new(rebuilding.apart(), &completed.run_id, completed.release.run)?;
-                    let staged =
-                        staging.finish(&*rebuilding.view()?, &completed.release, |_| claim.is_to_go_on())?;
+                RebuildStep::Run(completed) if completed.release.undoes.is_some() => {
+                    let staging = RunStaging::new(
+                        rebuilding.temporary_files(),
+                        &completed.run_id,
+                        completed.release.run,
+                    )?;
+                    let staged = staging.finish(&*rebuilding.view()?, &completed.release, |_| {
+                        claim.is_allowed_to_continue()
+                    })?;
                     rebuilding.add(&completed, staged.ok_or_else(cancelled)?).map_err(differs)?;
                     outcome.runs += 1;
                 }
-                Step::Run(completed) => {
-                    let reading = self.reading_again(&rebuilding, &completed)?;
+                RebuildStep::Run(completed) => {
+                    let reading = self.rebuild_reader(&rebuilding, &completed)?;
                     let before = progress.replace(Arc::clone(&reading.progress));
-                    claim.hand_to(&reading.progress);
+                    claim.assign_to_run(&reading.progress);
                     // a cancellation before that was addressed to the previous run
-                    if before.is_some_and(|run| run.ending().is_some()) {
+                    if before.is_some_and(|run| run.stop_reason().is_some()) {
                         return Err(cancelled());
                     }
                     match reading.run() {
-                        Outcome::Staged { staged, .. } => {
+                        PayloadReadOutcome::Staged { staged, .. } => {
                             rebuilding.add(&completed, *staged).map_err(differs)?;
                         }
-                        Outcome::EndedEarly => return Err(cancelled()),
-                        Outcome::Failed { cause, .. } | Outcome::NoSpace { cause } => {
+                        PayloadReadOutcome::EndedEarly => return Err(cancelled()),
+                        PayloadReadOutcome::Failed { cause, .. } | PayloadReadOutcome::NoSpace { cause } => {
                             return Err(refused(format!("run {}: {cause}", completed.run_id)));
                         }
                     }
                     outcome.runs += 1;
                 }
-                Step::Prune(before) => {
-                    let goes_on =
-                        |_| claim.is_to_go_on() && progress.as_ref().is_none_or(|run| run.ending().is_none());
+                RebuildStep::Prune(before) => {
+                    let goes_on = |_| {
+                        claim.is_allowed_to_continue()
+                            && progress.as_ref().is_none_or(|run| run.stop_reason().is_none())
+                    };
                     if !rebuilding.prune(before, goes_on)? {
                         return Err(cancelled());
                     }
                     outcome.prunings += 1;
                 }
             }
-            if progress.as_ref().is_some_and(|run| run.ending().is_some()) {
+            if progress.as_ref().is_some_and(|run| run.stop_reason().is_some()) {
                 return Err(cancelled());
             }
         }
@@ -119,29 +133,30 @@ impl Shop {
     }
 
     /// The reading of a completed run, over its payload and the rebuilt files of the earlier runs.
-    fn reading_again(
+    fn rebuild_reader(
         &self,
-        rebuilding: &Rebuilding,
-        completed: &Completed,
-    ) -> Result<Reading, IngestionError> {
+        rebuilding: &SourceRebuild,
+        completed: &CompletedRun,
+    ) -> Result<PayloadReader, IngestionError> {
         let missing = || IngestionError::Inside(format!("run {} is missing", completed.run_id));
         let (run, _) = self.store.run(&completed.run_id)?.ok_or_else(missing)?;
-        let ready = self.ready_for(&run)?;
-        Ok(Reading {
-            files: rebuilding.apart().clone(),
+        let ready = self.prepare_pipeline_of_run(&run)?;
+        Ok(PayloadReader {
+            files: rebuilding.temporary_files().clone(),
             view: rebuilding.view()?,
             ready,
             release: completed.release.clone(),
-            progress: Arc::new(Progress::new(run)),
+            progress: Arc::new(RunTracker::new(run)),
             limits: self.limits,
         })
     }
 }
 
 /// The text of the error: which runs cannot read their payloads again, and why.
-fn in_words(unreadable: &[Unreadable]) -> String {
+fn format_unreadable_payloads(unreadable: &[UnreadablePayload]) -> String {
     let named = unreadable.iter().take(NAMED_MAX);
-    let named = named.map(|Unreadable { run_id, version, why }| format!("run {run_id} ({version}): {why}"));
+    let named =
+        named.map(|UnreadablePayload { run_id, version, why }| format!("run {run_id} ({version}): {why}"));
     let mut words = named.collect::<Vec<_>>().join("; ");
     if let Some(others @ 1..) = unreadable.len().checked_sub(NAMED_MAX) {
         words.push_str(&format!("; and {others} more"));

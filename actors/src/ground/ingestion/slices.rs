@@ -3,16 +3,16 @@
 //! A payload of any size is read once, from its beginning to its end. The memory is limited to a few times the longest
 //! record. Each record has its offset, so that it can be read again from the archived payload.
 //!
-//! A fault in one record affects only that record: its [`Slice`] has the reason, and the run continues. If a fault makes
-//! the start of the next record uncertain, it is a [`SliceError`], and the run fails.
+//! A fault in one record affects only that record: its [`PayloadSlice`] has the reason, and the run continues. If a fault makes
+//! the start of the next record uncertain, it is a [`PayloadSliceError`], and the run fails.
 
-use delimited::Delimited;
+use delimited::DelimitedReader;
 pub(super) use delimited::is_blank;
-use input::Input;
-use json::Json;
-use lines::Lines;
-use oracled_domain::base::raw::{BadRecord, Raw};
-use oracled_domain::ground::format::{Delimiter, Format};
+use input::PayloadInput;
+use json::JsonListReader;
+use lines::JsonLinesReader;
+use oracled_domain::base::raw::{RawRecordError, SourceValue};
+use oracled_domain::ground::format::{CsvDelimiter, PayloadFormat};
 use std::io::{self, Read};
 
 mod delimited;
@@ -25,12 +25,12 @@ pub const MAX_COLUMNS: usize = 4_096;
 
 /// The limits of the memory for reading a payload, which is a small multiple of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SliceLimits {
     /// The longest record, header line, and name or value beside a JSON document's records.
     pub max_record_bytes: u32,
 }
 
-impl Default for Limits {
+impl Default for SliceLimits {
     fn default() -> Self {
         Self { max_record_bytes: 1024 * 1024 }
     }
@@ -38,7 +38,7 @@ impl Default for Limits {
 
 /// One raw record of a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slice {
+pub struct PayloadSlice {
     /// Number of the record in the payload, from 0. Broken records count, too.
     pub position: u64,
     /// Offset of the first byte in the payload. A byte-order mark counts.
@@ -46,10 +46,10 @@ pub struct Slice {
     /// The payload's own bytes from `offset` on, without line end, comma or white space around the record.
     pub bytes: Vec<u8>,
     /// The parsed record, always an object; or why it is rejected.
-    pub record: Result<Raw, BadRecord>,
+    pub record: Result<SourceValue, RawRecordError>,
 }
 
-impl Slice {
+impl PayloadSlice {
     /// Length of the record in the payload, in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
@@ -59,7 +59,7 @@ impl Slice {
 
 /// The fault in the header line of a CSV or TSV file.
 #[derive(Debug, thiserror::Error)]
-pub enum BadHeader {
+pub enum HeaderLineError {
     /// The payload has only empty lines.
     #[error("it is missing")]
     Missing,
@@ -79,12 +79,12 @@ pub enum BadHeader {
     },
     /// The line is broken as a record can be.
     #[error("{0}")]
-    Broken(#[from] BadRecord),
+    Broken(#[from] RawRecordError),
 }
 
 /// Why the rest of a payload cannot be read. The errors contain offsets, but no text of the payload.
 #[derive(Debug, thiserror::Error)]
-pub enum SliceError {
+pub enum PayloadSliceError {
     /// Reading the payload failed.
     #[error("the payload cannot be read from byte {offset} on: {source}")]
     Read {
@@ -117,7 +117,7 @@ pub enum SliceError {
         /// Offset of the line.
         offset: u64,
         /// The fault in the line.
-        cause: BadHeader,
+        cause: HeaderLineError,
     },
     /// The payload is not valid JSON, or a record has no certain end.
     #[error("the payload is not a valid JSON document: at byte {offset}, expected {wanted}")]
@@ -147,23 +147,23 @@ pub enum SliceError {
 
 /// The records of a payload, in order. The iterator ends after the last record or the first error.
 #[derive(Debug)]
-pub struct Slices<R> {
-    cut: Option<Cut<R>>,
+pub struct PayloadSlices<R> {
+    reader: Option<FormatReader<R>>,
     position: u64,
 }
 
 #[derive(Debug)]
-enum Cut<R> {
-    Json(Json<R>),
-    Lines(Lines<R>),
-    Delimited(Delimited<R>),
+enum FormatReader<R> {
+    Json(JsonListReader<R>),
+    Lines(JsonLinesReader<R>),
+    Delimited(DelimitedReader<R>),
 }
 
 /// A record with its offset, before it gets its number.
-struct Piece {
+struct UnnumberedSlice {
     offset: u64,
     bytes: Vec<u8>,
-    record: Result<Raw, BadRecord>,
+    record: Result<SourceValue, RawRecordError>,
 }
 
 /// Begins to cut the payload of `reader` into records of `format`, and reads up to the first record. `reader` is read in
@@ -171,49 +171,57 @@ struct Piece {
 ///
 /// # Errors
 /// A fault before the first record. Later faults are items of the iterator.
-pub fn slices<R: Read>(format: &Format, reader: R, limits: Limits) -> Result<Slices<R>, SliceError> {
-    let input = Input::open(reader, limits.max_record_bytes)?;
+pub fn slice_payload<R: Read>(
+    format: &PayloadFormat,
+    reader: R,
+    limits: SliceLimits,
+) -> Result<PayloadSlices<R>, PayloadSliceError> {
+    let input = PayloadInput::open(reader, limits.max_record_bytes)?;
     let cut = match format {
-        Format::Json { records } => Cut::Json(Json::open(input, records)?),
-        Format::Ndjson => Cut::Lines(Lines::open(input)),
-        Format::Csv { delimiter, quote } => Cut::Delimited(Delimited::open(input, *delimiter, *quote)?),
-        Format::Tsv {} => Cut::Delimited(Delimited::open(input, Delimiter::TAB, false)?),
+        PayloadFormat::Json { records } => FormatReader::Json(JsonListReader::open(input, records)?),
+        PayloadFormat::Ndjson => FormatReader::Lines(JsonLinesReader::open(input)),
+        PayloadFormat::Csv { delimiter, quote } => {
+            FormatReader::Delimited(DelimitedReader::open(input, *delimiter, *quote)?)
+        }
+        PayloadFormat::Tsv {} => {
+            FormatReader::Delimited(DelimitedReader::open(input, CsvDelimiter::TAB, false)?)
+        }
     };
-    Ok(Slices { cut: Some(cut), position: 0 })
+    Ok(PayloadSlices { reader: Some(cut), position: 0 })
 }
 
-impl<R> Slices<R> {
+impl<R> PayloadSlices<R> {
     /// The names of the header's columns in their order, if the payload has a header. A column without a name is blank
     /// here and in no record.
     pub fn columns(&self) -> Option<&[String]> {
-        match &self.cut {
-            Some(Cut::Delimited(delimited)) => Some(delimited.columns()),
+        match &self.reader {
+            Some(FormatReader::Delimited(delimited)) => Some(delimited.columns()),
             _ => None,
         }
     }
 }
 
-impl<R: Read> Iterator for Slices<R> {
-    type Item = Result<Slice, SliceError>;
+impl<R: Read> Iterator for PayloadSlices<R> {
+    type Item = Result<PayloadSlice, PayloadSliceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let piece = match self.cut.as_mut()? {
-            Cut::Json(json) => json.next(),
-            Cut::Lines(lines) => lines.next(),
-            Cut::Delimited(delimited) => delimited.next(),
+        let piece = match self.reader.as_mut()? {
+            FormatReader::Json(json) => json.next(),
+            FormatReader::Lines(lines) => lines.next(),
+            FormatReader::Delimited(delimited) => delimited.next(),
         };
         match piece {
-            Ok(Some(Piece { offset, bytes, record })) => {
+            Ok(Some(UnnumberedSlice { offset, bytes, record })) => {
                 let position = self.position;
                 self.position += 1;
-                Some(Ok(Slice { position, offset, bytes, record }))
+                Some(Ok(PayloadSlice { position, offset, bytes, record }))
             }
             Ok(None) => {
-                self.cut = None;
+                self.reader = None;
                 None
             }
             Err(error) => {
-                self.cut = None;
+                self.reader = None;
                 Some(Err(error))
             }
         }

@@ -1,13 +1,15 @@
 use super::*;
-use crate::ground::registry::Invalidation;
-use crate::system::System;
-use crate::testing::ground::{PEER, archived, asked, ended, ingested, population, replaced};
-use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
+use crate::ground::registry::SourceInvalidation;
+use crate::system::ActorSystem;
+use crate::testing::ground::{
+    PEER, archived, ingest_replacement, ingest_version, population, start_run_message, wait_for_run,
+};
+use crate::testing::{TestClock, TestServices, TestSystem, logged_events, with_services, with_system};
 use jiff::SignedDuration;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::run::RunState;
-use oracled_domain::ground::value::Value;
-use oracled_store::ground::view::{Found, SourceView};
+use oracled_domain::ground::value::AxisValue;
+use oracled_store::ground::view::{FoundVersion, SourceView};
 use std::ops::Bound;
 
 mod columns;
@@ -21,17 +23,17 @@ pub(crate) const NEW: &str = "Country Name,Country Code,Year,Value\n\
     Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\nZambia,ZMB,1960,3119430\n";
 
 /// The records that are valid at a time, as `id=population`.
-fn valid(system: &System, at: &str) -> Vec<String> {
+fn valid(system: &ActorSystem, at: &str) -> Vec<String> {
     let oracle_id = "world-bank-population".parse().expect("an id");
     let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
     let at = format!("{at}T00:00:00Z").parse().expect("a time");
     let records = view.records(&[], Bound::Unbounded).expect("they are read");
     let found =
         records.filter_map(|record| SourceView::valid_at(&record.expect("it is read"), &view.known, at));
-    let told = found.map(|found: Found| {
+    let told = found.map(|found: FoundVersion| {
         let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
         let provenance = view.provenance(&found).expect("it has one");
-        let population = content.axes.get("population").map(Value::to_string).unwrap_or_default();
+        let population = content.axes.get("population").map(AxisValue::to_string).unwrap_or_default();
         format!("{}={population}", provenance.source_record_id)
     });
     told.collect()
@@ -39,11 +41,11 @@ fn valid(system: &System, at: &str) -> Vec<String> {
 
 #[test]
 fn next_release_corrects_and_withdraws_records() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let run = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert_eq!((run.state, run.counts.records, run.number), (RunState::Completed, 3, 1), "{run:?}");
-        let run = ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        let run = ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
         assert_eq!((run.state, run.counts.records, run.number), (RunState::Completed, 3, 2), "{run:?}");
         let changes: Vec<_> =
             run.counts.changes.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
@@ -56,10 +58,10 @@ fn next_release_corrects_and_withdraws_records() {
 
 #[test]
 fn validity_does_not_depend_on_the_order_of_ingestion() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert_eq!(valid(&system, "2020-04-14"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
     });
@@ -67,22 +69,22 @@ fn validity_does_not_depend_on_the_order_of_ingestion() {
 
 #[test]
 fn repeated_run_changes_nothing() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let entries = system.store.last_seq();
-        let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+        let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
         let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
-        assert!(matches!(begun, Begun::Unchanged(run) if *run == first));
+        assert!(matches!(begun, StartRunOutcome::Unchanged(run) if *run == first));
         assert_eq!(system.store.last_seq(), entries);
     });
 }
 
 #[test]
 fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         for (payload, cause, rejected) in [
             ("Country Name,Country Code,Year,Value\n", "the payload holds no records", 0),
             (
@@ -92,7 +94,7 @@ fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
             ),
             ("Country Name,Country Code,Year,Value\nAruba,ABW,1960,\"1", "is not closed", 0),
         ] {
-            let run = ingested(&system, &pipeline_id, payload, "2021-01-01").await;
+            let run = ingest_version(&system, &pipeline_id, payload, "2021-01-01").await;
             assert_eq!((run.state, run.counts.rejected), (RunState::Failed, rejected), "{run:?}");
             assert!(run.cause.as_deref().is_some_and(|told| told.contains(cause)), "{run:?}");
         }
@@ -102,11 +104,11 @@ fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
 
 #[test]
 fn payload_with_contradicting_records_changes_nothing() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let twice = "Country Name,Country Code,Year,Value\nAruba,ABW,1960,1\nAruba,ABW,1960,2\n";
-        let run = ingested(&system, &pipeline_id, twice, "2021-01-01").await;
+        let run = ingest_version(&system, &pipeline_id, twice, "2021-01-01").await;
         assert_eq!((run.state, run.counts.rejected), (RunState::Failed, 2), "{run:?}");
         assert!(run.counts.changes.is_empty() && run.rows.is_some(), "{run:?}");
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
@@ -115,59 +117,62 @@ fn payload_with_contradicting_records_changes_nothing() {
 
 #[test]
 fn known_version_is_not_read_from_another_payload_without_replace() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
-        let begin = |payload: &str| asked(&pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14");
+        let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let begin = |payload: &str| {
+            start_run_message(&pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14")
+        };
         let refused = system.ingestion.ask(begin(NEW)).await.expect("it answers");
         assert!(
             matches!(&refused, Err(IngestionError::VersionKnown { run_id, .. }) if *run_id == first.run_id),
             "{refused:?}"
         );
-        let elsewhen = Begin { released_at: "2020-04-15T00:00:00Z".parse().expect("a time"), ..begin(OLD) };
+        let elsewhen =
+            StartRun { released_at: "2020-04-15T00:00:00Z".parse().expect("a time"), ..begin(OLD) };
         let refused = system.ingestion.ask(elsewhen).await.expect("it answers");
         assert!(matches!(refused, Err(IngestionError::VersionKnown { .. })), "{refused:?}");
-        let second = replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
+        let second = ingest_replacement(&system, &pipeline_id, NEW, "2020-04-14").await;
         assert_eq!(second.state, RunState::Completed, "{second:?}");
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
-        let again = system.ingestion.ask(Begin { replace: true, ..begin(OLD) }).await.expect("it answers");
+        let again = system.ingestion.ask(StartRun { replace: true, ..begin(OLD) }).await.expect("it answers");
         assert!(
             matches!(&again, Err(IngestionError::Replaced { by, .. }) if *by == second.run_id),
             "{again:?}"
         );
-        let renamed = Begin { version: "2020-04-14-again".into(), ..begin(OLD) };
+        let renamed = StartRun { version: "2020-04-14-again".into(), ..begin(OLD) };
         let begun = system.ingestion.ask(renamed).await.expect("it answers").expect("it may");
-        assert_eq!(ended(&system, begun).await.state, RunState::Completed);
+        assert_eq!(wait_for_run(&system, begun).await.state, RunState::Completed);
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
 }
 
 #[test]
 fn payload_of_a_failed_run_is_pruned_and_logged_once() {
-    with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
+    with_services(TestClock::new(), TestServices::default(), |TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let junk = "Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n";
-        let failed = ingested(&system, &pipeline_id, junk, "2021-01-01").await;
+        let failed = ingest_version(&system, &pipeline_id, junk, "2021-01-01").await;
         assert_eq!(failed.state, RunState::Failed);
-        time.turn(20 * 366 * 86_400);
-        let prune = || Prune { oracle_id: failed.oracle_id.clone(), before: None, peer: PEER };
+        time.advance(20 * 366 * 86_400);
+        let prune = || PruneSource { oracle_id: failed.oracle_id.clone(), before: None, peer: PEER };
         let pruned = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
         assert_eq!(pruned.payloads.as_slice(), std::slice::from_ref(&failed.input.raw_sha256));
         assert!(!system.store.files().has_archived(&failed.input.raw_sha256));
         let again = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
         assert!(again.payloads.is_empty(), "{again:?}");
-        assert_eq!(logged(&system.store).iter().filter(|event| *event == "source_pruned").count(), 1);
+        assert_eq!(logged_events(&system.store).iter().filter(|event| *event == "source_pruned").count(), 1);
     });
 }
 
 #[test]
 fn version_error_names_the_value() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
-            let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
-            let begun = system.ingestion.ask(Begin { version: version.into(), ..begin }).await;
+            let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begun = system.ingestion.ask(StartRun { version: version.into(), ..begin }).await;
             let Err(IngestionError::Version(given)) = begun.expect("it answers") else { panic!("{version}") };
             assert_eq!(given, named);
         }
@@ -176,16 +181,16 @@ fn version_error_names_the_value() {
 
 #[test]
 fn release_date_more_than_24_hours_ahead_is_rejected() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let now = system.clock.now();
         for (hours, is_refused) in [(23, false), (25, true)] {
             let released_at = now + SignedDuration::from_hours(hours);
-            let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
-            let begun = system.ingestion.ask(Begin { released_at, ..begin }).await.expect("it answers");
+            let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begun = system.ingestion.ask(StartRun { released_at, ..begin }).await.expect("it answers");
             assert_eq!(matches!(begun, Err(IngestionError::Ahead { .. })), is_refused, "{begun:?}");
             if let Ok(begun) = begun {
-                ended(&system, begun).await;
+                wait_for_run(&system, begun).await;
             }
         }
     });
@@ -193,52 +198,52 @@ fn release_date_more_than_24_hours_ahead_is_rejected() {
 
 #[test]
 fn invalidation_is_ended_only_by_a_newer_release() {
-    with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
+    with_services(TestClock::new(), TestServices::default(), |TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
         let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
-        time.turn(1);
+        time.advance(1);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         system
             .registry
-            .invalidate(Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
+            .invalidate(SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
             .await
             .expect("it is noted");
         let invalidated_at =
             || system.store.source(&oracle_id).expect("it is read").expect("it exists").0.stale_since();
-        time.turn(1);
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        time.advance(1);
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert!(invalidated_at().is_some());
-        ingested(&system, &pipeline_id, OLD, "2024-01-01").await;
+        ingest_version(&system, &pipeline_id, OLD, "2024-01-01").await;
         assert_eq!(invalidated_at(), None);
     });
 }
 
 #[test]
 fn interrupted_run_is_resumed_after_a_restart() {
-    with_outside(Hand::new(), Outside::default(), |world| async move {
+    with_services(TestClock::new(), TestServices::default(), |world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
-        let begun = long_begun(system, &pipeline_id).await;
-        let Begun::Started(run) = &begun else { panic!("it is new: {begun:?}") };
+        let begun = start_long_run(system, &pipeline_id).await;
+        let StartRunOutcome::Started(run) = &begun else { panic!("it is new: {begun:?}") };
         let run_id = run.run_id.clone();
         // the closed log accepts nothing: the run can only end in the restarted system
-        let world = world.restarted(Outside::default()).await;
-        let run = ended(&world.system, begun).await;
+        let world = world.restarted(TestServices::default()).await;
+        let run = wait_for_run(&world.system, begun).await;
         assert_eq!((run.state, run.counts.records), (RunState::Completed, 30_000), "{run:?}");
         assert_eq!(run.run_id, run_id);
-        let events = logged(&world.system.store);
+        let events = logged_events(&world.system.store);
         assert_eq!(events.iter().filter(|event| *event == "ingestion_started").count(), 1);
         assert_eq!(events.iter().filter(|event| *event == "ingestion_ended").count(), 1);
     });
 }
 
 /// Begins a run that takes a moment.
-async fn long_begun(system: &System, pipeline_id: &PipelineId) -> Begun {
+async fn start_long_run(system: &ActorSystem, pipeline_id: &PipelineId) -> StartRunOutcome {
     let many: String =
         (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{many}");
-    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
+    let begin = start_run_message(pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
     system.ingestion.ask(begin).await.expect("it answers").expect("it begins")
 }
 

@@ -1,55 +1,55 @@
 //! Upkeep: compares the stored data of a source with its digests, and prunes data that is no longer needed.
 
 use super::archiving::ARCHIVING;
-use super::flights::Holder;
-use super::{IngestionError, Proceed, Shop, Verify};
-use crate::audit::commit_loop::Decided;
-use crate::ground::registry::{RegistryError, as_read};
+use super::source_claims::ClaimHolder;
+use super::{CheckProgressCallback, IngestContext, IngestionError, VerifySourceFiles};
+use crate::audit::commit_loop::CommitDecision;
+use crate::ground::registry::{RegistryError, expect_unchanged_row};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::PruneEntry;
-use oracled_domain::ground::check::CheckProgress;
 use oracled_domain::ground::check::PruneOutcome;
+use oracled_domain::ground::check::RunCheckReport;
 use oracled_domain::ground::check::SourceCheck;
-use oracled_domain::ground::check::VerifiedRun;
-use oracled_domain::ground::check::VerifiedSource;
+use oracled_domain::ground::check::SourceCheckProgress;
+use oracled_domain::ground::check::SourceCheckReport;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
-use oracled_store::ground::state::{Completed, SourceState};
-use oracled_store::ground::verify::{Fault, Verified};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
+use oracled_store::ground::state::{CompletedRun, SourceState};
+use oracled_store::ground::verify::{PayloadCheckReport, PayloadFault};
 use oracled_store::ground::view::SourceView;
-use oracled_store::{Record, RowKey, Store, StoreError, Write};
+use oracled_store::{JournalRecord, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// Removes the content that is no longer valid from a source, and the payloads that are then not needed.
 pub(super) async fn prune(
-    shop: Arc<Shop>,
+    context: Arc<IngestContext>,
     oracle_id: SourceId,
     before: Option<Timestamp>,
-    peer: Peer,
+    peer: PeerCredentials,
 ) -> Result<PruneOutcome, IngestionError> {
-    let kept_until = shop.kept_until(&oracle_id)?;
+    let kept_until = context.latest_prune_time(&oracle_id)?;
     let before = before.unwrap_or(kept_until);
     if before > kept_until {
         return Err(IngestionError::Retained { before, kept_until });
     }
-    let claim = Arc::new(shop.flights.hold(&oracle_id, Holder::Upkeep)?);
-    let view = shop.view(&oracle_id)?;
+    let claim = Arc::new(context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
+    let view = context.view(&oracle_id)?;
     let old = view.state.clone();
     let held = Arc::clone(&claim);
-    let pruned = spawn_blocking(move || view.prune(before, |_| held.is_to_go_on())).await;
+    let pruned = spawn_blocking(move || view.prune(before, |_| held.is_allowed_to_continue())).await;
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
     let pruned =
         pruned.ok_or_else(|| IngestionError::Inside("the daemon is stopping; nothing was pruned".into()))?;
     let _turn = ARCHIVING.lock().await;
     let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
-    let payloads = shop.to_be_removed(&old, &pruned.unneeded, before)?;
+    let payloads = context.list_removable_payloads(&old, &pruned.unneeded, before)?;
     let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
     if outcome.versions == 0 && outcome.payloads.is_empty() {
         return Ok(outcome);
     }
-    let files = pruned.named();
-    let timestamp = shop.clock.now();
+    let files = pruned.into_kept_files();
+    let timestamp = context.clock.now();
     let entry = PruneEntry {
         oracle_id: oracle_id.clone(),
         before,
@@ -57,25 +57,31 @@ pub(super) async fn prune(
         payloads: outcome.payloads.clone(),
         peer,
     };
-    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourcePruned(entry)), |source| {
-        SourceState { files: files.clone(), ..source }
-    })
-    .await?;
-    shop.store.remove_replaced(&old)?;
+    context
+        .commit_files(
+            &oracle_id,
+            AuditEvent::new(timestamp, None, EventKind::SourcePruned(entry)),
+            |source| SourceState { files: files.clone(), ..source },
+        )
+        .await?;
+    context.store.remove_replaced(&old)?;
     for sha256 in &outcome.payloads {
-        outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
+        outcome.freed_bytes += context.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
     Ok(outcome)
 }
 
 /// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
 /// whole source.
-pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSource, IngestionError> {
-    let Verify { oracle_id, run_id, proceed } = check;
-    let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
+pub(super) async fn verify(
+    context: Arc<IngestContext>,
+    check: VerifySourceFiles,
+) -> Result<SourceCheckReport, IngestionError> {
+    let VerifySourceFiles { oracle_id, run_id, proceed } = check;
+    let verified = verify_until_settled(&context, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
-        let found = SourceCheck { checked_at: shop.clock.now(), fault_count: verified.fault_count() };
-        let noted = spawn_blocking(move || shop.store.put_source_check(&oracle_id, found)).await;
+        let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
+        let noted = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
         let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
         if let Err(error) = noted {
             tracing::warn!(%error, "could not store the result of a source check");
@@ -86,28 +92,31 @@ pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSou
 
 /// Repeats the check of a source if a run that ended meanwhile has merged and removed its files.
 async fn verify_until_settled(
-    shop: &Arc<Shop>,
+    context: &Arc<IngestContext>,
     oracle_id: &SourceId,
     run_id: Option<&Sha256Hex>,
-    proceed: Proceed,
-) -> Result<VerifiedSource, IngestionError> {
+    proceed: CheckProgressCallback,
+) -> Result<SourceCheckReport, IngestionError> {
     let awaited = Arc::new(());
     loop {
-        let (check, asked, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
+        let (check, checked_id, awaited_too) = (Arc::clone(context), oracle_id.clone(), Arc::clone(&awaited));
         let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
         let checked = spawn_blocking(move || {
             // if the files cannot be opened, the open view is used: its payloads can still be checked
-            let opened = check.store.view_for_check(&asked).or_else(|_| check.store.view(&asked));
+            let opened = check.store.view_for_check(&checked_id).or_else(|_| check.store.view(&checked_id));
             let view = match opened {
                 // the damage keeps the file from being opened
                 Err(error @ StoreError::SourceFile { .. }) => {
                     let file_fault = Some(error.to_string());
                     let runs = Vec::new();
-                    return Ok((VerifiedSource { oracle_id: asked, rows: 0, file_fault, runs }, None));
+                    return Ok((
+                        SourceCheckReport { oracle_id: checked_id, rows: 0, file_fault, runs },
+                        None,
+                    ));
                 }
-                view => view?.ok_or_else(|| RegistryError::SourceUnknown(asked.clone()))?,
+                view => view?.ok_or_else(|| RegistryError::SourceUnknown(checked_id.clone()))?,
             };
-            let is_awaited = || Arc::strong_count(&awaited_too) > 1 && !check.flights.is_stopping();
+            let is_awaited = || Arc::strong_count(&awaited_too) > 1 && !check.claims.is_stopping();
             let mut proceed = |progress| is_awaited() && proceed(progress);
             let verified = verified(&check.store, &view, run_id.as_ref(), &mut proceed)?;
             Ok((verified, Some(view.state.files.clone())))
@@ -115,7 +124,8 @@ async fn verify_until_settled(
         let checked: Result<_, IngestionError> =
             checked.await.map_err(|error| IngestionError::Inside(error.to_string()))?;
         let (verified, files) = checked?;
-        let is_settled = |files| Ok::<_, IngestionError>(shop.desk().source(oracle_id)?.0.files == files);
+        let is_settled =
+            |files| Ok::<_, IngestionError>(context.commit_context().source(oracle_id)?.0.files == files);
         if verified.file_fault.is_none() || files.map_or(Ok(true), is_settled)? {
             return Ok(verified);
         }
@@ -126,8 +136,8 @@ fn verified(
     store: &Store,
     view: &SourceView,
     run_id: Option<&Sha256Hex>,
-    proceed: &mut dyn FnMut(CheckProgress) -> bool,
-) -> Result<VerifiedSource, IngestionError> {
+    proceed: &mut dyn FnMut(SourceCheckProgress) -> bool,
+) -> Result<SourceCheckReport, IngestionError> {
     let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
     let completed: Vec<_> =
         view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
@@ -148,15 +158,16 @@ fn verified(
     let mut found = match view.verify_runs(&numbers, &mut meter) {
         Ok(found) => found,
         Err(error @ StoreError::Stopped) => return Err(error.into()),
-        Err(_) if file_fault.is_some() => {
-            completed.iter().map(|completed| (completed.release.run, unknown(store, completed))).collect()
-        }
+        Err(_) if file_fault.is_some() => completed
+            .iter()
+            .map(|completed| (completed.release.run, unreadable_report(store, completed)))
+            .collect(),
         Err(error) => return Err(error.into()),
     };
     for completed in completed {
         let found = found.remove(&completed.release.run).unwrap_or_default();
-        let Verified { records, payload_bytes, faults, mut fault_count, no_payload } = found;
-        let in_words = |fault: Fault| match fault.position {
+        let PayloadCheckReport { records, payload_bytes, faults, mut fault_count, no_payload } = found;
+        let in_words = |fault: PayloadFault| match fault.position {
             Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
             None => format!("the payload: {}", fault.what),
         };
@@ -165,7 +176,7 @@ fn verified(
         fault_count += u64::from(lost.is_some());
         let has_payload = !no_payload || lost.is_some();
         faults.extend(lost.map(|lost| lost.why.clone()));
-        runs.push(VerifiedRun {
+        runs.push(RunCheckReport {
             run_id: completed.run_id.clone(),
             version: completed.release.version.clone(),
             records,
@@ -175,20 +186,20 @@ fn verified(
             faults,
         });
     }
-    Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
+    Ok(SourceCheckReport { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
 }
 
 /// The result for a run if the files with the offsets of its records are damaged.
-fn unknown(store: &Store, completed: &Completed) -> Verified {
+fn unreadable_report(store: &Store, completed: &CompletedRun) -> PayloadCheckReport {
     if !store.files().has_archived(&completed.raw_sha256) {
-        return Verified { no_payload: true, ..Verified::default() };
+        return PayloadCheckReport { no_payload: true, ..PayloadCheckReport::default() };
     }
     let what = "the offsets of its records are unknown, since a file of facts is damaged".to_owned();
-    let fault = Fault { run: completed.release.run, position: None, offset: 0, what };
-    Verified { faults: vec![fault], fault_count: 1, ..Verified::default() }
+    let fault = PayloadFault { run: completed.release.run, position: None, offset: 0, what };
+    PayloadCheckReport { faults: vec![fault], fault_count: 1, ..PayloadCheckReport::default() }
 }
 
-impl Shop {
+impl IngestContext {
     fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, IngestionError> {
         let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
         Ok(self.store.view(oracle_id)?.ok_or_else(unknown)?)
@@ -196,7 +207,7 @@ impl Shop {
 
     /// The archived payloads that can be removed with a pruning: those whose content was pruned, and those of failed
     /// runs.
-    fn to_be_removed(
+    fn list_removable_payloads(
         &self,
         source: &SourceState,
         unneeded: &[Sha256Hex],
@@ -217,7 +228,7 @@ impl Shop {
     }
 
     /// The latest time for which pruning is allowed. The longest retention of the source's pipelines counts.
-    fn kept_until(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
+    fn latest_prune_time(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
         let mut days = 0;
         for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
             let definition = self.store.definition(&registered.pipeline_sha256)?;
@@ -231,19 +242,19 @@ impl Shop {
     pub(super) async fn commit_files(
         &self,
         oracle_id: &SourceId,
-        event: Event,
+        event: AuditEvent,
         change: impl Fn(SourceState) -> SourceState,
     ) -> Result<(), IngestionError> {
-        let desk = self.desk();
+        let commit_context = self.commit_context();
         let changed = self.log.decide_and_commit(|| {
-            let (source, revision) = desk.source(oracle_id)?;
-            let record = Record {
-                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+            let (source, revision) = commit_context.source(oracle_id)?;
+            let record = JournalRecord {
+                expect: expect_unchanged_row(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![event.clone()],
-                writes: vec![Write::PutSource(Arc::new(change(source)))],
-                ..Record::default()
+                writes: vec![TableWrite::PutSource(Arc::new(change(source)))],
+                ..JournalRecord::default()
             };
-            Ok(Decided::Change((), record))
+            Ok(CommitDecision::Change((), record))
         });
         changed.await.map(|_| ())
     }

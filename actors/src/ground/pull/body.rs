@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 /// Bytes of a payload that were received, and its announced length if that is known.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct PullProgress {
     received_bytes: u64,
     promised_bytes: Option<u64>,
 }
 
-impl Progress {
+impl PullProgress {
     /// The error for an incomplete payload, with the cause `why`.
-    pub(super) const fn cut(&self, why: String) -> PullError {
+    pub(super) const fn truncation_error(&self, why: String) -> PullError {
         let Self { received_bytes, promised_bytes } = *self;
         PullError::Cut { received_bytes, promised_bytes, why }
     }
@@ -27,21 +27,23 @@ impl Progress {
 pub(super) async fn read(
     settings: &PullSettings,
     mut response: Response,
-    progress: &mut Progress,
+    progress: &mut PullProgress,
     mut keep: impl AsyncFnMut(Bytes) -> io::Result<()>,
 ) -> Result<u64, PullError> {
     let PullSettings { max_payload_bytes: max_bytes, idle, .. } = *settings;
     progress.promised_bytes = response.content_length();
     let promised_bytes = progress.promised_bytes;
-    if promised_bytes.is_some_and(|promised| promised > max_bytes) {
+    if promised_bytes.is_some_and(|announced| announced > max_bytes) {
         return Err(PullError::TooLarge { promised_bytes, max_bytes });
     }
     loop {
         let Ok(piece) = timeout(idle, response.chunk()).await else {
             let idle_s = idle.as_secs_f64();
-            return Err(progress.cut(format!("no data for {idle_s} s (`ingestion.idle_s`)")));
+            return Err(progress.truncation_error(format!("no data for {idle_s} s (`ingestion.idle_s`)")));
         };
-        let Some(piece) = piece.map_err(|error| progress.cut(root_cause(&error)))? else { break };
+        let Some(piece) = piece.map_err(|error| progress.truncation_error(root_cause(&error)))? else {
+            break;
+        };
         progress.received_bytes = progress.received_bytes.saturating_add(piece.len() as u64);
         if progress.received_bytes > max_bytes {
             return Err(PullError::TooLarge { promised_bytes, max_bytes });

@@ -1,6 +1,6 @@
 use super::*;
-use crate::upstream::web::BadAddress;
-use crate::upstream::web::testing::{Do, Server, say, status, whole};
+use crate::upstream::web::WebAddressError;
+use crate::upstream::web::testing::{ScriptedServer, ServerStep, complete_reply, send_text, status};
 use tokio::net::TcpListener;
 
 fn id() -> PipelineId {
@@ -22,22 +22,25 @@ fn settings(allowed: &[&str]) -> PullSettings {
     }
 }
 
-fn puller_with(settings: PullSettings, credential: Option<Bound>) -> Puller {
+fn puller_with(settings: PullSettings, credential: Option<BoundCredential>) -> PayloadPuller {
     let credentials = credential.into_iter().map(|credential| (id(), credential)).collect();
-    Puller::new(settings, credentials, Clock::fixed(now()))
+    PayloadPuller::new(settings, credentials, Clock::fixed(now()))
 }
 
-fn puller() -> Puller {
+fn puller() -> PayloadPuller {
     puller_with(settings(&["127.0.0.1/32"]), None)
 }
 
 fn request(endpoint: &str) -> PullRequest {
-    let (endpoint, known) = (endpoint.to_owned(), Validators::default());
+    let (endpoint, known) = (endpoint.to_owned(), HttpValidators::default());
     PullRequest { pipeline_id: id(), endpoint, authentication: None, known }
 }
 
 /// The outcome of a request, and the received part of the payload.
-async fn pull(puller: &Puller, request: &PullRequest) -> (Result<Answer, PullError>, String) {
+async fn pull(
+    puller: &PayloadPuller,
+    request: &PullRequest,
+) -> (Result<PayloadFetchOutcome, PullError>, String) {
     let mut kept = Vec::new();
     let keep = async |piece: Bytes| {
         kept.extend_from_slice(&piece);
@@ -48,8 +51,8 @@ async fn pull(puller: &Puller, request: &PullRequest) -> (Result<Answer, PullErr
 }
 
 /// The error for a server that answers by `script`, and the number of requests.
-async fn refused_of(script: Vec<Do>) -> (String, usize) {
-    let server = Server::start("127.0.0.1", vec![script]).await;
+async fn pull_error_of(script: Vec<ServerStep>) -> (String, usize) {
+    let server = ScriptedServer::start("127.0.0.1", vec![script]).await;
     let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
     let error = outcome.expect_err("it is refused").to_string();
     assert!(!error.contains("s3cret"), "{error}");
@@ -59,16 +62,19 @@ async fn refused_of(script: Vec<Do>) -> (String, usize) {
 #[tokio::test]
 async fn payload_is_received_with_its_validators() {
     let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n";
-    let server = Server::start("127.0.0.1", vec![whole(headers, "a,b\n1,2\n")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(headers, "a,b\n1,2\n")]).await;
     let url = server.url("127.0.0.1", "/data.csv?year=2026");
     let (puller, asked) = (puller(), request(&url));
     let (outcome, kept) = pull(&puller, &asked).await;
-    let validators = Validators {
+    let validators = HttpValidators {
         etag: Some("\"v1\"".into()),
         last_modified: Some("Fri, 20 Nov 2026 09:00:00 GMT".into()),
     };
-    let pulled = Pulled { url, validators, size_bytes: 8, retrieved_at: now() };
-    assert_eq!((outcome.expect("it comes"), kept.as_str()), (Answer::Payload(pulled), "a,b\n1,2\n"));
+    let pulled = FetchedPayload { url, validators, size_bytes: 8, retrieved_at: now() };
+    assert_eq!(
+        (outcome.expect("it comes"), kept.as_str()),
+        (PayloadFetchOutcome::Payload(pulled), "a,b\n1,2\n")
+    );
     let heads = server.heads();
     let head = heads.first().expect("it was asked");
     assert!(head.starts_with("get /data.csv?year=2026 http/1.1\r\n"), "{head}");
@@ -82,11 +88,11 @@ async fn payload_is_received_with_its_validators() {
 #[tokio::test]
 async fn chunked_and_empty_payloads_are_received() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
-    let server = Server::start("127.0.0.1", vec![say(chunks), whole("", "")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![send_text(chunks), complete_reply("", "")]).await;
     let asked = request(&server.url("127.0.0.1", "/"));
     for payload in ["abcde", ""] {
         let (outcome, kept) = pull(&puller(), &asked).await;
-        let Ok(Answer::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
         assert_eq!((kept.as_str(), pulled.size_bytes), (payload, payload.len() as u64));
     }
 }
@@ -104,7 +110,7 @@ async fn incomplete_payload_error_has_received_and_announced_length() {
             "received 3 of an unknown number of bytes: ",
         ),
     ] {
-        let (error, asked) = refused_of(say(&format!("{ok}{answer}"))).await;
+        let (error, asked) = pull_error_of(send_text(&format!("{ok}{answer}"))).await;
         assert!(error.starts_with(said), "{answer}: {error}");
         assert_eq!(asked, 1, "a payload that has begun is not requested again");
     }
@@ -114,12 +120,13 @@ async fn incomplete_payload_error_has_received_and_announced_length() {
 async fn bytes_beyond_the_announced_length_are_not_read() {
     let answer =
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
-    let server = Server::start("127.0.0.1", vec![say(answer), whole("", "next")]).await;
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![send_text(answer), complete_reply("", "next")]).await;
     let (puller, asked) = (puller(), request(&server.url("127.0.0.1", "/")));
     assert_eq!(pull(&puller, &asked).await.1, "abc");
     assert_eq!(pull(&puller, &asked).await.1, "next", "extra bytes are not part of the next answer");
     for lengths in ["Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length: -1\r\n"] {
-        let (error, _) = refused_of(say(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
+        let (error, _) = pull_error_of(send_text(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
         assert!(error.contains("the connection broke"), "{error}");
     }
 }
@@ -127,7 +134,7 @@ async fn bytes_beyond_the_announced_length_are_not_read() {
 #[tokio::test]
 async fn payload_without_a_certain_end_is_rejected() {
     for answer in ["HTTP/1.1 200 OK\r\n\r\nabc", "HTTP/1.0 200 OK\r\n\r\nabc"] {
-        let (error, asked) = refused_of(say(answer)).await;
+        let (error, asked) = pull_error_of(send_text(answer)).await;
         let said = "/x` has no marked end; allowed: a Content-Length, or chunks";
         assert!(error.ends_with(said), "{error}");
         assert_eq!(asked, 1);
@@ -142,42 +149,45 @@ async fn unrequested_content_encoding_is_rejected_by_name() {
         ("Content-Encoding: identity\r\nContent-Encoding: x\r\n", "Content-Encoding `x`"),
         ("Content-Encoding: \u{e9}\r\n", "Content-Encoding `"),
     ] {
-        let (error, asked) = refused_of(whole(headers, "abc")).await;
+        let (error, asked) = pull_error_of(complete_reply(headers, "abc")).await;
         assert!(error.contains(said), "{error}");
         assert_eq!(asked, 1);
     }
     let both = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-    let (error, _) = refused_of(say(both)).await;
+    let (error, _) = pull_error_of(send_text(both)).await;
     assert!(error.contains("Transfer-Encoding `gzip`; allowed: chunked"), "{error}");
-    let server = Server::start("127.0.0.1", vec![whole("Content-Encoding: Identity\r\n", "abc")]).await;
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![complete_reply("Content-Encoding: Identity\r\n", "abc")])
+            .await;
     assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
 }
 
 #[tokio::test]
 async fn payload_longer_than_the_limit_is_rejected() {
-    let server = Server::start("127.0.0.1", vec![whole("", &"x".repeat(1000))]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &"x".repeat(1000))]).await;
     assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1.len(), 1000);
-    let (error, _) = refused_of(whole("", &"x".repeat(1001))).await;
+    let (error, _) = pull_error_of(complete_reply("", &"x".repeat(1001))).await;
     assert_eq!(error, "the payload has 1001 bytes (limit 1000: `ingestion.max_payload_bytes`)");
     let chunks = "3e9\r\n".to_owned() + &"x".repeat(1001) + "\r\n0\r\n\r\n";
     let (error, _) =
-        refused_of(say(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"))).await;
+        pull_error_of(send_text(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}")))
+            .await;
     assert_eq!(error, "the payload has too many bytes (limit 1000: `ingestion.max_payload_bytes`)");
 }
 
 #[tokio::test]
 async fn stalled_or_endless_payload_is_given_up() {
-    let mut stops = whole("", "");
-    stops[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".into());
-    stops.push(Do::Wait(Duration::from_secs(60)));
-    let (error, _) = refused_of(stops).await;
+    let mut stops = complete_reply("", "");
+    stops[0] = ServerStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".into());
+    stops.push(ServerStep::Wait(Duration::from_secs(60)));
+    let (error, _) = pull_error_of(stops).await;
     assert_eq!(error, "received 3 of 10 bytes: no data for 0.4 s (`ingestion.idle_s`)");
 
-    let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
+    let mut drips = send_text("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
     for _ in 0..600 {
-        drips.extend([Do::Wait(Duration::from_millis(100)), Do::Send(b"x".into())]);
+        drips.extend([ServerStep::Wait(Duration::from_millis(100)), ServerStep::Send(b"x".into())]);
     }
-    let server = Server::start("127.0.0.1", vec![drips]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![drips]).await;
     let whole = Duration::from_secs(1);
     let puller = puller_with(PullSettings { whole, ..settings(&["127.0.0.0/8"]) }, None);
     let (outcome, kept) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
@@ -189,21 +199,23 @@ async fn stalled_or_endless_payload_is_given_up() {
 
 #[tokio::test]
 async fn unanswered_request_is_retried() {
-    let silent = || vec![Do::Wait(Duration::from_secs(60))];
-    let server =
-        Server::start("127.0.0.1", vec![status(503, ""), say(""), status(502, ""), whole("", "abc")]);
+    let silent = || vec![ServerStep::Wait(Duration::from_secs(60))];
+    let server = ScriptedServer::start(
+        "127.0.0.1",
+        vec![status(503, ""), send_text(""), status(502, ""), complete_reply("", "abc")],
+    );
     let server = server.await;
     let (outcome, kept) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
     assert!(outcome.is_ok() && kept == "abc", "{outcome:?}");
     assert_eq!(server.heads().len(), 4);
 
-    let (error, asked) = refused_of(say("")).await;
+    let (error, asked) = pull_error_of(send_text("")).await;
     assert!(error.contains("/x`: the connection broke: "), "{error}");
     assert_eq!(asked, 4);
 
     let short = PullSettings { connect: Duration::from_millis(1), ..settings(&["127.0.0.1/32"]) };
     let short = PullSettings { idle: Duration::from_millis(100), ..short };
-    let server = Server::start("127.0.0.1", vec![silent()]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![silent()]).await;
     let (outcome, _) = pull(&puller_with(short, None), &request(&server.url("127.0.0.1", "/"))).await;
     let error = outcome.expect_err("nothing comes").to_string();
     assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
@@ -220,7 +232,7 @@ async fn other_status_is_an_error_without_text_of_the_server() {
     for (code, asked) in
         [(201, 1), (204, 1), (206, 1), (300, 1), (302, 1), (304, 1), (401, 1), (404, 1), (500, 4)]
     {
-        let (error, times) = refused_of(status(code, "")).await;
+        let (error, times) = pull_error_of(status(code, "")).await;
         assert!(error.contains(&format!("/x`: HTTP status {code}: ")), "{error}");
         assert_eq!(times, asked, "{code}");
     }
@@ -229,12 +241,16 @@ async fn other_status_is_an_error_without_text_of_the_server() {
 #[tokio::test]
 async fn retry_after_is_respected_or_reported() {
     for code in [429, 503] {
-        let server = Server::start("127.0.0.1", vec![status(code, "Retry-After: 60\r\n")]).await;
+        let server = ScriptedServer::start("127.0.0.1", vec![status(code, "Retry-After: 60\r\n")]).await;
         let error = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.0.expect_err("not now");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
         assert_eq!(server.heads().len(), 1, "it is not asked again");
     }
-    let server = Server::start("127.0.0.1", vec![status(429, "Retry-After: 1\r\n"), whole("", "abc")]).await;
+    let server = ScriptedServer::start(
+        "127.0.0.1",
+        vec![status(429, "Retry-After: 1\r\n"), complete_reply("", "abc")],
+    )
+    .await;
     let began = monotonic();
     assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
     assert!(began.elapsed() >= Duration::from_secs(1));
@@ -242,11 +258,12 @@ async fn retry_after_is_respected_or_reported() {
 
 #[tokio::test]
 async fn unchanged_payload_is_not_sent_again() {
-    let server = Server::start("127.0.0.1", vec![say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![send_text("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
     let mut asked = request(&server.url("127.0.0.1", "/"));
-    asked.known = Validators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
+    asked.known = HttpValidators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
     let (outcome, kept) = pull(&puller(), &asked).await;
-    assert_eq!(outcome.expect("it is an answer"), Answer::Unchanged { retrieved_at: now() });
+    assert_eq!(outcome.expect("it is an answer"), PayloadFetchOutcome::Unchanged { retrieved_at: now() });
     assert_eq!(kept, "");
     let heads = server.heads();
     let head = heads.first().expect("it was asked");
@@ -255,23 +272,23 @@ async fn unchanged_payload_is_not_sent_again() {
         "{head}"
     );
     // a damaged validator is not sent
-    asked.known = Validators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
+    asked.known = HttpValidators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
     drop(pull(&puller(), &asked).await);
     assert!(!server.heads().iter().any(|head| head.contains("evil")));
 }
 
 #[tokio::test]
 async fn redirect_is_followed_and_the_final_url_has_no_signature() {
-    let far = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let far = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let to = far.url("127.0.0.1", "/there?sig=s3cret#part");
     for code in [301, 302, 303, 307, 308] {
-        let near = Server::start(
+        let near = ScriptedServer::start(
             "127.0.0.1",
             vec![status(code, "Location: /here?a=b\r\n"), status(code, &format!("Location: {to}\r\n"))],
         );
         let near = near.await;
         let (outcome, kept) = pull(&puller(), &request(&near.url("127.0.0.1", "/"))).await;
-        let Ok(Answer::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
         assert_eq!((kept.as_str(), pulled.url), ("abc", far.url("127.0.0.1", "/there")));
         assert!(near.heads().iter().any(|head| head.starts_with("get /here?a=b ")));
     }
@@ -290,7 +307,7 @@ async fn redirect_to_a_forbidden_address_is_rejected() {
         ("http://u:p@127.0.0.1/", "has a user or a password"),
         ("file:///etc/passwd", "the scheme `file`; allowed: http, https"),
     ] {
-        let (error, asked) = refused_of(status(302, &format!("Location: {to}\r\n"))).await;
+        let (error, asked) = pull_error_of(status(302, &format!("Location: {to}\r\n"))).await;
         assert!(
             error.contains("/x` redirects to a place that is refused: ") && error.contains(said),
             "{error}"
@@ -302,20 +319,21 @@ async fn redirect_to_a_forbidden_address_is_rejected() {
 #[tokio::test]
 async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
     // `localhost` is 127.0.0.1, and the server has another address
-    let server = Server::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
+    let server =
+        ScriptedServer::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
     let puller = puller_with(settings(&["127.0.0.2/32"]), None);
     let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
     let error = outcome.expect_err("it is refused").to_string();
     assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
     assert_eq!(server.heads().len(), 1, "there is no retry");
 
-    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let url = server.url("localhost", "/");
     let allowing = puller_with(settings(&["127.0.0.0/8"]), None);
     assert_eq!(pull(&allowing, &request(&url)).await.1, "abc");
     let error = pull(&puller_with(settings(&[]), None), &request(&url)).await.0.expect_err("it is not");
     assert!(
-        matches!(error, PullError::Web(WebError::Name { why: BadAddress::NotPublic { .. }, .. })),
+        matches!(error, PullError::Web(WebError::Name { why: WebAddressError::NotPublic { .. }, .. })),
         "{error}"
     );
     assert_eq!(server.heads().len(), 1, "nobody connected");
@@ -323,7 +341,7 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
 
 #[tokio::test]
 async fn private_endpoint_is_refused_before_any_connection() {
-    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
     let asked = request(&server.url("127.0.0.1", "/"));
     let error = pull(&refusing, &asked).await.0.expect_err("it is refused").to_string();
@@ -336,14 +354,14 @@ async fn private_endpoint_is_refused_before_any_connection() {
 
 #[tokio::test]
 async fn endless_redirects_are_given_up() {
-    let (error, asked) = refused_of(status(302, "Location: /x\r\n")).await;
+    let (error, asked) = pull_error_of(status(302, "Location: /x\r\n")).await;
     assert!(error.ends_with("/x` redirects once more; allowed: 5 redirects"), "{error}");
     assert_eq!(asked, 6);
 }
 
 #[tokio::test]
 async fn pull_ends_if_a_piece_cannot_be_stored() {
-    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
     let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
     assert_eq!(

@@ -1,18 +1,19 @@
 //! Builds the answer to one query.
 
-use super::entry::named;
+use super::entry::format_versions;
 use super::freshness::tier_of;
-use super::scan::Scan;
-use super::{Cursor, QueryError, cursor_of};
+use super::scan::SourceScan;
+use super::{QueryCursor, QueryError, cursor_of};
 use jiff::Timestamp;
-use oracled_domain::base::moment::check_not_ahead;
-use oracled_domain::ground::freshness::{Freshness, age_s};
+use oracled_domain::base::moment::check_not_future;
+use oracled_domain::ground::freshness::{AnswerFreshness, age_s};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::{
-    Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
+    NormalizedRecord, OracleQuery, QueryAnswer, QueryExplanation, QueryFreshness, QueryMetadata,
+    QueryResponse, ValidatedQuery,
 };
-use oracled_domain::ground::timeline::{Release, Scope};
-use oracled_store::ground::query::{Access, Answered, Hit, ScanBudget, ScanError};
+use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun};
+use oracled_store::ground::query::{QueryAccessPath, QueryHit, QueryResultPage, ScanBudget, ScanError};
 use oracled_store::ground::view::SourceView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,128 +26,134 @@ const VERSIONS_NAMED_MAX: usize = 16;
 const LOOKUP_BYTES: usize = 64 << 10;
 
 /// A query that is being answered.
-pub(super) struct Answering {
-    pub(super) asked: OracleQuery,
+pub(super) struct RunningQuery {
+    pub(super) oracle_query: OracleQuery,
     pub(super) view: Arc<SourceView>,
     pub(super) now: Timestamp,
     pub(super) point_in_time: Timestamp,
     /// The time by which the data was known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
-    query: Query,
+    query: ValidatedQuery,
     /// The warning about the source.
     warning: Option<String>,
     began: Instant,
 }
 
 /// The freshness of an answer, and the answer if the policy allows it.
-pub(super) struct Looked {
-    pub(super) freshness: Freshness,
+pub(super) struct PolicyCheckedAnswer {
+    pub(super) freshness: AnswerFreshness,
     /// `None` if the policy does not allow the answer.
     pub(super) answer: Option<QueryAnswer>,
 }
 
 /// The outcome of a lookup.
-pub(super) enum LookedUp {
-    Answered(Box<Looked>),
+pub(super) enum QueryLookupOutcome {
+    Answered(Box<PolicyCheckedAnswer>),
     /// The query does not name one subject, or the lookup would take too long for the caller's thread.
     TooMuch,
 }
 
-impl Answering {
+impl RunningQuery {
     pub(super) fn new(
-        asked: OracleQuery,
+        oracle_query: OracleQuery,
         view: Arc<SourceView>,
         warning: Option<String>,
         now: Timestamp,
         began: Instant,
     ) -> Result<Self, QueryError> {
         let provided = &view.state.entry.registration.axes_provided;
-        check_not_ahead("known_at", asked.request.known_at, now)?;
-        let query = Query::new(&asked.request, &view.ontology, provided)?;
-        let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
+        check_not_future("known_at", oracle_query.request.known_at, now)?;
+        let query = ValidatedQuery::new(&oracle_query.request, &view.ontology, provided)?;
+        let cursor = oracle_query
+            .request
+            .cursor
+            .as_ref()
+            .map(|text| QueryCursor::read(text, &oracle_query))
+            .transpose()?;
         let (point_in_time, known_at) = match &cursor {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
             None => {
                 let last = view.state.completed.last().map(|completed| completed.release.ingested_at);
-                let point_in_time = asked.request.point_in_time.unwrap_or_else(|| view.state.present(now));
-                (point_in_time, asked.request.known_at.or(last))
+                let point_in_time =
+                    oracle_query.request.point_in_time.unwrap_or_else(|| view.state.present(now));
+                (point_in_time, oracle_query.request.known_at.or(last))
             }
         };
         let after = cursor.map(|cursor| cursor.key);
-        Ok(Self { asked, view, now, point_in_time, known_at, after, query, warning, began })
+        Ok(Self { oracle_query, view, now, point_in_time, known_at, after, query, warning, began })
     }
 
     /// Answers by a lookup, if that is quick: the query names one subject, and there are few records of it.
-    pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
+    pub(super) fn look_up(&self) -> Result<QueryLookupOutcome, QueryError> {
         if !self.query.identity_is_whole {
-            return Ok(LookedUp::TooMuch);
+            return Ok(QueryLookupOutcome::TooMuch);
         }
         let answered = match self.read(super::scan::LOOKUP) {
-            Err(ScanError::TooCostly) => return Ok(LookedUp::TooMuch),
+            Err(ScanError::TooCostly) => return Ok(QueryLookupOutcome::TooMuch),
             answered => answered?,
         };
         let is_cut_short = answered.more.is_some() && answered.found.len() < self.query.max_results;
         if is_cut_short || answered.bytes > LOOKUP_BYTES {
-            return Ok(LookedUp::TooMuch);
+            return Ok(QueryLookupOutcome::TooMuch);
         }
-        self.judged(answered).map(|looked| LookedUp::Answered(Box::new(looked)))
+        self.apply_policy(answered).map(|answer| QueryLookupOutcome::Answered(Box::new(answer)))
     }
 
     /// A page of the answer, within the limits of `scan`.
-    pub(super) fn page(&self, scan: &Scan) -> Result<Looked, QueryError> {
-        self.judged(scan.run(|budget| self.read(budget))?)
+    pub(super) fn page(&self, scan: &SourceScan) -> Result<PolicyCheckedAnswer, QueryError> {
+        self.apply_policy(scan.run(|budget| self.read(budget))?)
     }
 
-    fn read(&self, budget: ScanBudget<'_>) -> Result<Answered, ScanError> {
+    fn read(&self, budget: ScanBudget<'_>) -> Result<QueryResultPage, ScanError> {
         let Self { view, query, point_in_time, known_at, after, .. } = self;
         view.query(query, *point_in_time, *known_at, after.as_deref(), budget)
     }
 
     /// Evaluates the policy for the found records, and builds the answer if the policy allows it.
-    fn judged(&self, answered: Answered) -> Result<Looked, QueryError> {
+    fn apply_policy(&self, answered: QueryResultPage) -> Result<PolicyCheckedAnswer, QueryError> {
         let (as_of, oldest) = self.ages(&answered);
         let policy = self.freshness(oldest);
         let freshness = policy.clone();
         let staleness_seconds = oldest.map(|oldest| age_s(oldest, self.now));
         let age = QueryFreshness { data_as_of: as_of, staleness_seconds, policy };
-        let is_given = freshness.answer.is_given();
+        let is_given = freshness.answer.is_served();
         let answer = is_given.then(|| self.answer(answered, age)).transpose()?;
-        Ok(Looked { freshness, answer })
+        Ok(PolicyCheckedAnswer { freshness, answer })
     }
 
     /// The release dates of the newest and the oldest record. Without records, the newest is `None`, and the oldest is
     /// the date of the version in force.
-    pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Option<Timestamp>) {
+    pub(super) fn ages(&self, answered: &QueryResultPage) -> (Option<Timestamp>, Option<Timestamp>) {
         let released =
-            |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.as_of());
+            |hit: &QueryHit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.as_of());
         let releases: Vec<_> = answered.found.iter().filter_map(released).collect();
-        let in_force = || self.in_force().map(Release::as_of);
+        let in_force = || self.in_force().map(TimelineRun::as_of);
         (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 
     /// The releases that the query may see.
-    pub(super) const fn scope(&self) -> Scope {
-        Scope { known_at: self.known_at, released_by: Some(self.point_in_time) }
+    pub(super) const fn scope(&self) -> ReleaseScope {
+        ReleaseScope { known_at: self.known_at, released_by: Some(self.point_in_time) }
     }
 
     /// The versions of the releases that counted, in the order in which they were ingested.
     fn releases(&self) -> Vec<String> {
         let known = self.view.knowledge(self.scope());
         let releases = self.view.state.completed.iter().map(|completed| &completed.release);
-        let counted = releases.filter(|release| known.counts(release.run));
+        let counted = releases.filter(|release| known.is_counted(release.run));
         counted.map(|release| release.version.clone()).collect()
     }
 
     /// The latest release up to the requested time, among those known then.
-    fn in_force(&self) -> Option<&Release> {
+    fn in_force(&self) -> Option<&TimelineRun> {
         let latest = self.view.knowledge(self.scope()).latest()?;
         self.view.state.run(latest).map(|completed| &completed.release)
     }
 
     /// The versions of the source that the records come from, in the order of their releases. Without records, the
     /// version in force.
-    fn data_version(&self, hits: &[Hit]) -> String {
+    fn data_version(&self, hits: &[QueryHit]) -> String {
         let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
         let releases = runs.into_iter().filter_map(|run| self.view.state.run(run)).map(|run| &run.release);
         let mut releases: Vec<_> = releases.collect();
@@ -160,9 +167,9 @@ impl Answering {
         if more > 0 { format!("{named} and {more} more") } else { named }
     }
 
-    fn answer(&self, answered: Answered, age: QueryFreshness) -> Result<QueryAnswer, QueryError> {
+    fn answer(&self, answered: QueryResultPage, age: QueryFreshness) -> Result<QueryAnswer, QueryError> {
         let (view, query) = (&*self.view, &self.query);
-        let Answered { found, scanned, pruned, more, access, .. } = answered;
+        let QueryResultPage { found, scanned, pruned, more, access, .. } = answered;
         let data_version = self.data_version(&found);
         let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
         if pruned > 0 {
@@ -170,18 +177,19 @@ impl Answering {
         }
         let unconfirmed: Vec<_> =
             found.iter().filter_map(|hit| view.unconfirmed_by(&hit.found.version)).collect();
-        if let Some(versions) = named(unconfirmed.iter().map(String::as_str)) {
+        if let Some(versions) = format_versions(unconfirmed.iter().map(String::as_str)) {
             let count = unconfirmed.len();
             warnings.push(format!(
                 "records not confirmed by version {versions}, which rejected them or records without an identity: {count}"
             ));
         }
-        let include_provenance = self.asked.request.include_provenance;
+        let include_provenance = self.oracle_query.request.include_provenance;
         let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;
         let records: Vec<_> =
             found.into_iter().map(|hit| record(view, query, hit)).collect::<Result<_, _>>()?;
-        let query_id = self.asked.query_id.clone().unwrap_or_else(|| made_up(self.now, &records));
-        let explain = self.asked.request.explain.then(|| self.explain(&access));
+        let query_id =
+            self.oracle_query.query_id.clone().unwrap_or_else(|| generate_query_id(self.now, &records));
+        let explain = self.oracle_query.request.explain.then(|| self.explain(&access));
         let query_metadata = QueryMetadata {
             query_id: query_id.clone(),
             executed_at: self.now,
@@ -195,13 +203,13 @@ impl Answering {
         };
         let cursor = cursor_of(self, more);
         let response = QueryResponse { records, provenance, query_metadata, cursor, warnings, explain };
-        Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id.clone(), response })
+        Ok(QueryAnswer { query_id, oracle_id: self.oracle_query.oracle_id.clone(), response })
     }
 
-    fn explain(&self, access: &Access) -> Explain {
-        Explain {
+    fn explain(&self, access: &QueryAccessPath) -> QueryExplanation {
+        QueryExplanation {
             access: access.to_string(),
-            filters: self.query.filters.iter().map(|filter| filter.in_words()).collect(),
+            filters: self.query.filters.iter().map(|filter| filter.describe()).collect(),
             releases: self.releases(),
             files: self.view.file_count(),
         }
@@ -209,9 +217,9 @@ impl Answering {
 }
 
 /// A record with the requested axes. The rest of its content is dropped here, since there may be many records.
-fn record(view: &SourceView, query: &Query, hit: Hit) -> Result<NormalizedRecord, QueryError> {
-    let Hit { found, content } = hit;
-    let chosen = query.chosen(&view.ontology, &content.axes);
+fn record(view: &SourceView, query: &ValidatedQuery, hit: QueryHit) -> Result<NormalizedRecord, QueryError> {
+    let QueryHit { found, content } = hit;
+    let chosen = query.select_values(&view.ontology, &content.axes);
     let unit = |path: &str| view.ontology.axis(path)?.unit.clone();
     let run_id = view.record_id(found.statement.time.run, found.statement.position);
     let missing = || QueryError::Reading("a record's run is missing".into());
@@ -236,12 +244,12 @@ fn definitions<V>(chosen: &[(&str, V)], all: &BTreeMap<String, String>) -> BTree
     chosen.iter().filter_map(of).collect()
 }
 
-fn provenance(view: &SourceView, hits: &[Hit]) -> Result<Vec<ProvenanceRecord>, QueryError> {
+fn provenance(view: &SourceView, hits: &[QueryHit]) -> Result<Vec<ProvenanceRecord>, QueryError> {
     hits.iter().map(|hit| Ok(view.provenance(&hit.found)?)).collect()
 }
 
 /// An id for a query without one. The same answer at the same time gets the same id.
-fn made_up(now: Timestamp, records: &[NormalizedRecord]) -> String {
+fn generate_query_id(now: Timestamp, records: &[NormalizedRecord]) -> String {
     let first = records.first().map_or("none", |record| record.record_id.as_str());
     format!("q-{}-{first}", now.as_microsecond())
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::query::{BadQuery, OracleQuery, QueryRequest};
+use oracled_domain::ground::query::{InvalidQueryError, OracleQuery, QueryRequest};
 use serde::{Deserialize, Serialize};
 
 /// The longest cursor, in bytes.
@@ -13,7 +13,7 @@ const DIGEST_DIGITS: usize = 16;
 /// The position after a page, with the times of the query: data ingested between two pages is in neither.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Cursor {
+pub(super) struct QueryCursor {
     /// The key of the last record that was read.
     pub(super) key: Vec<u8>,
     pub(super) point_in_time: Timestamp,
@@ -22,17 +22,17 @@ pub(super) struct Cursor {
     pub(super) query: String,
 }
 
-impl Cursor {
+impl QueryCursor {
     /// A digest of the query without its cursor, page size and id.
-    pub(super) fn digest(asked: &OracleQuery) -> String {
+    pub(super) fn digest(query: &OracleQuery) -> String {
         let request = QueryRequest {
             cursor: None,
             max_results: None,
             explain: false,
             include_provenance: false,
-            ..asked.request.clone()
+            ..query.request.clone()
         };
-        let json = serde_json::to_vec(&(&asked.oracle_id, &request)).expect("a query is plain data");
+        let json = serde_json::to_vec(&(&query.oracle_id, &request)).expect("a query is plain data");
         Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
     }
 
@@ -43,7 +43,7 @@ impl Cursor {
     }
 
     /// Parses `text`, which must be a cursor of the query `asked`.
-    pub(super) fn read(text: &str, asked: &OracleQuery) -> Result<Self, BadQuery> {
+    pub(super) fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
         let read = || {
             if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
                 return None;
@@ -53,9 +53,9 @@ impl Cursor {
             let json: Option<Vec<u8>> =
                 pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
             let cursor: Self = serde_json::from_slice(&json?).ok()?;
-            Some(cursor).filter(|cursor| cursor.query == Self::digest(asked))
+            Some(cursor).filter(|cursor| cursor.query == Self::digest(query))
         };
-        read().ok_or(BadQuery::Cursor)
+        read().ok_or(InvalidQueryError::Cursor)
     }
 }
 
@@ -77,17 +77,17 @@ mod tests {
 
     #[test]
     fn cursor_is_accepted_only_for_its_own_query() {
-        let cursor = Cursor {
+        let cursor = QueryCursor {
             key: vec![0, 255, 7],
             point_in_time: Timestamp::UNIX_EPOCH,
             known_at: None,
-            query: Cursor::digest(&asked(1, "a")),
+            query: QueryCursor::digest(&asked(1, "a")),
         };
         let text = cursor.to_text();
-        assert_eq!(Cursor::read(&text, &asked(2, "a")), Ok(cursor));
-        assert_eq!(Cursor::read(&text, &asked(1, "b")), Err(BadQuery::Cursor));
+        assert_eq!(QueryCursor::read(&text, &asked(2, "a")), Ok(cursor));
+        assert_eq!(QueryCursor::read(&text, &asked(1, "b")), Err(InvalidQueryError::Cursor));
         for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
-            assert_eq!(Cursor::read(broken, &asked(1, "a")), Err(BadQuery::Cursor));
+            assert_eq!(QueryCursor::read(broken, &asked(1, "a")), Err(InvalidQueryError::Cursor));
         }
     }
 }

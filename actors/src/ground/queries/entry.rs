@@ -1,13 +1,13 @@
 //! The audit entry of a read.
 
-use super::{ChangesPage, Cursor, Queries, QueryError};
+use super::{ChangesPage, QueryCursor, QueryError, QueryService};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::monotonic;
-use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
-use oracled_domain::ground::freshness::Answer;
+use oracled_domain::audit::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
+use oracled_domain::ground::freshness::AnswerHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
-use oracled_domain::{Event, EventKind, Sha256Hex};
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ const VERSIONS_NAMED_MAX: usize = 16;
 
 /// The entry of a read that has begun.
 #[derive(Debug)]
-pub struct OpenEntry {
+pub struct OpenReadEntry {
     entry: QueryEntry,
     began: Instant,
 }
 
-impl OpenEntry {
+impl OpenReadEntry {
     /// The time since the read began.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
@@ -33,7 +33,7 @@ impl OpenEntry {
     }
 
     /// Notes the answer of a query.
-    pub(super) fn answered(&mut self, answer: &QueryAnswer) {
+    pub(super) fn note_answer(&mut self, answer: &QueryAnswer) {
         let metadata = &answer.response.query_metadata;
         self.entry.query_id = Some(answer.query_id.clone());
         self.entry.known_at = metadata.known_at;
@@ -43,53 +43,53 @@ impl OpenEntry {
     }
 
     /// Sets the source of the read.
-    pub(super) fn reads_source(&mut self, oracle_id: &SourceId) {
+    pub(super) fn set_source(&mut self, oracle_id: &SourceId) {
         self.entry.oracle_id = Some(oracle_id.clone());
     }
 
     /// Notes that one record of this version was read, with its freshness if the answer contains it.
-    pub(super) fn read_record(&mut self, source_version: &str, freshness: Option<Answer>) {
+    pub(super) fn note_record(&mut self, source_version: &str, freshness: Option<AnswerHandling>) {
         self.entry.data_version = Some(source_version.to_owned());
         self.entry.records_returned = 1;
         self.entry.freshness = freshness;
     }
 
     /// Notes a page of the change feed.
-    pub(super) fn changed(&mut self, page: &ChangesPage) {
+    pub(super) fn note_changes(&mut self, page: &ChangesPage) {
         let versions = page.changes.iter().map(|change| change.source_version.as_str());
-        self.entry.data_version = named(versions);
+        self.entry.data_version = format_versions(versions);
         self.entry.records_returned = page.changes.len() as u64;
     }
 
     /// Notes that all records of these versions of the source were read, in this number of lines.
-    pub fn exported<'v>(&mut self, versions: impl Iterator<Item = &'v str>, lines: u64) {
-        self.entry.data_version = named(versions);
+    pub fn note_export<'v>(&mut self, versions: impl Iterator<Item = &'v str>, lines: u64) {
+        self.entry.data_version = format_versions(versions);
         self.entry.records_returned = lines;
     }
 
     /// Notes the outcome of a read that returned no complete answer.
-    pub fn ended_as(&mut self, outcome: ReadOutcome) {
+    pub fn set_outcome(&mut self, outcome: SourceReadOutcome) {
         self.entry.outcome = outcome;
     }
 
-    pub(super) fn ended<E>(&mut self, error: Option<&E>)
+    pub(super) fn set_error_outcome<E>(&mut self, error: Option<&E>)
     where
-        for<'e> ReadOutcome: From<&'e E>,
+        for<'e> SourceReadOutcome: From<&'e E>,
     {
         if let Some(error) = error {
-            self.ended_as(error.into());
+            self.set_outcome(error.into());
         }
     }
 }
 
-impl Queries {
+impl QueryService {
     /// Begins the entry of a read of `oracle_id`, if that is known, with the digest of its `request`.
     pub fn open_entry(
         &self,
-        read: ReadKind,
+        read: SourceReadKind,
         oracle_id: Option<SourceId>,
         request: &impl Serialize,
-    ) -> OpenEntry {
+    ) -> OpenReadEntry {
         let entry = QueryEntry {
             read,
             oracle_id,
@@ -97,20 +97,20 @@ impl Queries {
             request_sha256: Sha256Hex::of_canonical_json(request),
             point_in_time: None,
             known_at: None,
-            outcome: ReadOutcome::Answered,
+            outcome: SourceReadOutcome::Answered,
             data_version: None,
             records_returned: 0,
             freshness: None,
             latency_ms: 0.0,
         };
-        OpenEntry { entry, began: monotonic() }
+        OpenReadEntry { entry, began: monotonic() }
     }
 
     /// The entry of a query, with the times that the query or its cursor names.
-    pub(super) fn open_query_entry(&self, asked: &OracleQuery) -> OpenEntry {
-        let OracleQuery { query_id, oracle_id, request } = asked;
-        let mut open = self.open_entry(ReadKind::Query, Some(oracle_id.clone()), request);
-        let cursor = request.cursor.as_ref().and_then(|text| Cursor::read(text, asked).ok());
+    pub(super) fn open_query_entry(&self, query: &OracleQuery) -> OpenReadEntry {
+        let OracleQuery { query_id, oracle_id, request } = query;
+        let mut open = self.open_entry(SourceReadKind::Query, Some(oracle_id.clone()), request);
+        let cursor = request.cursor.as_ref().and_then(|text| QueryCursor::read(text, query).ok());
         (open.entry.point_in_time, open.entry.known_at) = match cursor {
             Some(cursor) => (Some(cursor.point_in_time), cursor.known_at),
             None => (request.point_in_time, request.known_at),
@@ -123,14 +123,17 @@ impl Queries {
     ///
     /// # Errors
     /// `Unavailable` if the journal does not accept entries. Nothing may be delivered then.
-    pub async fn close_entry(&self, OpenEntry { mut entry, began }: OpenEntry) -> Result<(), CommitError> {
+    pub async fn close_entry(
+        &self,
+        OpenReadEntry { mut entry, began }: OpenReadEntry,
+    ) -> Result<(), CommitError> {
         entry.latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        self.log.append(Event::new(self.clock.now(), None, EventKind::SourceQueried(entry))).await
+        self.log.append(AuditEvent::new(self.clock.now(), None, EventKind::SourceQueried(entry))).await
     }
 }
 
 /// The names of the versions, each once. Only the first ones are named, with the number of the others.
-pub(super) fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
+pub(super) fn format_versions<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
     let versions: BTreeSet<_> = versions.collect();
     let named: Vec<_> = versions.iter().take(VERSIONS_NAMED_MAX).copied().collect();
     let more = versions.len() - named.len();
@@ -139,7 +142,7 @@ pub(super) fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<Strin
     Some(named).filter(|named| !named.is_empty())
 }
 
-impl From<&QueryError> for ReadOutcome {
+impl From<&QueryError> for SourceReadOutcome {
     fn from(error: &QueryError) -> Self {
         match error {
             QueryError::SourceUnknown(_) => Self::SourceUnknown,

@@ -1,13 +1,13 @@
 //! The feed of changes: records that became valid, or were superseded or withdrawn, in the order in which that became
 //! known.
 
-use super::{Queries, QueryError};
+use super::{QueryError, QueryService};
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::ReadKind;
+use oracled_domain::audit::event::SourceReadKind;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::Standing;
-use oracled_domain::ground::timeline::ChangeKind;
+use oracled_domain::ground::source::SourceAvailability;
+use oracled_domain::ground::timeline::VersionChangeKind;
 use oracled_store::Store;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 /// run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Place {
+pub struct FeedPosition {
     /// The number of the log entry.
     seq: u64,
     /// The number of the change within the run; `None` after all changes of the run.
@@ -29,13 +29,13 @@ pub struct Place {
 /// A text that is not a position in the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a position in the feed; use the `next` of an earlier answer")]
-pub struct BadPlace;
+pub struct FeedPositionError;
 
 /// A change of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct FeedChange {
     /// The kind of the change.
-    pub kind: ChangeKind,
+    pub kind: VersionChangeKind,
     /// The source of the record.
     pub oracle_id: SourceId,
     /// The run that caused the change.
@@ -61,9 +61,9 @@ pub struct Changed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangesPage {
     /// The changes, in the order in which they became known.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<FeedChange>,
     /// The position for the next request; `None` if nothing has ever changed.
-    pub next: Option<Place>,
+    pub next: Option<FeedPosition>,
     /// Whether there are more changes now.
     pub more: bool,
     /// Sources that do not answer, whose changes are left out. Once such a source answers, request its changes by
@@ -74,32 +74,32 @@ pub struct ChangesPage {
 
 /// The request for changes, for its digest.
 #[derive(Serialize)]
-struct Requested<'r> {
-    since: Option<Place>,
+struct ChangesDigestInput<'r> {
+    since: Option<FeedPosition>,
     oracle_id: Option<&'r SourceId>,
     limit: usize,
 }
 
-impl Queries {
+impl QueryService {
     /// The first `limit` changes after `since`, of all sources that answer or of one.
     ///
     /// # Errors
     /// `SourceUnknown`, `Silent`; or the store cannot be read.
     pub async fn changes(
         &self,
-        since: Option<Place>,
+        since: Option<FeedPosition>,
         oracle_id: Option<SourceId>,
         limit: usize,
     ) -> Result<ChangesPage, QueryError> {
-        let requested = Requested { since, oracle_id: oracle_id.as_ref(), limit };
-        let mut entry = self.open_entry(ReadKind::Changes, oracle_id.clone(), &requested);
+        let requested = ChangesDigestInput { since, oracle_id: oracle_id.as_ref(), limit };
+        let mut entry = self.open_entry(SourceReadKind::Changes, oracle_id.clone(), &requested);
         let (store, now) = (self.store.clone(), self.clock.now());
         let read = spawn_blocking(move || page(&store, now, since, oracle_id.as_ref(), limit));
         let read = read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())));
         if let Ok(page) = &read {
-            entry.changed(page);
+            entry.note_changes(page);
         }
-        entry.ended(read.as_ref().err());
+        entry.set_error_outcome(read.as_ref().err());
         self.close_entry(entry).await?;
         read
     }
@@ -108,20 +108,20 @@ impl Queries {
 fn page(
     store: &Store,
     now: Timestamp,
-    since: Option<Place>,
+    since: Option<FeedPosition>,
     oracle_id: Option<&SourceId>,
     limit: usize,
 ) -> Result<ChangesPage, QueryError> {
     if let Some(oracle_id) = oracle_id {
         let source = store.source(oracle_id)?;
         let (source, _) = source.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone()))?;
-        if let Standing::Silent(why) = source.entry.standing(now) {
+        if let SourceAvailability::Silent(why) = source.entry.availability(now) {
             return Err(QueryError::Silent(why));
         }
     }
     let mut page = ChangesPage { changes: Vec::new(), next: since, more: false, withheld: BTreeSet::new() };
     for (seq, run) in store.completed_since(since.map_or(0, |since| since.seq))? {
-        if oracle_id.is_some_and(|wanted| *wanted != run.oracle_id) {
+        if oracle_id.is_some_and(|requested| *requested != run.oracle_id) {
             continue;
         }
         let after = since.filter(|since| since.seq == seq);
@@ -129,7 +129,7 @@ fn page(
             continue;
         }
         let Some((source, _)) = store.source(&run.oracle_id)? else { continue };
-        if let Standing::Silent(_) = source.entry.standing(now) {
+        if let SourceAvailability::Silent(_) = source.entry.availability(now) {
             page.withheld.insert(run.oracle_id);
             continue;
         }
@@ -140,7 +140,7 @@ fn page(
         let more = entries.len() > left;
         for (ordinal, entry) in entries.into_iter().take(left) {
             let id = |(run, position): (u32, u64)| view.record_id(run, position);
-            page.changes.push(Changed {
+            page.changes.push(FeedChange {
                 kind: entry.kind,
                 oracle_id: run.oracle_id.clone(),
                 run_id: run.run_id.clone(),
@@ -152,22 +152,22 @@ fn page(
                 valid_until: entry.valid_until,
                 superseded_by: entry.superseded_by.and_then(id),
             });
-            page.next = Some(Place { seq, ordinal: Some(ordinal) });
+            page.next = Some(FeedPosition { seq, ordinal: Some(ordinal) });
         }
         if more {
             page.more = true;
             return Ok(page);
         }
-        page.next = Some(Place { seq, ordinal: None });
+        page.next = Some(FeedPosition { seq, ordinal: None });
     }
     Ok(page)
 }
 
-impl FromStr for Place {
-    type Err = BadPlace;
+impl FromStr for FeedPosition {
+    type Err = FeedPositionError;
 
-    fn from_str(text: &str) -> Result<Self, BadPlace> {
-        let number = |text: &str| text.parse().map_err(|_| BadPlace);
+    fn from_str(text: &str) -> Result<Self, FeedPositionError> {
+        let number = |text: &str| text.parse().map_err(|_| FeedPositionError);
         match text.split_once('-') {
             Some((seq, ordinal)) => Ok(Self { seq: number(seq)?, ordinal: Some(number(ordinal)?) }),
             None => Ok(Self { seq: number(text)?, ordinal: None }),
@@ -175,21 +175,21 @@ impl FromStr for Place {
     }
 }
 
-impl TryFrom<String> for Place {
-    type Error = BadPlace;
+impl TryFrom<String> for FeedPosition {
+    type Error = FeedPositionError;
 
-    fn try_from(text: String) -> Result<Self, BadPlace> {
+    fn try_from(text: String) -> Result<Self, FeedPositionError> {
         text.parse()
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> Self {
-        place.to_string()
+impl From<FeedPosition> for String {
+    fn from(position: FeedPosition) -> Self {
+        position.to_string()
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FeedPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ordinal {
             Some(ordinal) => write!(f, "{}-{ordinal}", self.seq),

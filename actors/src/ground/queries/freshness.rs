@@ -1,73 +1,75 @@
 //! How a source's freshness policy applies to answers.
 
-use super::Queries;
-use crate::ground::ingestion::Refresh;
+use super::QueryService;
+use crate::ground::ingestion::RefreshSource;
 use crate::ground::registry::policy_of;
-use crate::platform::caller::carried;
+use crate::platform::caller::run_as_current_caller;
 use jiff::Timestamp;
-use oracled_domain::ground::freshness::{Answer, Freshness};
+use oracled_domain::ground::freshness::{AnswerFreshness, AnswerHandling};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::ground::timeline::Scope;
+use oracled_domain::ground::timeline::ReleaseScope;
 use oracled_store::ground::view::SourceView;
 use tokio::time::timeout;
 
 /// The data of a source is too old for its policy.
 #[derive(Debug, thiserror::Error)]
 #[error("the data of source {oracle_id} is stale: {}", .freshness.warnings.join("; "))]
-pub struct Stale {
+pub struct StaleDataError {
     /// The source.
     pub oracle_id: SourceId,
     /// The age of the data, and the allowed age.
-    pub freshness: Box<Freshness>,
+    pub freshness: Box<AnswerFreshness>,
 }
 
 /// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about the present.
 /// `scope` limits the releases that count.
-pub(super) fn of(
+pub(super) fn evaluate_freshness(
     view: &SourceView,
     axes: &[&str],
     as_of: Option<Timestamp>,
     past: Option<Timestamp>,
     now: Timestamp,
-    scope: Scope,
-) -> Freshness {
+    scope: ReleaseScope,
+) -> AnswerFreshness {
     let invalidated_at = view.state.invalidated_at(past, scope);
     policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, past.unwrap_or(now))
 }
 
 /// The trust tier of a source for data of this freshness.
-pub(super) const fn tier_of(view: &SourceView, freshness: &Freshness) -> OracleTier {
+pub(super) const fn tier_of(view: &SourceView, freshness: &AnswerFreshness) -> OracleTier {
     let tier = view.state.entry.registration.oracle_tier;
-    if matches!(freshness.answer, Answer::DegradeTier) { tier.lower() } else { tier }
+    if matches!(freshness.answer, AnswerHandling::DegradeTier) { tier.lower() } else { tier }
 }
 
-impl Queries {
+impl QueryService {
     /// Returns `given` if the policy allows it, and begins a refresh if one is due. `None` means that the caller must
     /// read the source again, since this call waited for a refresh. That happens once: `waited` is true from then on.
-    pub(super) async fn passed<T>(
+    pub(super) async fn enforce_policy<T>(
         &self,
         oracle_id: &SourceId,
-        freshness: &Freshness,
+        freshness: &AnswerFreshness,
         given: Option<T>,
         waited: &mut bool,
-    ) -> Result<Option<T>, Stale> {
-        if freshness.answer == Answer::BlockUntilFresh && !*waited {
+    ) -> Result<Option<T>, StaleDataError> {
+        if freshness.answer == AnswerHandling::BlockUntilFresh && !*waited {
             *waited = true;
             self.wait_for_refresh(oracle_id.clone()).await;
             return Ok(None);
         }
-        let given = given.filter(|_| freshness.answer.is_given());
+        let given = given.filter(|_| freshness.answer.is_served());
         if freshness.refresh && (given.is_some() || !*waited) {
             self.begin_refresh(oracle_id.clone());
         }
-        let stale = || Stale { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) };
+        let stale =
+            || StaleDataError { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) };
         given.map(Some).ok_or_else(stale)
     }
 
     /// Waits for a refresh of the source, for at most the configured time.
     async fn wait_for_refresh(&self, oracle_id: SourceId) {
-        let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
+        let refreshed =
+            timeout(self.refresh_wait, self.ingestion.ask(RefreshSource(oracle_id.clone()))).await;
         if let Ok(Ok(Err(error))) = refreshed {
             tracing::debug!(%oracle_id, %error, "could not refresh the source");
         }
@@ -76,8 +78,8 @@ impl Queries {
     /// Begins a refresh of the source without waiting for it.
     fn begin_refresh(&self, oracle_id: SourceId) {
         let ingestion = self.ingestion.clone();
-        tokio::spawn(carried(async move {
-            match ingestion.ask(Refresh(oracle_id.clone())).await {
+        tokio::spawn(run_as_current_caller(async move {
+            match ingestion.ask(RefreshSource(oracle_id.clone())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "could not refresh the source"),
                 Err(error) => tracing::warn!(%oracle_id, %error, "could not begin a refresh"),

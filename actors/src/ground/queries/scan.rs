@@ -15,32 +15,32 @@ pub(super) const LOOKUP: ScanBudget<'static> =
     ScanBudget { records: 256, work: 16_384, ..ScanBudget::UNLIMITED };
 
 /// Returns whether the caller of a read still waits for its answer.
-pub type StillWaiting = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type CallerWaitCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The processors that long evaluations of rules and long scans share. Scans take at most half of them, but at
 /// least one, so that a flood of costly queries does not delay verdicts that the rules check.
 #[derive(Debug, Clone)]
-pub struct Processors {
+pub struct ProcessorPool {
     all: Arc<Semaphore>,
     scans: Arc<Semaphore>,
 }
 
-impl Default for Processors {
+impl Default for ProcessorPool {
     fn default() -> Self {
         let count = available_parallelism().map_or(1, usize::from);
         Self { all: Arc::new(Semaphore::new(count)), scans: Arc::new(Semaphore::new((count / 2).max(1))) }
     }
 }
 
-impl Processors {
+impl ProcessorPool {
     /// Waits for a processor for an evaluation.
-    pub(crate) async fn for_evaluation(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn acquire_for_evaluation(&self) -> Option<SemaphorePermit<'_>> {
         // the semaphore is never closed
         self.all.acquire().await.ok()
     }
 
     /// Waits for a processor for a scan.
-    pub(super) async fn for_scan(&self) -> ScanPermit {
+    pub(super) async fn acquire_for_scan(&self) -> ScanPermit {
         let scan = Arc::clone(&self.scans).acquire_owned().await;
         // the permit for scans comes first, so that few scans can queue for a processor before an evaluation
         let processor = Arc::clone(&self.all).acquire_owned().await;
@@ -55,15 +55,15 @@ pub(super) struct ScanPermit {
 }
 
 /// A scan with its processor.
-pub(super) struct Scan {
+pub(super) struct SourceScan {
     _permit: ScanPermit,
-    still_waiting: StillWaiting,
+    still_waiting: CallerWaitCheck,
     deadline: Instant,
 }
 
-impl Scan {
+impl SourceScan {
     /// Starts the time limit.
-    pub(super) fn new(permit: ScanPermit, still_waiting: StillWaiting) -> Self {
+    pub(super) fn new(permit: ScanPermit, still_waiting: CallerWaitCheck) -> Self {
         Self { _permit: permit, still_waiting, deadline: monotonic() + DEADLINE }
     }
 
@@ -73,11 +73,11 @@ impl Scan {
         read: impl FnOnce(ScanBudget<'_>) -> Result<T, ScanError>,
     ) -> Result<T, ScanError> {
         let go_on = || monotonic() < self.deadline && (self.still_waiting)();
-        read(ScanBudget { records: RECORDS_SCANNED_MAX, work: WORK_MAX, go_on: &go_on })
+        read(ScanBudget { records: RECORDS_SCANNED_MAX, work: WORK_MAX, proceed: &go_on })
     }
 }
 
-impl fmt::Debug for Scan {
+impl fmt::Debug for SourceScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan").field("deadline", &self.deadline).finish_non_exhaustive()
     }

@@ -4,16 +4,16 @@ mod pages;
 
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
-use crate::ground::registry::{Invalidation, RegistryError, Review, policy_of};
-use crate::system::System;
-use crate::testing::ground::{PEER, ingested, population, replaced};
-use crate::testing::{World, with_world};
+use crate::ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
+use crate::system::ActorSystem;
+use crate::testing::ground::{PEER, ingest_replacement, ingest_version, population};
+use crate::testing::{TestSystem, with_system};
 use jiff::SignedDuration;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
-use oracled_domain::ground::query::answer::RecordStanding;
-use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
+use oracled_domain::ground::query::answer::RecordStatus;
+use oracled_domain::ground::query::{FilterOperator, QueryFilter, QueryRequest};
 use serde_json::json;
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")
 }
 
-fn request(filters: &[(&str, Operator, serde_json::Value)]) -> QueryRequest {
-    let filter = |(axis, operator, value): &(&str, Operator, serde_json::Value)| QueryFilter {
+fn request(filters: &[(&str, FilterOperator, serde_json::Value)]) -> QueryRequest {
+    let filter = |(axis, operator, value): &(&str, FilterOperator, serde_json::Value)| QueryFilter {
         axis: (*axis).to_owned(),
         operator: *operator,
         value: value.clone(),
@@ -34,26 +34,26 @@ fn request(filters: &[(&str, Operator, serde_json::Value)]) -> QueryRequest {
     }
 }
 
-impl Queries {
+impl QueryService {
     /// The answer to `asked`.
     pub(crate) async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
         Ok(self.page(asked, Arc::new(|| true)).await?.answer)
     }
 }
 
-async fn asked(system: &System, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
+async fn run_query(system: &ActorSystem, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
     system.queries.ask(OracleQuery { query_id: Some("q".into()), oracle_id: source(), request }).await
 }
 
-async fn two_releases(system: &System) {
+async fn two_releases(system: &ActorSystem) {
     let pipeline_id = population(system).await;
-    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
-    ingested(system, &pipeline_id, NEW, "2023-05-04").await;
-    system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+    ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
+    ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
+    system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
 }
 
 /// The records, as `id=population`.
-fn told(answer: &QueryAnswer) -> Vec<String> {
+fn summarize_answer(answer: &QueryAnswer) -> Vec<String> {
     let record = |record: &oracled_domain::ground::query::NormalizedRecord| {
         let value = record.axes["population"].as_ref().map(ToString::to_string).unwrap_or_default();
         format!("{}={value}", record.source_record_id)
@@ -63,64 +63,67 @@ fn told(answer: &QueryAnswer) -> Vec<String> {
 
 #[test]
 fn source_answers_only_after_it_is_approved() {
-    with_world(|World { system, .. }| async move {
-        let unknown = asked(&system, request(&[])).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let unknown = run_query(&system, request(&[])).await;
         assert!(matches!(unknown, Err(QueryError::SourceUnknown(_))), "{unknown:?}");
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
-        let silent = asked(&system, request(&[])).await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let silent = run_query(&system, request(&[])).await;
         assert!(matches!(silent, Err(QueryError::Silent(_))), "{silent:?}");
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
-        let answer = asked(&system, request(&[])).await.expect("it answers");
-        assert_eq!(told(&answer), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
+        let answer = run_query(&system, request(&[])).await.expect("it answers");
+        assert_eq!(summarize_answer(&answer), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
 }
 
 #[test]
 fn query_finds_records_by_valid_time_and_known_at() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let before = time.clock().now();
-        time.turn(3600);
-        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+        time.advance(3600);
+        ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
         let at = |point_in_time: &str, known_at: Option<Timestamp>| QueryRequest {
             point_in_time: Some(point_in_time.parse().expect("a time")),
             known_at,
-            ..request(&[("area", Operator::Eq, json!("ABW")), ("year", Operator::Eq, json!(1960))])
+            ..request(&[
+                ("area", FilterOperator::Eq, json!("ABW")),
+                ("year", FilterOperator::Eq, json!(1960)),
+            ])
         };
-        let now = asked(&system, at("2026-01-01T00:00:00Z", None)).await.expect("it answers");
-        assert_eq!(told(&now), ["ABW/1960=54608"]);
+        let now = run_query(&system, at("2026-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert_eq!(summarize_answer(&now), ["ABW/1960=54608"]);
         let metadata = &now.response.query_metadata;
         assert_eq!((metadata.data_version.as_str(), metadata.records_scanned), ("2023-05-04", 1));
-        let then = asked(&system, at("2021-01-01T00:00:00Z", None)).await.expect("it answers");
-        assert_eq!(told(&then), ["ABW/1960=54208"]);
-        let known = asked(&system, at("2026-01-01T00:00:00Z", Some(before))).await.expect("it answers");
-        assert_eq!(told(&known), ["ABW/1960=54208"]);
+        let then = run_query(&system, at("2021-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert_eq!(summarize_answer(&then), ["ABW/1960=54208"]);
+        let known = run_query(&system, at("2026-01-01T00:00:00Z", Some(before))).await.expect("it answers");
+        assert_eq!(summarize_answer(&known), ["ABW/1960=54208"]);
         assert_eq!(known.response.query_metadata.data_version, "2020-04-14");
-        let never = asked(&system, at("2010-01-01T00:00:00Z", None)).await.expect("it answers");
-        assert!(told(&never).is_empty());
+        let never = run_query(&system, at("2010-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert!(summarize_answer(&never).is_empty());
     });
 }
 
 #[test]
 fn explanation_names_the_releases_that_counted() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let first = time.clock().now();
-        time.turn(3600);
-        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
-        time.turn(3600);
+        time.advance(3600);
+        ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
+        time.advance(3600);
         // the first version is read again, and counts once
-        replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+        ingest_replacement(&system, &pipeline_id, NEW, "2020-04-14").await;
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
         for (known_at, releases) in
             [(Some(first), vec!["2020-04-14"]), (None, vec!["2023-05-04", "2020-04-14"])]
         {
             let request = QueryRequest { known_at, explain: true, ..request(&[]) };
-            let answer = asked(&system, request).await.expect("it answers");
+            let answer = run_query(&system, request).await.expect("it answers");
             assert_eq!(answer.response.explain.expect("it was asked for").releases, releases);
         }
     });
@@ -128,29 +131,29 @@ fn explanation_names_the_releases_that_counted() {
 
 #[test]
 fn pages_continue_after_an_ingestion_between_them() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
         let mut page = QueryRequest { max_results: Some(1), ..request(&[]) };
-        let first = asked(&system, page.clone()).await.expect("it answers");
-        assert_eq!(told(&first), ["ABW/1960=54208"]);
-        time.turn(60);
-        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        let first = run_query(&system, page.clone()).await.expect("it answers");
+        assert_eq!(summarize_answer(&first), ["ABW/1960=54208"]);
+        time.advance(60);
+        ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
         page.cursor = first.response.cursor;
         page.max_results = Some(5);
-        let rest = asked(&system, page.clone()).await.expect("it answers");
-        assert_eq!(told(&rest), ["ABW/1961=55434", "XKX/1960=947000"]);
+        let rest = run_query(&system, page.clone()).await.expect("it answers");
+        assert_eq!(summarize_answer(&rest), ["ABW/1961=55434", "XKX/1960=947000"]);
         assert_eq!(rest.response.cursor, None);
         page.axes_requested = vec!["area_name".into()];
-        let other = asked(&system, page).await;
-        assert!(matches!(other, Err(QueryError::Bad(BadQuery::Cursor))), "{other:?}");
+        let other = run_query(&system, page).await;
+        assert!(matches!(other, Err(QueryError::Bad(InvalidQueryError::Cursor))), "{other:?}");
     });
 }
 
 #[test]
 fn stale_data_is_served_as_the_policy_requires() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;
         let view = system.store.view(&source()).expect("it opens").expect("it exists");
         let mut policy = policy_of(&view.state, &view.ontology);
@@ -164,7 +167,7 @@ fn stale_data_is_served_as_the_policy_requires() {
             policy.default_stale_behavior = behavior;
             policy.default_max_age_seconds = 60;
             system.registry.register(&policy.clone(), PEER).await.expect("it is set");
-            let answer = asked(&system, request(&[])).await;
+            let answer = run_query(&system, request(&[])).await;
             assert_eq!(answer.is_ok(), served, "{behavior:?}: {answer:?}");
             let Ok(answer) = answer else { continue };
             assert_eq!(answer.response.warnings.len(), warned, "{behavior:?}");
@@ -179,7 +182,7 @@ fn stale_data_is_served_as_the_policy_requires() {
 
 #[test]
 fn invalidated_source_is_stale_until_a_run_follows() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
         let fresh = |answer: QueryAnswer| {
             answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| !axis.stale)
@@ -188,40 +191,44 @@ fn invalidated_source_is_stale_until_a_run_follows() {
             point_in_time: Some("2023-06-01T00:00:00Z".parse().expect("a time")),
             ..request(&[])
         };
-        assert!(fresh(asked(&system, pinned.clone()).await.expect("it answers")), "a month old");
-        let order =
-            |trigger| Invalidation { oracle_id: source(), trigger, detail: "it is wrong".into(), peer: PEER };
+        assert!(fresh(run_query(&system, pinned.clone()).await.expect("it answers")), "a month old");
+        let order = |trigger| SourceInvalidation {
+            oracle_id: source(),
+            trigger,
+            detail: "it is wrong".into(),
+            peer: PEER,
+        };
         let refused = system.registry.invalidate(order(InvalidationCause::UpstreamSignal)).await;
         assert!(matches!(refused, Err(RegistryError::NoTrigger { .. })), "{refused:?}");
         system.registry.invalidate(order(InvalidationCause::Manual)).await.expect("it is noted");
-        let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
+        let answer = run_query(&system, request(&[])).await.expect("it answers with a warning");
         assert!(answer.response.warnings.iter().any(|warning| warning.contains("invalidated")), "{answer:?}");
-        time.turn(60);
+        time.advance(60);
         let pipeline_id = "world-bank-population".parse().expect("an id");
-        ingested(&system, &pipeline_id, NEW, "2026-11-20").await;
-        assert!(fresh(asked(&system, request(&[])).await.expect("it answers")));
+        ingest_version(&system, &pipeline_id, NEW, "2026-11-20").await;
+        assert!(fresh(run_query(&system, request(&[])).await.expect("it answers")));
     });
 }
 
 #[test]
 fn record_is_found_by_its_id_in_every_standing() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;
         let at = |time: &str| QueryRequest {
             point_in_time: Some(time.parse().expect("a time")),
             include_provenance: true,
             ..request(&[])
         };
-        let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response;
+        let old = run_query(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response;
         let mut standings = Vec::new();
         for record in &old.records {
             let record = system.queries.record(&record.record_id).await.expect("it exists");
             standings.push((record.record.source_record_id, record.standing));
         }
         let wanted = [
-            ("ABW/1960", RecordStanding::Superseded),
-            ("ABW/1961", RecordStanding::Valid),
-            ("XKX/1960", RecordStanding::Withdrawn),
+            ("ABW/1960", RecordStatus::Superseded),
+            ("ABW/1961", RecordStatus::Valid),
+            ("XKX/1960", RecordStatus::Withdrawn),
         ];
         assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
         let provenance = old.provenance.expect("it was asked for");
@@ -247,7 +254,7 @@ fn record_is_found_by_its_id_in_every_standing() {
         assert_eq!(same.same_as.as_deref(), old.records.get(1).map(|record| record.record_id.as_str()));
         for unknown in ["", "x", "0123456789abcdef-0", &oracled_domain::ground::run::record_id(run_id, 9)] {
             assert!(
-                matches!(system.queries.record(unknown).await, Err(RecordError::Unknown(_))),
+                matches!(system.queries.record(unknown).await, Err(RecordReadError::Unknown(_))),
                 "{unknown}"
             );
         }
@@ -256,19 +263,19 @@ fn record_is_found_by_its_id_in_every_standing() {
 
 #[test]
 fn silent_source_cannot_be_read_on_any_path() {
-    with_world(|World { system, time, .. }| async move {
-        let review = async |review: Review| {
+    with_system(|TestSystem { system, time, .. }| async move {
+        let review = async |review: SourceReviewDecision| {
             system.registry.review(&source(), review, PEER).await.expect("it is reviewed");
         };
         let pipeline_id = population(&system).await;
-        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let run = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let record_id = run.record_id(0);
         let is_silent = async || {
             let queries = &system.queries;
             let told = [
-                matches!(asked(&system, request(&[])).await, Err(QueryError::Silent(_))),
-                matches!(queries.record(&record_id).await, Err(RecordError::Silent(_))),
-                matches!(queries.provenance(&record_id).await, Err(RecordError::Silent(_))),
+                matches!(run_query(&system, request(&[])).await, Err(QueryError::Silent(_))),
+                matches!(queries.record(&record_id).await, Err(RecordReadError::Silent(_))),
+                matches!(queries.provenance(&record_id).await, Err(RecordReadError::Silent(_))),
                 matches!(queries.changes(None, Some(source()), 9).await, Err(QueryError::Silent(_))),
                 queries.changes(None, None, 9).await.is_ok_and(|page| page.changes.is_empty()),
             ];
@@ -280,28 +287,29 @@ fn silent_source_cannot_be_read_on_any_path() {
         };
         assert!(is_silent().await, "it is pending");
         let before = system.queries.changes(None, None, 9).await.expect("it is read").next;
-        review(Review::Approve).await;
+        review(SourceReviewDecision::Approve).await;
         assert!(!is_silent().await);
         let page = system.queries.changes(before, None, 9).await.expect("it is read");
         assert_eq!(page.changes.len(), 3, "they are in the feed once it is approved");
-        review(Review::Deprecate(time.clock().now() + SignedDuration::from_hours(91 * 24))).await;
+        review(SourceReviewDecision::Deprecate(time.clock().now() + SignedDuration::from_hours(91 * 24)))
+            .await;
         assert!(!is_silent().await);
-        time.turn(92 * 24 * 3600);
+        time.advance(92 * 24 * 3600);
         assert!(is_silent().await, "its deprecation date is over");
     });
 }
 
 #[test]
 fn refused_read_of_a_record_is_logged_with_its_source() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let run = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let refused = system.queries.record(&run.record_id(0)).await;
-        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        assert!(matches!(refused, Err(RecordReadError::Silent(_))), "{refused:?}");
         let refused = system.queries.provenance(&run.record_id(0)).await;
-        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        assert!(matches!(refused, Err(RecordReadError::Silent(_))), "{refused:?}");
         let is_read = |event: &&String| *event == "source_queried";
-        while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
+        while crate::testing::logged_events(&system.store).iter().filter(is_read).count() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let lines =
@@ -320,7 +328,7 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
 
 #[test]
 fn feed_returns_each_change_once_and_can_be_resumed() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;
         let (mut since, mut kinds) = (None, Vec::new());
         loop {
@@ -351,22 +359,22 @@ fn feed_returns_each_change_once_and_can_be_resumed() {
 
 #[test]
 fn patterns_are_compiled_only_with_a_processor() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;
-        let pattern = |pattern: &str| request(&[("area_name", Operator::Regex, json!(pattern))]);
+        let pattern = |pattern: &str| request(&[("area_name", FilterOperator::Regex, json!(pattern))]);
         let mut permits = Vec::new();
-        while let Ok(permit) = timeout(Duration::ZERO, system.queries.processors.for_scan()).await {
+        while let Ok(permit) = timeout(Duration::ZERO, system.queries.processors.acquire_for_scan()).await {
             permits.push(permit);
         }
         // a pattern that cannot be compiled is not noticed without a processor
         tokio::time::pause();
-        let busy = asked(&system, pattern("(")).await;
+        let busy = run_query(&system, pattern("(")).await;
         assert!(matches!(busy, Err(QueryError::Busy)), "{busy:?}");
         tokio::time::resume();
         drop(permits);
-        let bad = asked(&system, pattern("(")).await;
-        assert!(matches!(bad, Err(QueryError::Bad(BadQuery::Filter { .. }))), "{bad:?}");
-        let answer = asked(&system, pattern("^Ar")).await.expect("it answers");
-        assert_eq!(told(&answer).len(), 2);
+        let bad = run_query(&system, pattern("(")).await;
+        assert!(matches!(bad, Err(QueryError::Bad(InvalidQueryError::Filter { .. }))), "{bad:?}");
+        let answer = run_query(&system, pattern("^Ar")).await.expect("it answers");
+        assert_eq!(summarize_answer(&answer).len(), 2);
     });
 }

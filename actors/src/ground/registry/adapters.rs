@@ -1,31 +1,35 @@
 //! Adapters of live sources: how each source is asked, and how its answer is parsed (RFC-0002, Part II).
 
-use super::{Desk, Registrable, Registry, RegistryError, as_read};
-use oracled_domain::Peer;
+use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
+use oracled_domain::PeerCredentials;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::{AdapterId, Registration};
+use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistration};
 use oracled_domain::verification::adapter::Adapter;
-use oracled_store::{Record, RowKey};
+use oracled_store::{JournalRecord, RowKey};
 use std::sync::Arc;
 
-impl Registrable for Adapter {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
+impl RegistrableDocument for Adapter {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
         let oracle_id = &self.oracle_id;
-        let (source, source_revision) = desk.source(oracle_id)?;
+        let (source, source_revision) = context.source(oracle_id)?;
         let registration = &source.entry.registration;
-        if registration.adapter_id != AdapterId::Http {
+        if registration.adapter_id != SourceAdapterKind::Http {
             return Err(RegistryError::NotLive(oracle_id.clone()));
         }
-        let ontology = Arc::new(desk.ontology(&registration.ontology)?);
+        let ontology = Arc::new(context.ontology(&registration.ontology)?);
         let ready = self.validate(registration, ontology)?;
         registry.live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
-        let expect = as_read(RowKey::Source(oracle_id.clone()), Some(source_revision));
-        desk.replacement(self, expect, Vec::new(), peer)
+        let expect = expect_unchanged_row(RowKey::Source(oracle_id.clone()), Some(source_revision));
+        context.replacement(self, expect, Vec::new(), peer)
     }
 }
 
-impl Desk {
+impl CommitContext {
     /// Checks that the adapter of a source, if it has one, works with the new registration `after` and its `ontology`.
     /// Returns the revision of the adapter.
     ///
@@ -33,7 +37,7 @@ impl Desk {
     /// `AdapterKept`.
     pub(super) fn check_adapter(
         &self,
-        after: &Registration,
+        after: &SourceRegistration,
         ontology: &Ontology,
     ) -> Result<Option<u64>, RegistryError> {
         let known = self.store.registered::<Adapter>(after.oracle_id.as_str())?;

@@ -1,10 +1,10 @@
 //! Documents of any kind, registered one by one or together.
 
-use super::{Registrable, Registry, RegistryError};
-use crate::audit::commit_loop::Decided;
+use super::{DocumentRegistry, RegistrableDocument, RegistryError};
+use crate::audit::commit_loop::CommitDecision;
 use oracled_domain::documents::AnyDocument;
-use oracled_domain::{EventKind, Peer};
-use oracled_store::{PREVIEW_REVISION, Record};
+use oracled_domain::{EventKind, PeerCredentials};
+use oracled_store::{JournalRecord, PREVIEW_REVISION};
 use serde_json::Value as Json;
 
 /// The change by a registration.
@@ -20,8 +20,8 @@ pub enum DocumentChange {
 
 impl DocumentChange {
     /// The change by the record of a registration.
-    fn of(record: Option<&Record>) -> Self {
-        let before = |record: &Record| {
+    fn of(record: Option<&JournalRecord>) -> Self {
+        let before = |record: &JournalRecord| {
             record.events.iter().find_map(|event| match &event.kind {
                 EventKind::DocumentRegistered(entry) => entry.before.clone(),
                 _ => None,
@@ -35,26 +35,26 @@ impl DocumentChange {
     }
 }
 
-impl Registry {
+impl DocumentRegistry {
     /// Registers a document, in place of the one with its id.
     ///
     /// # Errors
     /// Why it cannot be registered; or the entry cannot be committed, and then nothing changes.
     pub async fn register(
         &self,
-        document: &dyn Registrable,
-        peer: Peer,
+        document: &dyn RegistrableDocument,
+        peer: PeerCredentials,
     ) -> Result<DocumentChange, RegistryError> {
-        let decided = self.desk.log.decide_and_commit(|| {
+        let decided = self.context.log.decide_and_commit(|| {
             let record = document.decide(self, peer)?;
             let change = DocumentChange::of(record.as_ref());
             Ok::<_, RegistryError>(match record {
-                Some(record) => Decided::Change(change, record),
-                None => Decided::Already(change),
+                Some(record) => CommitDecision::Change(change, record),
+                None => CommitDecision::Already(change),
             })
         });
         let (change, _) = decided.await?;
-        document.announce(&self.metrics);
+        document.init_metrics(&self.metrics);
         Ok(change)
     }
 
@@ -67,20 +67,20 @@ impl Registry {
         &self,
         documents: &[AnyDocument],
         dry_run: bool,
-        peer: Peer,
+        peer: PeerCredentials,
     ) -> Result<Vec<Result<DocumentChange, RegistryError>>, RegistryError> {
-        let decided = self.desk.log.decide_and_commit(|| {
+        let decided = self.context.log.decide_and_commit(|| {
             let (changes, record) = self.decide_all(documents, peer);
             let is_registered = !dry_run && !record.events.is_empty() && changes.iter().all(Result::is_ok);
             Ok::<_, RegistryError>(if is_registered {
-                Decided::Change(changes, record)
+                CommitDecision::Change(changes, record)
             } else {
-                Decided::Already(changes)
+                CommitDecision::Already(changes)
             })
         });
         let (changes, receipt) = decided.await?;
         if receipt.is_some() {
-            documents.iter().for_each(|document| registrable(document).announce(&self.metrics));
+            documents.iter().for_each(|document| as_registrable(document).init_metrics(&self.metrics));
         }
         Ok(changes)
     }
@@ -89,14 +89,14 @@ impl Registry {
     fn decide_all(
         &self,
         documents: &[AnyDocument],
-        peer: Peer,
-    ) -> (Vec<Result<DocumentChange, RegistryError>>, Record) {
-        let (mut all, mut registry) = (Record::default(), self.clone());
+        peer: PeerCredentials,
+    ) -> (Vec<Result<DocumentChange, RegistryError>>, JournalRecord) {
+        let (mut all, mut registry) = (JournalRecord::default(), self.clone());
         let decided = documents.iter().map(|document| {
-            let record = registrable(document).decide(&registry, peer)?;
+            let record = as_registrable(document).decide(&registry, peer)?;
             let change = DocumentChange::of(record.as_ref());
-            if let Some(Record { expect, events, writes, .. }) = record {
-                registry.desk.store = registry.desk.store.preview(&writes);
+            if let Some(JournalRecord { expect, events, writes, .. }) = record {
+                registry.context.store = registry.context.store.preview(&writes);
                 // a row that an earlier document writes is as that document left it
                 all.expect.extend(expect.into_iter().filter(|row| row.revision != Some(PREVIEW_REVISION)));
                 all.events.extend(events);
@@ -111,7 +111,7 @@ impl Registry {
 
 /// The registration of a document of any kind.
 #[must_use]
-pub fn registrable(document: &AnyDocument) -> &dyn Registrable {
+pub fn as_registrable(document: &AnyDocument) -> &dyn RegistrableDocument {
     match document {
         AnyDocument::Ontology(document) => &**document,
         AnyDocument::Source(document) => &**document,

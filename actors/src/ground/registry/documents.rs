@@ -1,43 +1,51 @@
 //! Registration of ontologies, and of pipelines with all documents that they name.
 
-use super::{Registrable, Registry, RegistryError, as_read};
-use crate::ground::pull::{PullError, PullRequest, Puller, Validators};
-use crate::ground::schedule::Schedule;
+use super::{DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row};
+use crate::ground::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
+use crate::ground::schedule::PullSchedule;
 use crate::upstream::web::WebError;
-use oracled_domain::Peer;
-use oracled_domain::documents::Document;
+use oracled_domain::PeerCredentials;
+use oracled_domain::documents::RegistryDocument;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
-use oracled_domain::ground::source::AdapterId;
-use oracled_store::{Record, RowKey, Write};
+use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
+use oracled_domain::ground::source::SourceAdapterKind;
+use oracled_store::{JournalRecord, RowKey, TableWrite};
 use std::sync::Arc;
 
-impl Registrable for Ontology {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
+impl RegistrableDocument for Ontology {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
         self.validate()?;
         let reference = self.reference();
-        match desk.store.ontology(&reference)? {
+        match context.store.ontology(&reference)? {
             Some(known) if known == *self => return Ok(None),
             Some(_) => return Err(RegistryError::OntologyFixed(reference)),
             None => {}
         }
-        desk.replacement(self, Vec::new(), Vec::new(), peer)
+        context.replacement(self, Vec::new(), Vec::new(), peer)
     }
 }
 
-impl Registrable for Definition {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
+impl RegistrableDocument for PipelineDefinition {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
         let (pipeline_id, oracle_id) = (&self.pipeline.pipeline_id, &self.pipeline.oracle_id);
         let digest = self.digest();
-        let (source, _) = desk.source(oracle_id)?;
-        if source.entry.registration.adapter_id == AdapterId::Http {
+        let (source, _) = context.source(oracle_id)?;
+        if source.entry.registration.adapter_id == SourceAdapterKind::Http {
             return Err(RegistryError::Live(oracle_id.clone()));
         }
-        desk.ready(self.clone(), &source.entry)?;
+        context.prepare_pipeline(self.clone(), &source.entry)?;
         check_retrieval(self, &registry.puller)?;
-        let known = desk.store.pipeline(pipeline_id)?;
+        let known = context.store.pipeline(pipeline_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(known, _)| known);
         if let Some(known) = &known {
@@ -49,8 +57,9 @@ impl Registrable for Definition {
                 return Ok(None);
             }
         }
-        let timestamp = desk.clock.now();
-        let before = known.as_ref().map(|known| desk.store.definition(&known.pipeline_sha256)).transpose()?;
+        let timestamp = context.clock.now();
+        let before =
+            known.as_ref().map(|known| context.store.definition(&known.pipeline_sha256)).transpose()?;
         let registered = RegisteredPipeline {
             pipeline_id: pipeline_id.clone(),
             oracle_id: oracle_id.clone(),
@@ -59,21 +68,21 @@ impl Registrable for Definition {
             registered_by: peer.uid.to_string(),
             last_pull: known.and_then(|known| known.last_pull),
         };
-        Ok(Some(Record {
-            expect: as_read(RowKey::Document(Self::KIND, self.document_id()), revision),
-            events: vec![desk.registered_event(before.flatten().as_ref(), self, peer)],
+        Ok(Some(JournalRecord {
+            expect: expect_unchanged_row(RowKey::Document(Self::KIND, self.document_id()), revision),
+            events: vec![context.registered_event(before.flatten().as_ref(), self, peer)],
             writes: vec![
-                Write::PutDefinition(Arc::new(self.clone())),
-                Write::document(Self::KIND, pipeline_id, &registered),
+                TableWrite::PutDefinition(Arc::new(self.clone())),
+                TableWrite::document(Self::KIND, pipeline_id, &registered),
             ],
-            ..Record::default()
+            ..JournalRecord::default()
         }))
     }
 }
 
 /// Checks that `puller` can pull a pipeline and that its schedule is valid, as far as possible without a request. A
 /// credential may be configured later.
-fn check_retrieval(definition: &Definition, puller: &Puller) -> Result<(), RegistryError> {
+fn check_retrieval(definition: &PipelineDefinition, puller: &PayloadPuller) -> Result<(), RegistryError> {
     let retrieval = &definition.pipeline.retrieval;
     let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
     match (retrieval.method.is_pull(), &retrieval.endpoint) {
@@ -87,9 +96,11 @@ fn check_retrieval(definition: &Definition, puller: &Puller) -> Result<(), Regis
         if !retrieval.method.is_pull() {
             return Err(refuse("`schedule` is only allowed for api_pull and file_download"));
         }
-        Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
+        PullSchedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
     }
-    match PullRequest::of(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
+    match PullRequest::of(&definition.pipeline, HttpValidators::default())
+        .map(|request| puller.check(&request))
+    {
         Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
             tracing::warn!(%error, "pipeline registered without its credential; it cannot be pulled yet");
             Ok(())

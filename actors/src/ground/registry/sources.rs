@@ -1,23 +1,26 @@
 //! Sources: registration, review, freshness policy, invalidation.
 
-use super::{Desk, Registrable, Registry, RegistryError, as_read, bounds, policy_of};
-use crate::audit::commit_loop::Decided;
-use crate::platform::metrics::Metrics;
+use super::{
+    CommitContext, DocumentRegistry, RegistrableDocument, RegistryError, expect_unchanged_row,
+    list_axis_bounds, policy_of,
+};
+use crate::audit::commit_loop::CommitDecision;
+use crate::platform::metrics::ActorMetrics;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
-use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
-use oracled_domain::{Event, EventKind, Peer};
+use oracled_domain::ground::source::{SourceRegistration, SourceRegistryEntry};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Record, RowKey, Write};
+use oracled_store::{JournalRecord, RowKey, TableWrite};
 use std::sync::Arc;
 
 /// The decision of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Review {
+pub enum SourceReviewDecision {
     /// The source may answer.
     Approve,
     /// The source may answer until this time.
@@ -26,7 +29,7 @@ pub enum Review {
 
 /// An invalidation of a source.
 #[derive(Debug)]
-pub struct Invalidation {
+pub struct SourceInvalidation {
     /// The source.
     pub oracle_id: SourceId,
     /// Its cause.
@@ -34,75 +37,84 @@ pub struct Invalidation {
     /// The detail, for the log.
     pub detail: String,
     /// The client that requested it.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
-impl Registrable for Registration {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
+impl RegistrableDocument for SourceRegistration {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
         let oracle_id = &self.oracle_id;
-        let ontology = desk.ontology(&self.ontology)?;
+        let ontology = context.ontology(&self.ontology)?;
         self.validate(&ontology)?;
-        let Some((state, revision)) = desk.store.source(oracle_id)? else {
-            let (by, now) = (peer.uid.to_string(), desk.clock.now());
+        let Some((state, revision)) = context.store.source(oracle_id)? else {
+            let (by, now) = (peer.uid.to_string(), context.clock.now());
             let state = SourceState::new(SourceRegistryEntry::new(self.clone(), by, now));
-            let event = desk.registered_event(None, self, peer);
+            let event = context.registered_event(None, self, peer);
             return Ok(Some(put_source(state, None, event)));
         };
         if state.entry.registration == *self {
             return Ok(None);
         }
-        let before = desk.ontology(&state.entry.registration.ontology)?;
-        let adapter = desk.check_adapter(self, &ontology)?;
+        let before = context.ontology(&state.entry.registration.ontology)?;
+        let adapter = context.check_adapter(self, &ontology)?;
         // a run that was undone, or is held, may come back
         let has_runs = !state.completed.is_empty() || !state.held.is_empty();
-        let is_being_read = adapter.is_some() || has_runs || desk.is_being_read(&state)?;
-        let entry = state.entry.amended(self.clone(), &before, &ontology, is_being_read)?;
-        let seen_by = desk.check_workflows(self)?;
-        let event = desk.registered_event(Some(&state.entry.registration), self, peer);
+        let is_being_read = adapter.is_some() || has_runs || context.has_run_in_progress(&state)?;
+        let entry = state.entry.amend(self.clone(), &before, &ontology, is_being_read)?;
+        let seen_by = context.check_workflows(self)?;
+        let event = context.registered_event(Some(&state.entry.registration), self, peer);
         let state = SourceState { entry, ..state };
         if let Some(policy) = &state.policy {
-            policy.validate(&bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
+            policy.validate(&list_axis_bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
         }
         let mut record = put_source(state, Some(revision), event);
-        record
-            .expect
-            .extend(as_read(RowKey::Document(DocumentKind::Adapter, oracle_id.to_string()), adapter));
+        record.expect.extend(expect_unchanged_row(
+            RowKey::Document(DocumentKind::Adapter, oracle_id.to_string()),
+            adapter,
+        ));
         record.expect.extend(seen_by);
         Ok(Some(record))
     }
 
-    fn announce(&self, metrics: &Metrics) {
-        metrics.ingesting.expects(&self.oracle_id);
+    fn init_metrics(&self, metrics: &ActorMetrics) {
+        metrics.ingestion.init_counters_of_source(&self.oracle_id);
     }
 }
 
-impl Registrable for FreshnessPolicy {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
-        let (state, revision) = desk.source(&self.oracle_id)?;
-        let ontology = desk.ontology(&state.entry.registration.ontology)?;
-        self.validate(&bounds(&state, &ontology))?;
+impl RegistrableDocument for FreshnessPolicy {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
+        let (state, revision) = context.source(&self.oracle_id)?;
+        let ontology = context.ontology(&state.entry.registration.ontology)?;
+        self.validate(&list_axis_bounds(&state, &ontology))?;
         if state.policy.as_ref() == Some(self) {
             return Ok(None);
         }
-        let event = desk.registered_event(state.policy.as_ref(), self, peer);
+        let event = context.registered_event(state.policy.as_ref(), self, peer);
         let state = SourceState { policy: Some(self.clone()), ..state };
         Ok(Some(put_source(state, Some(revision), event)))
     }
 }
 
 /// The record that stores a source in place of its row of this revision.
-pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: Event) -> Record {
-    Record {
-        expect: as_read(RowKey::Source(state.entry.oracle_id().clone()), revision),
+pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: AuditEvent) -> JournalRecord {
+    JournalRecord {
+        expect: expect_unchanged_row(RowKey::Source(state.entry.oracle_id().clone()), revision),
         events: vec![event],
-        writes: vec![Write::PutSource(Arc::new(state))],
-        ..Record::default()
+        writes: vec![TableWrite::PutSource(Arc::new(state))],
+        ..JournalRecord::default()
     }
 }
 
-impl Registry {
+impl DocumentRegistry {
     /// Approves or deprecates a source.
     ///
     /// # Errors
@@ -110,16 +122,16 @@ impl Registry {
     pub async fn review(
         &self,
         oracle_id: &SourceId,
-        review: Review,
-        peer: Peer,
+        review: SourceReviewDecision,
+        peer: PeerCredentials,
     ) -> Result<SourceRegistryEntry, RegistryError> {
-        let desk = &self.desk;
-        let reviewed = desk.log.decide_and_commit(|| {
-            let (state, revision) = desk.source(oracle_id)?;
+        let context = &self.context;
+        let reviewed = context.log.decide_and_commit(|| {
+            let (state, revision) = context.source(oracle_id)?;
             let (entry, change) = match review {
-                Review::Approve => (state.entry.approved()?, SourceChange::Approved),
-                Review::Deprecate(date) => {
-                    (state.entry.deprecated(date, desk.clock.now())?, SourceChange::Deprecated)
+                SourceReviewDecision::Approve => (state.entry.approve()?, SourceChange::Approved),
+                SourceReviewDecision::Deprecate(date) => {
+                    (state.entry.deprecate(date, context.clock.now())?, SourceChange::Deprecated)
                 }
             };
             let event = EventKind::SourceChanged(SourceEntry {
@@ -130,8 +142,8 @@ impl Registry {
                 peer,
             });
             let state = SourceState { entry: entry.clone(), ..state };
-            let event = Event::new(desk.clock.now(), None, event);
-            Ok::<_, RegistryError>(Decided::Change(entry, put_source(state, Some(revision), event)))
+            let event = AuditEvent::new(context.clock.now(), None, event);
+            Ok::<_, RegistryError>(CommitDecision::Change(entry, put_source(state, Some(revision), event)))
         });
         Ok(reviewed.await?.0)
     }
@@ -140,12 +152,12 @@ impl Registry {
     ///
     /// # Errors
     /// `SourceUnknown`, `NoTrigger`; or the entry cannot be committed, and then nothing changes.
-    pub async fn invalidate(&self, invalidation: Invalidation) -> Result<(), RegistryError> {
-        let Invalidation { oracle_id, trigger, detail, peer } = invalidation;
-        let desk = &self.desk;
-        let invalidated = desk.log.decide_and_commit(|| {
-            let (state, revision) = desk.source(&oracle_id)?;
-            let ontology = desk.ontology(&state.entry.registration.ontology)?;
+    pub async fn invalidate(&self, invalidation: SourceInvalidation) -> Result<(), RegistryError> {
+        let SourceInvalidation { oracle_id, trigger, detail, peer } = invalidation;
+        let context = &self.context;
+        let invalidated = context.log.decide_and_commit(|| {
+            let (state, revision) = context.source(&oracle_id)?;
+            let ontology = context.ontology(&state.entry.registration.ontology)?;
             let policy = policy_of(&state, &ontology);
             let (is_named, name): (fn(&InvalidationTrigger) -> bool, _) = match trigger {
                 // an operator may always invalidate, whatever the policy has
@@ -160,19 +172,19 @@ impl Registry {
             if trigger != InvalidationCause::Manual && !policy.invalidation_triggers.iter().any(is_named) {
                 return Err(RegistryError::NoTrigger { oracle_id: oracle_id.clone(), trigger: name });
             }
-            let timestamp = desk.clock.now();
+            let timestamp = context.clock.now();
             let (id, detail) = (oracle_id.clone(), detail.clone());
             let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer) };
-            let event = Event::new(timestamp, None, EventKind::SourceInvalidated(entry));
-            Ok(Decided::Change((), put_source(state.invalidated(timestamp), Some(revision), event)))
+            let event = AuditEvent::new(timestamp, None, EventKind::SourceInvalidated(entry));
+            Ok(CommitDecision::Change((), put_source(state.invalidated(timestamp), Some(revision), event)))
         });
         invalidated.await.map(|_| ())
     }
 }
 
-impl Desk {
+impl CommitContext {
     /// Whether a run of the source is in progress, which began with the current registration.
-    fn is_being_read(&self, source: &SourceState) -> Result<bool, RegistryError> {
+    fn has_run_in_progress(&self, source: &SourceState) -> Result<bool, RegistryError> {
         for run_id in &source.attempts {
             if self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running) {
                 return Ok(true);

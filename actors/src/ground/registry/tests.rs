@@ -2,22 +2,22 @@ mod at_once;
 
 use super::*;
 use crate::ground::ingestion::tests::OLD;
-use crate::system::System;
-use crate::testing::ground::{PEER, document, ingested, open_pipeline, population};
-use crate::testing::{World, logged, with_world};
+use crate::system::ActorSystem;
+use crate::testing::ground::{PEER, document, ingest_version, open_pipeline, population};
+use crate::testing::{TestSystem, logged_events, with_system};
 use crate::verification::tests::support::source_id;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::documents::AnyDocument;
-use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::ground::source::Registration;
-use oracled_domain::{Event, EventKind};
-use oracled_store::Record;
-use oracled_store::{RowKey, Write};
+use oracled_domain::ground::run::{IngestionRun, RunState};
+use oracled_domain::ground::source::SourceRegistration;
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::JournalRecord;
+use oracled_store::{RowKey, TableWrite};
 use serde_json::{Value as Json, json};
 
 /// Registers another version of the population ontology, and the source with that version.
 async fn registered_by(
-    system: &System,
+    system: &ActorSystem,
     version: &str,
     change: impl FnOnce(&mut Json),
 ) -> Result<DocumentChange, RegistryError> {
@@ -29,22 +29,25 @@ async fn registered_by(
     let registered = system.registry.register(&ontology, PEER).await;
     registered.expect("it is registered");
     let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
-    let mut registration: Box<Registration> = document(source);
+    let mut registration: Box<SourceRegistration> = document(source);
     registration.ontology.version = version.into();
     system.registry.register(&*registration, PEER).await
 }
 
 #[test]
 fn source_with_records_rejects_an_ontology_that_changes_their_meaning() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let thousands = |ontology: &mut Json| ontology["axes"][3]["unit"] = json!("10*3.{person}");
         assert!(registered_by(&system, "thousands", thousands).await.is_ok(), "there are no records yet");
         assert!(registered_by(&system, "1.1", |_| {}).await.is_ok());
         assert!(registered_by(&system, "1", |_| {}).await.is_ok());
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let refused = registered_by(&system, "thousands", thousands).await;
-        assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(RegistryError::Source(SourceRegistrationError::Ontology { .. }))),
+            "{refused:?}"
+        );
         let described = |ontology: &mut Json| ontology["axes"][3]["description"] = json!("Residents");
         assert!(registered_by(&system, "2", described).await.is_ok());
     });
@@ -52,33 +55,37 @@ fn source_with_records_rejects_an_ontology_that_changes_their_meaning() {
 
 #[test]
 fn running_run_counts_as_records_of_the_source() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         // a payload with only a header brings no records
         let failed =
-            ingested(&system, &pipeline_id, "Country Name,Country Code,Year,Value\n", "2020-04-14").await;
+            ingest_version(&system, &pipeline_id, "Country Name,Country Code,Year,Value\n", "2020-04-14")
+                .await;
         assert_eq!(failed.state, RunState::Failed);
         let more = |ontology: &mut Json| ontology["axes"].as_array_mut().expect("a list").swap(2, 3);
         assert!(registered_by(&system, "2", more).await.is_ok(), "it has ended");
         let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it exists");
-        let goes_on = Run { state: RunState::Running, ..run };
+        let goes_on = IngestionRun { state: RunState::Running, ..run };
         let run = Box::new(goes_on.clone());
         let entry = RunEntry { run, peer: Some(PEER) };
-        let record = Record {
-            expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
-            events: vec![Event::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
-            writes: vec![Write::PutRun(Arc::new(goes_on))],
-            ..Record::default()
+        let record = JournalRecord {
+            expect: expect_unchanged_row(RowKey::Run(failed.run_id.clone()), Some(revision)),
+            events: vec![AuditEvent::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
+            writes: vec![TableWrite::PutRun(Arc::new(goes_on))],
+            ..JournalRecord::default()
         };
         system.log.commit(record).await.expect("it is committed");
         let refused = registered_by(&system, "1", |_| {}).await;
-        assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(RegistryError::Source(SourceRegistrationError::Ontology { .. }))),
+            "{refused:?}"
+        );
     });
 }
 
 #[test]
 fn policy_must_be_valid_with_a_new_ontology_of_its_source() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
         let set = async |max_age_seconds: u64| {
             let policy = json!({
@@ -102,15 +109,15 @@ fn policy_must_be_valid_with_a_new_ontology_of_its_source() {
 
 #[test]
 fn documents_are_registered_together_in_one_commit_or_not_at_all() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let ontology: Ontology =
             document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
-        let source: Registration =
+        let source: SourceRegistration =
             document(include_str!("../../../../examples/ground-truth/sources/world-bank-population.json"));
         let (ontology, source) = (AnyDocument::Ontology(ontology.into()), AnyDocument::Source(source.into()));
         let pipeline = AnyDocument::Pipeline(open_pipeline());
         let in_order = [ontology, source, pipeline];
-        let before = logged(&system.store).len();
+        let before = logged_events(&system.store).len();
         let registered = async |documents: &[AnyDocument], dry_run: bool| {
             let changes =
                 system.registry.register_all(documents, dry_run, PEER).await.expect("it is decided");
@@ -124,11 +131,11 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         broken.pipeline.oracle_id = source_id("nowhere");
         let with_a_fault = [in_order[0].clone(), in_order[1].clone(), AnyDocument::Pipeline(broken)];
         assert!(registered(&with_a_fault, false).await[2].is_err());
-        assert_eq!(logged(&system.store).len(), before, "nothing was committed");
+        assert_eq!(logged_events(&system.store).len(), before, "nothing was committed");
         assert!(system.store.sources().expect("they are read").is_empty());
 
         assert_eq!(registered(&in_order, false).await, [created(), created(), created()]);
-        assert_eq!(logged(&system.store).len(), before + 3);
+        assert_eq!(logged_events(&system.store).len(), before + 3);
         let unchanged = || Ok(DocumentChange::Unchanged);
         assert_eq!(registered(&in_order, false).await, [unchanged(), unchanged(), unchanged()]);
         let mut other = open_pipeline();

@@ -1,14 +1,14 @@
 //! Workflows of verification: registration, and the check that a change of a source does not break a workflow (RFC-0002,
 //! Part II).
 
-use super::{Desk, Registrable, Registry, RegistryError};
-use crate::platform::metrics::Metrics;
-use oracled_domain::Peer;
+use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError};
+use crate::platform::metrics::ActorMetrics;
+use oracled_domain::PeerCredentials;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::Registration;
+use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Expect, Record, RowKey, Store, Write};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,25 +28,29 @@ pub fn check_workflow(store: &Store, workflow: &Workflow) -> Result<(), Registry
     Ok(workflow.validate(&ontology, &sources.iter().collect::<Vec<_>>())?)
 }
 
-impl Registrable for Workflow {
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
-        let desk = &registry.desk;
-        let ontology = desk.ontology(&self.ontology)?;
-        let (oracles, expect) = desk.with_rows(&self.oracles)?;
+impl RegistrableDocument for Workflow {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        let context = &registry.context;
+        let ontology = context.ontology(&self.ontology)?;
+        let (oracles, expect) = context.with_rows(&self.oracles)?;
         let sources: Vec<_> =
-            desk.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
+            context.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
         self.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
         // the sources are written unchanged: a concurrent change of one was decided without this workflow, and is decided again
-        let writes = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
-        desk.replacement(self, expect, writes, peer)
+        let writes = oracles.into_iter().map(|state| TableWrite::PutSource(Arc::new(state))).collect();
+        context.replacement(self, expect, writes, peer)
     }
 
-    fn announce(&self, metrics: &Metrics) {
-        metrics.verifying.expects(self);
+    fn init_metrics(&self, metrics: &ActorMetrics) {
+        metrics.verification.init_counters_of_workflow(self);
     }
 }
 
-impl Desk {
+impl CommitContext {
     /// Checks that the new registration `after` breaks no working workflow. Another version of the ontology stops a
     /// workflow, but does not count as breaking it: otherwise neither of the two could be updated first. Returns the
     /// condition that the sources of those workflows are unchanged. A workflow that is registered or changed meanwhile
@@ -54,7 +58,10 @@ impl Desk {
     ///
     /// # Errors
     /// `WorkflowKept`.
-    pub(super) fn check_workflows(&self, after: &Registration) -> Result<Vec<Expect>, RegistryError> {
+    pub(super) fn check_workflows(
+        &self,
+        after: &SourceRegistration,
+    ) -> Result<Vec<RowExpectation>, RegistryError> {
         let registered = self.store.all_registered::<Workflow>()?;
         let mut workflows: Vec<_> = registered.into_iter().map(|registered| registered.document).collect();
         workflows.retain(|workflow| {
@@ -65,7 +72,7 @@ impl Desk {
         let oracles: BTreeSet<_> = workflows.iter().flat_map(|workflow| &workflow.oracles).collect();
         let (sources, expect) = self.with_rows(oracles)?;
         let before: Vec<_> = sources.iter().map(|state| &state.entry.registration).collect();
-        let changed = |source: &&Registration| source.oracle_id == after.oracle_id;
+        let changed = |source: &&SourceRegistration| source.oracle_id == after.oracle_id;
         let after: Vec<_> =
             before.iter().map(|source| if changed(source) { after } else { *source }).collect();
         for workflow in &workflows {
@@ -85,12 +92,12 @@ impl Desk {
     fn with_rows<'a>(
         &self,
         oracles: impl IntoIterator<Item = &'a SourceId>,
-    ) -> Result<(Vec<SourceState>, Vec<Expect>), RegistryError> {
+    ) -> Result<(Vec<SourceState>, Vec<RowExpectation>), RegistryError> {
         let (mut states, mut expect) = (Vec::new(), Vec::new());
         for oracle_id in oracles {
             let known = self.store.source(oracle_id)?;
             let revision = known.as_ref().map(|(_, revision)| *revision);
-            expect.push(Expect { row: RowKey::Source(oracle_id.clone()), revision });
+            expect.push(RowExpectation { row: RowKey::Source(oracle_id.clone()), revision });
             states.extend(known.map(|(state, _)| state));
         }
         Ok((states, expect))

@@ -6,12 +6,12 @@ fn time(text: &str) -> Timestamp {
 }
 
 fn refused(text: &str) -> String {
-    Schedule::parse(text).expect_err("it is none").to_string()
+    PullSchedule::parse(text).expect_err("it is none").to_string()
 }
 
 /// The first `count` times at which `schedule` fires after `after`.
 fn times(schedule: &str, after: &str, count: usize) -> Vec<String> {
-    let schedule = Schedule::parse(schedule).expect("it is one");
+    let schedule = PullSchedule::parse(schedule).expect("it is one");
     let next = |at: &Timestamp| schedule.next_after(*at);
     std::iter::successors(next(&time(after)), next).take(count).map(|at| at.to_string()).collect()
 }
@@ -63,10 +63,10 @@ fn rare_date_is_found_decades_ahead() {
 
 #[test]
 fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
-    let schedule = Schedule::parse("* * * * * Asia/Kolkata").expect("it is one");
+    let schedule = PullSchedule::parse("* * * * * Asia/Kolkata").expect("it is one");
     assert_eq!(schedule.next_after(Timestamp::MAX), None);
     assert!(schedule.next_after(Timestamp::MIN).is_some());
-    let rare = Schedule::parse("0 0 29 2 */7").expect("it is one");
+    let rare = PullSchedule::parse("0 0 29 2 */7").expect("it is one");
     for year in (9900..10_000).step_by(3) {
         let found = rare.next_after(time(&format!("{year:04}-01-01T00:00:00Z")));
         assert!(found.is_none_or(|at| at.to_string().contains("-02-29T")), "{found:?}");
@@ -111,14 +111,14 @@ fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
 proptest! {
     #[test]
     fn parse_does_not_panic_for_any_text(text in "[0-9*,/LWH# a-zA-Z-]{0,40}|.{0,40}") {
-        drop(Schedule::parse(&text));
+        drop(PullSchedule::parse(&text));
     }
 
     #[test]
     fn next_time_is_a_later_whole_minute_that_matches_the_fields(
         minute in 0..60_i8, hour in 0..24_i8, day in 1..=28_i8, after_s in 0..4_000_000_000_i64,
     ) {
-        let schedule = Schedule::parse(&format!("{minute} {hour} {day} * *")).expect("it is one");
+        let schedule = PullSchedule::parse(&format!("{minute} {hour} {day} * *")).expect("it is one");
         let after = Timestamp::from_second(after_s).expect("a time");
         let next = schedule.next_after(after).expect("it fires");
         let civil = next.to_zoned(TimeZone::UTC);

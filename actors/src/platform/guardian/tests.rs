@@ -1,20 +1,20 @@
 use super::*;
+use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::Clock;
-use crate::platform::door::{Door, NoAnswer};
 use actix::{Handler, Message};
 use tokio::sync::oneshot;
 
 #[derive(Default)]
-struct Counter {
+struct CountingActor {
     kept: u32,
     restarts: u32,
 }
 
-impl Actor for Counter {
+impl Actor for CountingActor {
     type Context = Context<Self>;
 }
 
-impl Supervised for Counter {
+impl Supervised for CountingActor {
     fn restarting(&mut self, _: &mut Context<Self>) {
         self.restarts += 1;
         self.kept = 0;
@@ -23,46 +23,49 @@ impl Supervised for Counter {
 
 #[derive(Message)]
 #[rtype(result = "(u32, u32)")]
-struct Add(u32);
+struct AddNumber(u32);
 
-crate::platform::door::asked_through_a_door!(Counter);
+crate::platform::actor_handle::handle_actor_calls!(CountingActor);
 
-impl Handler<Add> for Counter {
-    type Result = actix::MessageResult<Add>;
+impl Handler<AddNumber> for CountingActor {
+    type Result = actix::MessageResult<AddNumber>;
 
-    fn handle(&mut self, Add(n): Add, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, AddNumber(n): AddNumber, _: &mut Context<Self>) -> Self::Result {
         assert!(n != 13, "thirteen");
         self.kept += n;
         actix::MessageResult((self.kept, self.restarts))
     }
 }
 
-fn hire(max_panics: usize) -> (Door<Counter>, oneshot::Receiver<String>) {
-    let supervision =
-        Supervision { max_panics, window: Duration::from_secs(60), max_pause: Duration::from_millis(1) };
-    let vitals = Arc::new(Vitals::new("counter", Clock::system()));
+fn start_counting_actor(max_panics: usize) -> (ActorHandle<CountingActor>, oneshot::Receiver<String>) {
+    let supervision = SupervisionLimits {
+        max_panics,
+        window: Duration::from_secs(60),
+        max_pause: Duration::from_millis(1),
+    };
+    let vitals = Arc::new(ActorStats::new("counter", Clock::system()));
     let (gave_up, reason) = oneshot::channel();
     let give_up = move |text| drop(gave_up.send(text));
     let here = actix_rt::Arbiter::current();
-    let addr = start(&here, supervision, Arc::clone(&vitals), give_up, Counter::default);
-    (Door::new(addr, 10_000, vitals), reason)
+    let addr = start(&here, supervision, Arc::clone(&vitals), give_up, CountingActor::default);
+    (ActorHandle::new(addr, 10_000, vitals), reason)
 }
 
 #[test]
 fn panic_fails_only_the_message_that_caused_it() {
     actix_rt::System::new().block_on(async {
-        let (door, _reason) = hire(10);
+        let (door, _reason) = start_counting_actor(10);
         let asked: Vec<_> = [1, 2, 13, 4, 13, 8]
             .map(|n| {
                 let door = door.clone();
-                actix_rt::spawn(async move { door.ask(Add(n)).await })
+                actix_rt::spawn(async move { door.ask(AddNumber(n)).await })
             })
             .into();
         let mut answers = Vec::new();
         for asked in asked {
             answers.push(asked.await.expect("the task ends"));
         }
-        let failed = Err(NoAnswer::Failed { actor: "counter" });
+        let failed = Err(ActorCallError::Failed { actor: "counter" });
         assert_eq!(answers, [Ok((1, 0)), Ok((3, 0)), failed, Ok((4, 1)), failed, Ok((8, 2))]);
         let report = door.report();
         assert_eq!((report.restarts, report.handled, report.queue_depth), (2, 4, 0));
@@ -73,21 +76,21 @@ fn panic_fails_only_the_message_that_caused_it() {
 #[test]
 fn guardian_gives_up_with_a_reason_after_too_many_panics() {
     actix_rt::System::new().block_on(async {
-        let (door, reason) = hire(2);
+        let (door, reason) = start_counting_actor(2);
         for _ in 0..3 {
-            assert_eq!(door.ask(Add(13)).await, Err(NoAnswer::Failed { actor: "counter" }));
+            assert_eq!(door.ask(AddNumber(13)).await, Err(ActorCallError::Failed { actor: "counter" }));
         }
         let reason = reason.await.expect("it gave up");
         assert!(reason.contains("the counter panicked 3 times") && reason.contains("thirteen"), "{reason}");
-        assert_eq!(door.ask(Add(1)).await, Err(NoAnswer::Failed { actor: "counter" }));
+        assert_eq!(door.ask(AddNumber(1)).await, Err(ActorCallError::Failed { actor: "counter" }));
     });
 }
 
 #[test]
 fn full_actor_queue_rejects_a_message_at_once() {
     actix_rt::System::new().block_on(async {
-        let (door, _reason) = hire(2);
-        let narrow = Door::new(door.addr(), 0, Arc::new(Vitals::new("narrow", Clock::system())));
-        assert_eq!(narrow.ask(Add(1)).await, Err(NoAnswer::Full { actor: "narrow" }));
+        let (door, _reason) = start_counting_actor(2);
+        let narrow = ActorHandle::new(door.addr(), 0, Arc::new(ActorStats::new("narrow", Clock::system())));
+        assert_eq!(narrow.ask(AddNumber(1)).await, Err(ActorCallError::Full { actor: "narrow" }));
     });
 }

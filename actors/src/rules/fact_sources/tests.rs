@@ -1,13 +1,13 @@
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
-use crate::ground::registry::{Review, policy_of};
-use crate::system::System;
-use crate::testing::ground::{PEER, ingested, population};
-use crate::testing::{World, with_world};
+use crate::ground::registry::{SourceReviewDecision, policy_of};
+use crate::system::ActorSystem;
+use crate::testing::ground::{PEER, ingest_version, population};
+use crate::testing::{TestSystem, with_system};
 use crate::verification::tests::support::workflow;
 use oracled_domain::ground::freshness::StaleBehavior;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::rules::sourced::{Asked, Origin};
+use oracled_domain::rules::sourced::{FactQueryTarget, SourcedFactOrigin};
 use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 
@@ -15,11 +15,11 @@ fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")
 }
 
-async fn with_a_source(system: &System) {
+async fn with_a_source(system: &ActorSystem) {
     let pipeline_id = population(system).await;
-    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
-    ingested(system, &pipeline_id, NEW, "2023-05-04").await;
-    system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+    ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
+    ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
+    system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
 }
 
 /// A query of the source for `axes` of the area `area`. `more` adds members to its request.
@@ -32,27 +32,33 @@ fn query(area: &str, axes: &[&str], more: Json) -> FactsFrom {
     serde_json::from_value(entry).expect("it is an entry")
 }
 
-fn both(area: &str) -> FactsFrom {
+fn query_both_axes(area: &str) -> FactsFrom {
     query(area, &["area_name", "population"], json!({}))
 }
 
-async fn gathered(system: &System, facts_from: Vec<FactsFrom>) -> Result<Check, FactsError> {
-    let check = Check { facts: vec!["Ice melts".into()], ..Check::default() };
-    system.fact_sources.gathered(check, facts_from).await
+async fn gathered(
+    system: &ActorSystem,
+    facts_from: Vec<FactsFrom>,
+) -> Result<CandidateCheck, FactCollectionError> {
+    let check = CandidateCheck { facts: vec!["Ice melts".into()], ..CandidateCheck::default() };
+    system.fact_sources.collect_facts(check, facts_from).await
 }
 
-async fn refused(system: &System, facts_from: Vec<FactsFrom>) -> String {
+async fn refused(system: &ActorSystem, facts_from: Vec<FactsFrom>) -> String {
     gathered(system, facts_from).await.expect_err("it gives none").to_string()
 }
 
 #[test]
 fn requested_facts_follow_given_facts_in_order_with_their_origin() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         with_a_source(&system).await;
-        let check = gathered(&system, vec![both("ABW"), both("NUL"), both("ABW")]).await.expect("it gives");
+        let check =
+            gathered(&system, vec![query_both_axes("ABW"), query_both_axes("NUL"), query_both_axes("ABW")])
+                .await
+                .expect("it gives");
         let [first, nothing, again] = &check.facts_from[..] else { panic!("{:?}", check.facts_from) };
         assert_eq!((nothing.facts, nothing.origins.len()), (0, 0));
-        assert_eq!(nothing.asked, Asked::Query(source()));
+        assert_eq!(nothing.asked, FactQueryTarget::Query(source()));
         assert_eq!(check.facts[0], "Ice melts");
         assert_eq!(check.facts.len() as u64, 1 + first.facts + again.facts);
         assert!(first.facts > 0 && first.facts == again.facts);
@@ -64,7 +70,7 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
             "{check:?}"
         );
         for origin in check.facts_from.iter().flat_map(|source| &source.origins) {
-            let Origin::Record(record) = &origin.origin else { panic!("{origin:?}") };
+            let SourcedFactOrigin::Record(record) = &origin.origin else { panic!("{origin:?}") };
             let chain = system.queries.provenance(&record.record_id).await.expect("it exists");
             assert_eq!((&chain.raw_hash, &chain.source_version), (&record.raw_hash, &record.source_version));
         }
@@ -73,13 +79,13 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
 
 #[test]
 fn request_fails_if_any_entry_gives_no_facts() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         with_a_source(&system).await;
         assert_eq!(refused(&system, vec![]).await, "`facts_from` has 0 entries; 1 to 16 are allowed");
-        let many = vec![both("ABW"); FACTS_FROM_MAX + 1];
+        let many = vec![query_both_axes("ABW"); FACTS_FROM_MAX + 1];
         assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are allowed");
         let paged = query("ABW", &["area_name", "population"], json!({"max_results": 1}));
-        let told = refused(&system, vec![both("ABW"), paged]).await;
+        let told = refused(&system, vec![query_both_axes("ABW"), paged]).await;
         assert!(told.starts_with("facts_from[1]: the query finds more than one page of 1 records"), "{told}");
         let told =
             refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
@@ -104,7 +110,7 @@ fn request_fails_if_any_entry_gives_no_facts() {
 
 #[test]
 fn workflow_that_can_give_no_facts_is_not_run() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         with_a_source(&system).await;
         let verify = json!({"verify": {"workflow": "census", "where": {"area": "ABW", "year": 1960},
                                        "axes": ["population"]}});
@@ -131,7 +137,7 @@ fn workflow_that_can_give_no_facts_is_not_run() {
 
 #[test]
 fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         with_a_source(&system).await;
         for (behavior, passes) in
             [(StaleBehavior::ServeStaleSilent, true), (StaleBehavior::FailClosed, false)]
@@ -141,17 +147,20 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
             policy.default_max_age_seconds = 60;
             policy.default_stale_behavior = behavior;
             system.registry.register(&policy, PEER).await.expect("it is set");
-            match gathered(&system, vec![both("ABW")]).await {
+            match gathered(&system, vec![query_both_axes("ABW")]).await {
                 Ok(check) => {
                     let mut origins = check.facts_from.iter().flat_map(|source| &source.origins);
                     assert!(
                         passes
                             && origins.all(|origin| {
-                                matches!(&origin.origin, Origin::Record(record) if record.stale)
+                                matches!(&origin.origin, SourcedFactOrigin::Record(record) if record.stale)
                             })
                     );
                 }
-                Err(FactsError::Entry { place: 0, cause: FactsCause::Query(QueryError::Stale(_)) }) => {
+                Err(FactCollectionError::Entry {
+                    place: 0,
+                    cause: FactEntryError::Query(QueryError::Stale(_)),
+                }) => {
                     assert!(!passes);
                 }
                 Err(other) => panic!("{other:?}"),
@@ -162,13 +171,13 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
 
 #[test]
 fn request_fails_if_entries_together_give_too_many_facts() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let name = "x".repeat(1_500);
         let rows: String = (1900..2100).map(|year| format!("{name},ABW,{year},1000\n")).collect();
         let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
-        ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+        ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");

@@ -2,15 +2,17 @@
 
 use super::MailService;
 use crate::platform::clock::Clock;
-use crate::upstream::http::Head;
-use crate::upstream::oracle_health::Probe;
-use crate::upstream::{BadEndpoint, BoxFuture, Endpoint, Failure, Kind};
+use crate::upstream::http::HttpHeadReply;
+use crate::upstream::oracle_health::OracleProbe;
+use crate::upstream::{
+    BoxFuture, RequestFailure, RequestFailureKind, UpstreamEndpoint, UpstreamEndpointError,
+};
 use jiff::SignedDuration;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure};
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{Mail, MailId, Query, SessionId, Tier};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{CustomerQuery, MailId, OutboxMail, ProductTier, SessionId};
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -25,18 +27,18 @@ const ANSWER_MAX_BYTES: usize = 64 * 1024;
 
 /// A mail service with an HTTP API.
 #[derive(Debug)]
-pub struct HttpMail {
-    endpoint: Endpoint,
+pub struct HttpMailService {
+    endpoint: UpstreamEndpoint,
     hard_timeout: Duration,
 }
 
 /// The body of the request.
 #[derive(Serialize)]
-struct Request<'m> {
-    to: &'m Email,
+struct MailApiRequest<'m> {
+    to: &'m CustomerEmail,
     session_id: &'m SessionId,
-    tier: Tier,
-    query: &'m Query,
+    tier: ProductTier,
+    query: &'m CustomerQuery,
     /// The model's verdict, byte for byte.
     verdict: &'m RawValue,
     kind: MailKind,
@@ -47,8 +49,8 @@ struct Request<'m> {
     original_verdict: Option<OriginalLabel>,
 }
 
-impl<'m> Request<'m> {
-    fn of(Mail { standing, delivery }: &'m Mail) -> Self {
+impl<'m> MailApiRequest<'m> {
+    fn of(OutboxMail { standing, delivery }: &'m OutboxMail) -> Self {
         Self {
             to: &standing.to,
             session_id: &standing.session_id,
@@ -63,76 +65,80 @@ impl<'m> Request<'m> {
     }
 }
 
-impl HttpMail {
+impl HttpMailService {
     /// Creates a client of the mail service at `base_url`. An attempt takes at most `hard_timeout`.
     ///
     /// # Errors
     /// If `base_url` is not a base URL, or the HTTP client cannot be created.
-    pub fn new(base_url: &str, hard_timeout: Duration, clock: Clock) -> Result<Self, BadEndpoint> {
-        let endpoint = Endpoint::new(base_url, None, clock)?.reading_at_most(ANSWER_MAX_BYTES);
+    pub fn new(base_url: &str, hard_timeout: Duration, clock: Clock) -> Result<Self, UpstreamEndpointError> {
+        let endpoint = UpstreamEndpoint::new(base_url, None, clock)?.with_body_limit(ANSWER_MAX_BYTES);
         Ok(Self { endpoint, hard_timeout })
     }
 
-    async fn hand_over(&self, mail: &Mail) -> Result<(), SendFailure> {
-        let request = self.endpoint.post(&[PATH], &Request::of(mail));
+    async fn submit_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
+        let request = self.endpoint.post(&[PATH], &MailApiRequest::of(mail));
         let request = request.header(IDEMPOTENCY_KEY, mail.standing.mail_id.as_str());
         match self.endpoint.head(request, self.hard_timeout).await {
             // a success status confirms the mail, even if the body is cut or late
             Ok(head) if head.status.is_success() => Ok(()),
-            Ok(head) => Err(self.refused(head)),
+            Ok(head) => Err(self.refusal_failure(head)),
             // the service may have accepted the mail: it is sent again with the same key
             Err(failure) => {
-                let fault = if failure.blames_upstream() { Fault::Service } else { Fault::Mail };
-                Err(SendFailure { cause: failure.to_string(), fault, retry_after: None })
+                let fault = if failure.is_fault_of_upstream() {
+                    MailFailureCause::Service
+                } else {
+                    MailFailureCause::Mail
+                };
+                Err(MailSendFailure { cause: failure.to_string(), fault, retry_after: None })
             }
         }
     }
 
-    fn refused(&self, head: Head) -> SendFailure {
+    fn refusal_failure(&self, head: HttpHeadReply) -> MailSendFailure {
         let fault = fault(head.status);
-        let failure = self.unwelcome(head);
+        let failure = self.status_failure(head);
         let retry_after = failure.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX));
-        SendFailure { cause: failure.to_string(), fault, retry_after }
+        MailSendFailure { cause: failure.to_string(), fault, retry_after }
     }
 
     /// Converts an answer without a success status.
-    fn unwelcome(&self, Head { status, retry_after, body }: Head) -> Failure {
+    fn status_failure(&self, HttpHeadReply { status, retry_after, body }: HttpHeadReply) -> RequestFailure {
         let detail = match body {
-            Ok(said) => self.endpoint.clean(&String::from_utf8_lossy(&said)),
+            Ok(bytes) => self.endpoint.clean(&String::from_utf8_lossy(&bytes)),
             Err(failure) => failure.to_string(),
         };
-        Failure { kind: Kind::Status(status.as_u16()), retry_after, detail }
+        RequestFailure { kind: RequestFailureKind::Status(status.as_u16()), retry_after, detail }
     }
 
-    async fn look(&self) -> Outcome {
+    async fn probe_service(&self) -> CircuitCallOutcome {
         match self.endpoint.head(self.endpoint.get(&[]), self.hard_timeout).await {
-            Ok(head) if head.status.is_success() => Outcome::Success { latency_ms: None },
-            Ok(head) => self.unwelcome(head).probed(),
-            Err(failure) => failure.probed(),
+            Ok(head) if head.status.is_success() => CircuitCallOutcome::Success { latency_ms: None },
+            Ok(head) => self.status_failure(head).probe_outcome(),
+            Err(failure) => failure.probe_outcome(),
         }
     }
 }
 
 /// The fault that a status indicates. Only a few statuses are about the mail itself. Others, for example a missing key or
 /// an unknown path, count as faults of the service: the mail is kept until they are fixed.
-const fn fault(status: StatusCode) -> Fault {
+const fn fault(status: StatusCode) -> MailFailureCause {
     match status.as_u16() {
-        400 | 410 | 413 | 422 => Fault::MailForGood,
+        400 | 410 | 413 | 422 => MailFailureCause::MailForGood,
         // too many requests: the service is healthy
-        429 => Fault::Mail,
-        _ => Fault::Service,
+        429 => MailFailureCause::Mail,
+        _ => MailFailureCause::Service,
     }
 }
 
-impl Probe for HttpMail {
-    fn probe(&self) -> BoxFuture<'_, Outcome> {
-        Box::pin(self.look())
+impl OracleProbe for HttpMailService {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+        Box::pin(self.probe_service())
     }
 }
 
-impl MailService for HttpMail {
-    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
-        Box::pin(self.hand_over(mail))
+impl MailService for HttpMailService {
+    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.submit_mail(mail))
     }
 }
 
@@ -146,19 +152,19 @@ mod tests {
     #[test]
     fn request_contains_the_verdict_byte_for_byte() {
         let verdict = r#"{ "summary":  "A sound and simple\u0020plan.", "verdict": "GREEN" }"#;
-        let mail = mail_of(MailKind::Verdict, Tier::Quick, verdict, None);
-        let body = serde_json::to_string(&Request::of(&mail)).expect("it serializes");
+        let mail = mail_of(MailKind::Verdict, ProductTier::Quick, verdict, None);
+        let body = serde_json::to_string(&MailApiRequest::of(&mail)).expect("it serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
     }
 
     /// The outcome of sending a mail to a server that answers with these bytes. The server then closes the connection if
     /// `ends`, and keeps it open otherwise.
-    async fn answered(bytes: &str, ends: bool) -> Result<(), SendFailure> {
+    async fn answered(bytes: &str, ends: bool) -> Result<(), MailSendFailure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("it has an address"));
         let clock = Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time"));
-        let service = HttpMail::new(&url, Duration::from_millis(300), clock).expect("a service");
-        let mail = mail_of(MailKind::Verdict, Tier::Quick, crate::testing::GOOD, None);
+        let service = HttpMailService::new(&url, Duration::from_millis(300), clock).expect("a service");
+        let mail = mail_of(MailKind::Verdict, ProductTier::Quick, crate::testing::GOOD, None);
         let server = async {
             let (mut socket, _) = listener.accept().await.expect("it connects");
             let mut request = [0; 4096];
@@ -190,10 +196,13 @@ mod tests {
 
     #[test]
     fn only_statuses_about_the_mail_itself_are_permanent() {
-        let with = |wanted: Fault| -> Vec<u16> {
+        let with = |wanted: MailFailureCause| -> Vec<u16> {
             let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == wanted;
             (300..600).filter(is).collect()
         };
-        assert_eq!((with(Fault::MailForGood), with(Fault::Mail)), (vec![400, 410, 413, 422], vec![429]));
+        assert_eq!(
+            (with(MailFailureCause::MailForGood), with(MailFailureCause::Mail)),
+            (vec![400, 410, 413, 422], vec![429])
+        );
     }
 }

@@ -1,19 +1,19 @@
 //! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
 
 use super::MailService;
-use super::letter::letter;
+use super::mail_text::format_mail;
 use crate::upstream::BoxFuture;
 use crate::upstream::http::is_shortage;
-use crate::upstream::oracle_health::Probe;
+use crate::upstream::oracle_health::OracleProbe;
 use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure, Standing};
-use oracled_domain::{Mail, MailId, Sha256Hex};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
+use oracled_domain::{MailId, OutboxMail, Sha256Hex};
 use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -21,9 +21,9 @@ use tokio::time::timeout;
 
 /// Replies that reject the mail itself: its address, size or parameters. Other replies reject the client, or indicate a
 /// faulty server: the mail is kept until that is fixed.
-const THE_MAILS_FAULT: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
+const MAIL_REJECTION_CODES: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
 /// Replies that defer the mail: the mailbox is busy or full, or the server uses greylisting.
-const THE_MAILS_FAULT_FOR_NOW: [u16; 3] = [450, 451, 452];
+const MAIL_DEFERRAL_CODES: [u16; 3] = [450, 451, 452];
 
 /// Encryption of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct SmtpSettings {
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BadSmtp {
+pub enum SmtpSettingsError {
     /// The sender is invalid.
     #[error("not a sender ({reason})")]
     From {
@@ -73,14 +73,14 @@ pub enum BadSmtp {
 }
 
 /// A mail server.
-pub struct Smtp {
+pub struct SmtpMailService {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
     subject: String,
     hard_timeout: Duration,
 }
 
-impl fmt::Debug for Smtp {
+impl fmt::Debug for SmtpMailService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Smtp").field("from", &self.from).finish_non_exhaustive()
     }
@@ -91,31 +91,32 @@ impl SmtpSettings {
     ///
     /// # Errors
     /// If the sender or the subject is invalid.
-    pub fn check(from: &str, subject: &str) -> Result<(), BadSmtp> {
+    pub fn check(from: &str, subject: &str) -> Result<(), SmtpSettingsError> {
         sender(from, subject).map(drop)
     }
 }
 
-fn sender(from: &str, subject: &str) -> Result<Mailbox, BadSmtp> {
+fn sender(from: &str, subject: &str) -> Result<Mailbox, SmtpSettingsError> {
     if subject.chars().any(char::is_control) {
-        return Err(BadSmtp::Subject);
+        return Err(SmtpSettingsError::Subject);
     }
-    let bad = |reason: String| BadSmtp::From { reason };
+    let bad = |reason: String| SmtpSettingsError::From { reason };
     if from.chars().any(char::is_control) {
         return Err(bad("more than one line".into()));
     }
     from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))
 }
 
-impl Smtp {
+impl SmtpMailService {
     /// Creates a client of the mail server in `settings`. It does not connect yet.
     ///
     /// # Errors
     /// If the sender or the subject is invalid, or TLS cannot be used.
-    pub fn new(settings: SmtpSettings) -> Result<Self, BadSmtp> {
+    pub fn new(settings: SmtpSettings) -> Result<Self, SmtpSettingsError> {
         let SmtpSettings { host, port, tls, login, from, subject, hard_timeout } = settings;
         let from = sender(&from, &subject)?;
-        let parameters = || TlsParameters::new(host.clone()).map_err(|error| BadSmtp::Tls(error.to_string()));
+        let parameters =
+            || TlsParameters::new(host.clone()).map_err(|error| SmtpSettingsError::Tls(error.to_string()));
         let tls = match tls {
             SmtpTls::Implicit => Tls::Wrapper(parameters()?),
             SmtpTls::Starttls => Tls::Required(parameters()?),
@@ -130,23 +131,24 @@ impl Smtp {
         Ok(Self { transport: server.build(), from, subject, hard_timeout })
     }
 
-    async fn hand_over(&self, mail: &Mail) -> Result<(), SendFailure> {
+    async fn submit_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
         let message = self.message(mail)?;
         let ascii = message.envelope().to().iter().all(|to| AsRef::<str>::as_ref(to).is_ascii());
         match timeout(self.hard_timeout, self.transport.send(message)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(refused(&error, ascii)),
-            Err(_) => {
-                Err(failure(format!("no answer within {} ms", self.hard_timeout.as_millis()), Fault::Service))
-            }
+            Ok(Err(error)) => Err(classify_smtp_error(&error, ascii)),
+            Err(_) => Err(failure(
+                format!("no answer within {} ms", self.hard_timeout.as_millis()),
+                MailFailureCause::Service,
+            )),
         }
     }
 
     /// Builds the message. It is the same at each attempt.
-    fn message(&self, mail: &Mail) -> Result<Message, SendFailure> {
-        let Standing { mail_id, to, queued_at, .. } = &mail.standing;
+    fn message(&self, mail: &OutboxMail) -> Result<Message, MailSendFailure> {
+        let MailState { mail_id, to, queued_at, .. } = &mail.standing;
         let unusable = |error: &dyn fmt::Display| {
-            failure(format!("the message cannot be built: {error}"), Fault::MailForGood)
+            failure(format!("the message cannot be built: {error}"), MailFailureCause::MailForGood)
         };
         let to: Address = String::from(to.clone())
             .parse()
@@ -158,12 +160,12 @@ impl Smtp {
             .date(SystemTime::from(*queued_at))
             .message_id(Some(message_id(mail_id, self.from.email.domain())))
             .header(ContentType::TEXT_PLAIN)
-            .body(letter(mail))
+            .body(format_mail(mail))
             .map_err(|error| unusable(&error))
     }
 
     /// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
-    fn subject_of(&self, mail: &Mail) -> String {
+    fn subject_of(&self, mail: &OutboxMail) -> String {
         match mail.standing.kind {
             MailKind::Verdict => self.subject.clone(),
             MailKind::DivergenceNotice => format!("{}: a note on your results page", self.subject),
@@ -171,14 +173,16 @@ impl Smtp {
     }
 
     /// Probes the server by opening a connection and sending `NOOP`, the same steps that each mail needs.
-    async fn look(&self) -> Outcome {
-        Outcome::Failure(match timeout(self.hard_timeout, self.transport.test_connection()).await {
-            Ok(Ok(true)) => return Outcome::Success { latency_ms: None },
-            Ok(Ok(false)) => "the server does not answer NOOP".into(),
-            Ok(Err(error)) if is_shortage(&error) => return Outcome::Neutral,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
-        })
+    async fn probe_server(&self) -> CircuitCallOutcome {
+        CircuitCallOutcome::Failure(
+            match timeout(self.hard_timeout, self.transport.test_connection()).await {
+                Ok(Ok(true)) => return CircuitCallOutcome::Success { latency_ms: None },
+                Ok(Ok(false)) => "the server does not answer NOOP".into(),
+                Ok(Err(error)) if is_shortage(&error) => return CircuitCallOutcome::Neutral,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
+            },
+        )
     }
 }
 
@@ -189,32 +193,32 @@ fn message_id(mail_id: &MailId, domain: &str) -> String {
 
 /// Classifies an error of the SMTP client. If the server does not support addresses beyond ASCII, the client itself rejects
 /// such an address.
-fn refused(error: &Error, ascii: bool) -> SendFailure {
+fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
     let status: Option<u16> = error.status().map(Into::into);
     let fault = match status {
-        Some(status) if THE_MAILS_FAULT.contains(&status) => Fault::MailForGood,
-        _ if error.is_client() && !ascii => Fault::MailForGood,
-        Some(status) if THE_MAILS_FAULT_FOR_NOW.contains(&status) => Fault::Mail,
-        _ if is_shortage(error) => Fault::Mail,
-        _ => Fault::Service,
+        Some(status) if MAIL_REJECTION_CODES.contains(&status) => MailFailureCause::MailForGood,
+        _ if error.is_client() && !ascii => MailFailureCause::MailForGood,
+        Some(status) if MAIL_DEFERRAL_CODES.contains(&status) => MailFailureCause::Mail,
+        _ if is_shortage(error) => MailFailureCause::Mail,
+        _ => MailFailureCause::Service,
     };
     failure(error.to_string(), fault)
 }
 
-fn failure(cause: String, fault: Fault) -> SendFailure {
+fn failure(cause: String, fault: MailFailureCause) -> MailSendFailure {
     let cause = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    SendFailure { cause, fault, retry_after: None }
+    MailSendFailure { cause, fault, retry_after: None }
 }
 
-impl Probe for Smtp {
-    fn probe(&self) -> BoxFuture<'_, Outcome> {
-        Box::pin(self.look())
+impl OracleProbe for SmtpMailService {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+        Box::pin(self.probe_server())
     }
 }
 
-impl MailService for Smtp {
-    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
-        Box::pin(self.hand_over(mail))
+impl MailService for SmtpMailService {
+    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.submit_mail(mail))
     }
 }
 

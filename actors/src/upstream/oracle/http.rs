@@ -1,19 +1,22 @@
 //! Queries of live sources over HTTP, by their adapters, with retries until the timeout.
 
-use super::verified::Came;
-use super::{LiveAnswer, LiveAsk, LiveOracle};
+use super::verified::LiveHttpAnswer;
+use super::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::platform::clock::{Clock, monotonic};
-use crate::upstream::call::{RETRIES_MAX, pauses, wait};
+use crate::upstream::call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::upstream::http::read;
 use crate::upstream::web::{
-    Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown, without_keys,
+    BoundCredential, CredentialHolder, HttpValidators, OutboundRequest, UpstreamCredential, WebClient,
+    WebError, WebResponseHead, format_url, without_keys,
 };
-use crate::upstream::{BoxFuture, Failure, Kind};
+use crate::upstream::{BoxFuture, RequestFailure, RequestFailureKind};
 use ipnet::IpNet;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::adapter::{Asked, Ready, Unasked};
-use oracled_domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::adapter::{SourceQuestion, UnsupportedQuestionError, ValidatedAdapter};
+use oracled_domain::verification::{
+    self, AnswerFault, CachedAnswer, CallTimeLimit, CandidateAnswer, OracleReply,
+};
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -44,34 +47,40 @@ pub struct LiveSettings {
 
 /// A client of live sources over HTTP.
 #[derive(Debug)]
-pub struct HttpOracles {
-    web: Web,
-    credentials: BTreeMap<SourceId, Bound>,
+pub struct HttpLiveOracle {
+    web: WebClient,
+    credentials: BTreeMap<SourceId, BoundCredential>,
     clock: Clock,
     random: SystemRandom,
 }
 
-impl HttpOracles {
+impl HttpLiveOracle {
     /// Creates a client with one credential for each source that needs one. It does not connect yet.
     #[must_use]
-    pub fn new(settings: &LiveSettings, credentials: BTreeMap<SourceId, Bound>, clock: Clock) -> Self {
-        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock.clone())
+    pub fn new(
+        settings: &LiveSettings,
+        credentials: BTreeMap<SourceId, BoundCredential>,
+        clock: Clock,
+    ) -> Self {
+        let web = WebClient::new(&settings.allow_local, settings.connect, settings.idle, clock.clone())
             .with_cleartext(settings.allow_cleartext);
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 
     /// Sends the query, with retries where they may help and time is left.
-    async fn attempts(&self, ask: &LiveAsk, began: Instant) -> LiveAnswer {
-        let mut pauses = pauses(RETRIES_MAX);
+    async fn query_with_retries(&self, ask: &LiveQuery, began: Instant) -> LiveAnswer {
+        let mut pauses = retry_pauses(RETRIES_MAX);
         loop {
-            let error = match self.attempt(ask, began).await {
+            let error = match self.query_once(ask, began).await {
                 Ok(answer) => return answer,
                 Err(error) => error,
             };
-            let left = ask.within.saturating_sub(monotonic().duration_since(began));
-            let WebError::Failed { failure, .. } = &error else { return without_answer(ask, &error, began) };
-            let Some(wait) = wait(failure, pauses.next(), left) else {
-                return without_answer(ask, &error, began);
+            let left = ask.timeout.saturating_sub(monotonic().duration_since(began));
+            let WebError::Failed { failure, .. } = &error else {
+                return failed_call_answer(ask, &error, began);
+            };
+            let Some(wait) = retry_wait(failure, pauses.next(), left) else {
+                return failed_call_answer(ask, &error, began);
             };
             let oracle_id = &ask.adapter.adapter().oracle_id;
             warn!(%oracle_id, execution_id = ask.execution_id, %error, "live source failed; retrying");
@@ -80,42 +89,43 @@ impl HttpOracles {
     }
 
     /// Sends the query once.
-    async fn attempt(&self, ask: &LiveAsk, began: Instant) -> Result<LiveAnswer, WebError> {
+    async fn query_once(&self, ask: &LiveQuery, began: Instant) -> Result<LiveAnswer, WebError> {
         let Some(nonce) = self.nonce() else {
-            return Ok(on_this_side("the system returned no random numbers".to_owned()));
+            return Ok(internal_fault("the system returned no random numbers".to_owned()));
         };
-        let asked = Asked {
-            thing: &ask.thing,
+        let question = SourceQuestion {
+            thing: &ask.identity,
             point_in_time: ask.point_in_time,
             nonce: &nonce,
             asked_at: self.clock.now(),
-            kept: ask.kept.as_ref(),
+            kept: ask.cached_answer.as_ref(),
         };
-        let url = match ask.adapter.url(&asked) {
+        let url = match ask.adapter.url(&question) {
             Ok(url) => url,
-            Err(unasked) => return Ok(not_asked(&unasked)),
+            Err(unasked) => return Ok(unasked_answer(&unasked)),
         };
         // the etag is valid only at the URL that returned it
-        let is_of_there = |(kept, candidate): &(&KeptAnswer, &Candidate)| {
+        let is_of_there = |(kept, candidate): &(&CachedAnswer, &CandidateAnswer)| {
             ask.adapter.may_be_unchanged()
-                && ask.adapter.is_kept(kept, asked.asked_at)
+                && ask.adapter.is_usable(kept, question.asked_at)
                 && candidate.record.source_locator == without_keys(&url)
         };
-        let kept = asked.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
-        let known = Validators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
-        let errand = self.errand(&ask.adapter, &url, &known);
-        let (endpoint, credential) = self.begin(&ask.adapter, &errand)?;
-        let head = self.web.follow(&errand, endpoint, credential).await?;
+        let kept = question.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
+        let known =
+            HttpValidators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
+        let request = self.outbound_request(&ask.adapter, &url, &known);
+        let (endpoint, credential) = self.check_request(&ask.adapter, &request)?;
+        let head = self.web.follow(&request, endpoint, credential).await?;
         if let Some(kept) = kept.filter(|_| head.response.status() == StatusCode::NOT_MODIFIED) {
             return Ok(LiveAnswer::unchanged(ask, kept, head.retrieved_at, latency_ms(began)));
         }
-        head.check_whole()?;
-        let Head { url: from, response, retrieved_at } = head;
-        let etag = Validators::of(&response).etag;
+        head.check_complete()?;
+        let WebResponseHead { url: from, response, retrieved_at } = head;
+        let etag = HttpValidators::of(&response).etag;
         let headers = headers(&ask.adapter.headers(), response.headers());
-        let failed = |failure| WebError::Failed { url: shown(&from), failure };
+        let failed = |failure| WebError::Failed { url: format_url(&from), failure };
         let body = read(response, ANSWER_MAX_BYTES).await.map_err(failed)?;
-        let came = Came {
+        let received = LiveHttpAnswer {
             url: &without_keys(&url),
             body: &body,
             headers: &headers,
@@ -123,30 +133,35 @@ impl HttpOracles {
             retrieved_at,
             at: self.clock.now(),
         };
-        Ok(LiveAnswer::of(ask, &asked, came, latency_ms(began)))
+        Ok(LiveAnswer::verify_answer(ask, &question, received, latency_ms(began)))
     }
 
     /// The request to the source of `adapter` at `url`.
-    fn errand<'a>(&'a self, adapter: &Ready, url: &'a str, known: &'a Validators) -> Errand<'a> {
+    fn outbound_request<'a>(
+        &'a self,
+        adapter: &ValidatedAdapter,
+        url: &'a str,
+        known: &'a HttpValidators,
+    ) -> OutboundRequest<'a> {
         let adapter = adapter.adapter();
-        Errand {
-            holder: Holder::Source(adapter.oracle_id.clone()),
+        OutboundRequest {
+            holder: CredentialHolder::Source(adapter.oracle_id.clone()),
             endpoint: url,
             authentication: adapter.authentication,
-            held: self.credentials.get(&adapter.oracle_id),
+            credential: self.credentials.get(&adapter.oracle_id),
             known,
             // only the registered source may answer: redirects to another origin are not followed
-            may_leave: false,
+            may_change_origin: false,
         }
     }
 
     /// The URL of `errand`, and the credential for it.
-    fn begin<'a>(
+    fn check_request<'a>(
         &self,
-        adapter: &Ready,
-        errand: &Errand<'a>,
-    ) -> Result<(Url, Option<&'a Credential>), WebError> {
-        let (endpoint, credential) = self.web.begin(errand)?;
+        adapter: &ValidatedAdapter,
+        request: &OutboundRequest<'a>,
+    ) -> Result<(Url, Option<&'a UpstreamCredential>), WebError> {
+        let (endpoint, credential) = self.web.check_request(request)?;
         if adapter.signature().is_none() {
             self.web.check_unaltered(&endpoint)?;
         }
@@ -161,18 +176,21 @@ impl HttpOracles {
     }
 }
 
-impl LiveOracle for HttpOracles {
+impl LiveOracle for HttpLiveOracle {
     /// Checks the adapter's endpoint, and that its credential is configured.
-    fn check(&self, adapter: &Ready) -> Result<(), WebError> {
-        let (url, known) = (adapter.sample_url(), Validators::default());
-        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
+    fn check(&self, adapter: &ValidatedAdapter) -> Result<(), WebError> {
+        let (url, known) = (adapter.sample_url(), HttpValidators::default());
+        self.check_request(adapter, &self.outbound_request(adapter, &url, &known)).map(drop)
     }
 
-    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
+    fn ask(&self, ask: LiveQuery) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
-            match timeout(ask.within, self.attempts(&ask, monotonic())).await {
+            match timeout(ask.timeout, self.query_with_retries(&ask, monotonic())).await {
                 Ok(answer) => answer,
-                Err(_) => LiveAnswer::bare(Reply::TimedOut { cut: Cut::HardTimeout }, Outcome::Neutral),
+                Err(_) => LiveAnswer::without_cached_answer(
+                    OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
+                    CircuitCallOutcome::Neutral,
+                ),
             }
         })
     }
@@ -194,72 +212,86 @@ fn headers(names: &[String], found: &HeaderMap) -> BTreeMap<String, String> {
 }
 
 /// The answer for a query that the adapter cannot ask.
-fn not_asked(unasked: &Unasked) -> LiveAnswer {
+fn unasked_answer(unasked: &UnsupportedQuestionError) -> LiveAnswer {
     let cause = unasked.to_string();
     let reply = match unasked {
-        Unasked::Elsewhere { .. } => Reply::NoRecord,
+        UnsupportedQuestionError::Elsewhere { .. } => OracleReply::NoRecord,
         // the other sources do not decide without this one, even if its adapter cannot ask the question
-        Unasked::Past | Unasked::Open { .. } | Unasked::Value { .. } | Unasked::TooLong { .. } => {
-            Reply::Failed { failure: verification::Failure::Rejected, cause }
+        UnsupportedQuestionError::Past
+        | UnsupportedQuestionError::Open { .. }
+        | UnsupportedQuestionError::Value { .. }
+        | UnsupportedQuestionError::TooLong { .. } => {
+            OracleReply::Failed { failure: verification::CallFailure::Rejected, cause }
         }
     };
-    LiveAnswer::bare(reply, Outcome::Neutral)
+    LiveAnswer::without_cached_answer(reply, CircuitCallOutcome::Neutral)
 }
 
 /// A fault of the daemon, which has no effect on the source's health.
-fn on_this_side(cause: String) -> LiveAnswer {
-    LiveAnswer::bare(Reply::Failed { failure: verification::Failure::Internal, cause }, Outcome::Neutral)
+fn internal_fault(cause: String) -> LiveAnswer {
+    LiveAnswer::without_cached_answer(
+        OracleReply::Failed { failure: verification::CallFailure::Internal, cause },
+        CircuitCallOutcome::Neutral,
+    )
 }
 
 /// The answer for a call that ended in `error`.
-fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer {
+fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> LiveAnswer {
     let failed = |failure| {
         let cause = error.to_string();
-        LiveAnswer::bare(Reply::Failed { failure, cause: cause.clone() }, Outcome::Failure(cause))
+        LiveAnswer::without_cached_answer(
+            OracleReply::Failed { failure, cause: cause.clone() },
+            CircuitCallOutcome::Failure(cause),
+        )
     };
     match error {
-        WebError::Failed { failure: Failure { kind, .. }, .. } => match kind {
-            Kind::Status(404) => no_record(ask, began),
-            Kind::Shortage => on_this_side(error.to_string()),
-            Kind::Status(408 | 429 | 500..) | Kind::Connect | Kind::Timeout | Kind::Broken => {
-                failed(verification::Failure::Unavailable)
-            }
+        WebError::Failed { failure: RequestFailure { kind, .. }, .. } => match kind {
+            RequestFailureKind::Status(404) => no_record(ask, began),
+            RequestFailureKind::Shortage => internal_fault(error.to_string()),
+            RequestFailureKind::Status(408 | 429 | 500..)
+            | RequestFailureKind::Connect
+            | RequestFailureKind::Timeout
+            | RequestFailureKind::Broken => failed(verification::CallFailure::Unavailable),
             // the request was wrong, which is no fault of the source
-            Kind::Status(400 | 413 | 422) => {
-                LiveAnswer { outcome: Outcome::Neutral, ..failed(verification::Failure::Rejected) }
-            }
-            Kind::Status(_) => failed(verification::Failure::Rejected),
-            Kind::TooLarge => LiveAnswer::refused(
-                Refusal::Schema,
+            RequestFailureKind::Status(400 | 413 | 422) => LiveAnswer {
+                outcome: CircuitCallOutcome::Neutral,
+                ..failed(verification::CallFailure::Rejected)
+            },
+            RequestFailureKind::Status(_) => failed(verification::CallFailure::Rejected),
+            RequestFailureKind::TooLarge => LiveAnswer::refused(
+                AnswerFault::Schema,
                 format!("the answer has more than {ANSWER_MAX_BYTES} bytes"),
             ),
-            Kind::Unreadable => failed(verification::Failure::Unavailable),
+            RequestFailureKind::Unreadable => failed(verification::CallFailure::Unavailable),
         },
         WebError::Coded { .. } => LiveAnswer::refused(
-            Refusal::Schema,
+            AnswerFault::Schema,
             "the answer has an unsupported content or transfer coding".to_owned(),
         ),
-        WebError::Endless { .. } => LiveAnswer::refused(Refusal::Schema, error.to_string()),
+        WebError::Endless { .. } => LiveAnswer::refused(AnswerFault::Schema, error.to_string()),
         WebError::Leaves { .. } | WebError::Redirect { .. } => {
-            LiveAnswer::refused(Refusal::Identity, error.to_string())
+            LiveAnswer::refused(AnswerFault::Identity, error.to_string())
         }
-        WebError::Name { .. } | WebError::Redirects { .. } => failed(verification::Failure::Unavailable),
+        WebError::Name { .. } | WebError::Redirects { .. } => failed(verification::CallFailure::Unavailable),
         WebError::Endpoint(_)
         | WebError::TokenUrl(_)
         | WebError::NoCredential { .. }
         | WebError::OtherOrigin { .. }
         | WebError::Exposed { .. }
         | WebError::Alterable { .. }
-        | WebError::Client(_) => on_this_side(error.to_string()),
+        | WebError::Client(_) => internal_fault(error.to_string()),
     }
 }
 
 /// The source has no record of the subject. If the source signs its answers, a status 404 is rejected, because it has no
 /// signature and could be forged in transit.
-fn no_record(ask: &LiveAsk, began: Instant) -> LiveAnswer {
+fn no_record(ask: &LiveQuery, began: Instant) -> LiveAnswer {
     if ask.adapter.signature().is_none() {
-        return LiveAnswer::bare(Reply::NoRecord, Outcome::Success { latency_ms: Some(latency_ms(began)) });
+        return LiveAnswer::without_cached_answer(
+            OracleReply::NoRecord,
+            CircuitCallOutcome::Success { latency_ms: Some(latency_ms(began)) },
+        );
     }
     let cause = "the source reported without a signature that it has no record".to_owned();
-    LiveAnswer { outcome: Outcome::Neutral, ..LiveAnswer::refused(Refusal::Signature, cause) }
+    LiveAnswer { outcome: CircuitCallOutcome::Neutral, ..LiveAnswer::refused(AnswerFault::Signature, cause) }
 }

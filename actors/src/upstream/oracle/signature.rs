@@ -3,8 +3,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use oracled_domain::base::raw::Raw;
-use oracled_domain::verification::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
+use oracled_domain::base::raw::SourceValue;
+use oracled_domain::verification::adapter::{KeyMaterial, PublicKey, SignatureAlgorithm, SignaturePolicy};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 
 /// The content that a valid signature covers, and its signer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Signed<'b> {
+pub(super) struct SignedContent<'b> {
     /// The signed bytes.
     pub(super) document: Cow<'b, [u8]>,
     /// Id of the key that signed.
     pub(super) kid: String,
     /// Algorithm of the signature.
-    pub(super) algorithm: Algorithm,
+    pub(super) algorithm: SignatureAlgorithm,
 }
 
 /// Verifies the signature of `body` under `policy` against `keys`, and returns the signed content.
@@ -31,7 +31,7 @@ pub(super) fn verify<'b>(
     keys: &[PublicKey],
     headers: &BTreeMap<String, String>,
     body: &'b [u8],
-) -> Result<Signed<'b>, &'static str> {
+) -> Result<SignedContent<'b>, &'static str> {
     let header = |name: &str, missing| headers.get(&name.to_ascii_lowercase()).ok_or(missing);
     match policy {
         SignaturePolicy::Ed25519 { header: name, key_id_header, .. } => {
@@ -41,8 +41,12 @@ pub(super) fn verify<'b>(
                 Some(name) => Some(header(name, "the answer has no key id, or more than one")?.as_str()),
                 None => None,
             };
-            let key = signer(keys, kid, Algorithm::EdDSA, body, &signature)?;
-            Ok(Signed { document: body.into(), kid: key.kid.clone(), algorithm: Algorithm::EdDSA })
+            let key = signer(keys, kid, SignatureAlgorithm::EdDSA, body, &signature)?;
+            Ok(SignedContent {
+                document: body.into(),
+                kid: key.kid.clone(),
+                algorithm: SignatureAlgorithm::EdDSA,
+            })
         }
         SignaturePolicy::Jws { header: Some(name), .. } => {
             let token = header(name, "the answer has no signature, or more than one")?;
@@ -50,7 +54,7 @@ pub(super) fn verify<'b>(
                 return Err("the signature in the header is not detached: it contains a payload");
             };
             let (kid, algorithm) = jws(keys, protected, &URL_SAFE_NO_PAD.encode(body), signature)?;
-            Ok(Signed { document: body.into(), kid, algorithm })
+            Ok(SignedContent { document: body.into(), kid, algorithm })
         }
         SignaturePolicy::Jws { header: None, .. } => {
             let token = str::from_utf8(body).map_err(|_| "the body is not a signature in compact form")?;
@@ -58,7 +62,7 @@ pub(super) fn verify<'b>(
             let document =
                 URL_SAFE_NO_PAD.decode(payload).map_err(|_| "the signed payload is not in base64url")?;
             let (kid, algorithm) = jws(keys, protected, payload, signature)?;
-            Ok(Signed { document: document.into(), kid, algorithm })
+            Ok(SignedContent { document: document.into(), kid, algorithm })
         }
     }
 }
@@ -78,24 +82,25 @@ fn jws(
     protected: &str,
     payload: &str,
     signature: &str,
-) -> Result<(String, Algorithm), &'static str> {
+) -> Result<(String, SignatureAlgorithm), &'static str> {
     let signature_bytes =
         URL_SAFE_NO_PAD.decode(signature).map_err(|_| "the signature is not in base64url")?;
     let header =
         URL_SAFE_NO_PAD.decode(protected).map_err(|_| "the signature's header is not in base64url")?;
-    let header = Raw::parse_object(&header).map_err(|_| "the signature's header is not a JSON object")?;
+    let header =
+        SourceValue::parse_object(&header).map_err(|_| "the signature's header is not a JSON object")?;
     if header.get("crit").is_some() || header.get("b64").is_some() {
         return Err("the signature has extensions (`crit` or `b64`), which are not supported");
     }
     let algorithm = match header.get("alg") {
-        Some(Raw::Text(alg)) if alg == "EdDSA" => Algorithm::EdDSA,
-        Some(Raw::Text(alg)) if alg == "ES256" => Algorithm::ES256,
-        Some(Raw::Text(alg)) if alg == "RS256" => Algorithm::RS256,
+        Some(SourceValue::Text(alg)) if alg == "EdDSA" => SignatureAlgorithm::EdDSA,
+        Some(SourceValue::Text(alg)) if alg == "ES256" => SignatureAlgorithm::ES256,
+        Some(SourceValue::Text(alg)) if alg == "RS256" => SignatureAlgorithm::RS256,
         _ => return Err("the signature's algorithm is not supported; allowed: EdDSA, ES256, RS256"),
     };
     let kid = match header.get("kid") {
         None => None,
-        Some(Raw::Text(kid)) => Some(kid.as_str()),
+        Some(SourceValue::Text(kid)) => Some(kid.as_str()),
         Some(_) => return Err("the signature's `kid` is not a string"),
     };
     let signed = format!("{protected}.{payload}");
@@ -107,7 +112,7 @@ fn jws(
 fn signer<'k>(
     keys: &'k [PublicKey],
     kid: Option<&str>,
-    algorithm: Algorithm,
+    algorithm: SignatureAlgorithm,
     message: &[u8],
     signature: &[u8],
 ) -> Result<&'k PublicKey, &'static str> {
@@ -119,10 +124,10 @@ fn signer<'k>(
     if fit.peek().is_none() {
         return Err("the signature's algorithm differs from the algorithm of its key");
     }
-    fit.find(|key| holds(key, message, signature)).ok_or("the signature is invalid")
+    fit.find(|key| is_valid_signature(key, message, signature)).ok_or("the signature is invalid")
 }
 
-fn holds(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+fn is_valid_signature(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
     let verified = match &key.material {
         KeyMaterial::Ed25519(bytes) => UnparsedPublicKey::new(&ED25519, bytes).verify(message, signature),
         KeyMaterial::P256(bytes) => {

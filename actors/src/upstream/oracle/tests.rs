@@ -6,15 +6,15 @@ mod verification;
 
 use super::*;
 use crate::platform::clock::Clock;
-use crate::upstream::web::Bound;
-use crate::upstream::web::testing::{Do, Server, say, status, whole};
+use crate::upstream::web::BoundCredential;
+use crate::upstream::web::testing::{ScriptedServer, ServerStep, complete_reply, send_text, status};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::Registration;
-use oracled_domain::verification::adapter::{Adapter, BadAdapter};
-use oracled_domain::verification::{Candidate, Refusal};
+use oracled_domain::ground::source::SourceRegistration;
+use oracled_domain::verification::adapter::{Adapter, AdapterError};
+use oracled_domain::verification::{AnswerFault, CandidateAnswer};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value as Json, json};
 
@@ -33,7 +33,7 @@ fn ontology() -> Arc<Ontology> {
     )
 }
 
-fn source() -> Registration {
+fn source() -> SourceRegistration {
     let source = json!({
         "oracle_id": "bank", "oracle_name": "x", "oracle_tier": "primary", "upstream_authority": "x",
         "upstream_url": "https://bank.example", "data_license": "x", "domain": "x",
@@ -44,12 +44,12 @@ fn source() -> Registration {
 }
 
 /// The adapter of a source at `endpoint`, with `changes` to its members.
-fn adapter(endpoint: &str, changes: &Json) -> Arc<Ready> {
-    Arc::new(made(endpoint, changes).expect("it can be used"))
+fn adapter(endpoint: &str, changes: &Json) -> Arc<ValidatedAdapter> {
+    Arc::new(prepare_adapter(endpoint, changes).expect("it can be used"))
 }
 
 /// Like [`adapter`], but returns the validation error.
-fn made(endpoint: &str, changes: &Json) -> Result<Ready, BadAdapter> {
+fn prepare_adapter(endpoint: &str, changes: &Json) -> Result<ValidatedAdapter, AdapterError> {
     let mapping = |name: &str| json!({ "source_field": name, "target_axis": name, "cardinality": "one_to_one", "required": true });
     let mut document = json!({
         "oracle_id": "bank", "endpoint": endpoint, "records": "/data",
@@ -65,41 +65,41 @@ fn made(endpoint: &str, changes: &Json) -> Result<Ready, BadAdapter> {
     adapter.validate(&source(), ontology())
 }
 
-fn ask_by(adapter: Arc<Ready>) -> LiveAsk {
-    LiveAsk {
+fn live_query(adapter: Arc<ValidatedAdapter>) -> LiveQuery {
+    LiveQuery {
         authority: "A bank (https://bank.example)".into(),
         adapter,
         oracle_tier: OracleTier::Primary,
-        thing: BTreeMap::from([("area".into(), Value::Text("AB".into()))]),
+        identity: BTreeMap::from([("area".into(), AxisValue::Text("AB".into()))]),
         point_in_time: None,
-        kept: None,
-        within: Duration::from_secs(5),
+        cached_answer: None,
+        timeout: Duration::from_secs(5),
         execution_id: "e-1".into(),
     }
 }
 
-fn oracles() -> HttpOracles {
-    holding(BTreeMap::new())
+fn oracles() -> HttpLiveOracle {
+    oracle_with_credentials(BTreeMap::new())
 }
 
-fn holding(credentials: BTreeMap<SourceId, Bound>) -> HttpOracles {
+fn oracle_with_credentials(credentials: BTreeMap<SourceId, BoundCredential>) -> HttpLiveOracle {
     let settings = LiveSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
         allow_cleartext: false,
         connect: Duration::from_secs(2),
         idle: Duration::from_millis(400),
     };
-    HttpOracles::new(&settings, credentials, Clock::fixed(now()))
+    HttpLiveOracle::new(&settings, credentials, Clock::fixed(now()))
 }
 
-fn endpoint(server: &Server) -> String {
+fn endpoint(server: &ScriptedServer) -> String {
     server.url("127.0.0.1", "/rates/{area}")
 }
 
 /// The answer of a source with these adapter `changes` whose server follows `scripts`, and the number of requests.
-async fn asked(scripts: Vec<Vec<Do>>, changes: Json) -> (LiveAnswer, usize) {
-    let server = Server::start("127.0.0.1", scripts).await;
-    let answer = oracles().ask(ask_by(adapter(&endpoint(&server), &changes))).await;
+async fn query_scripted_server(scripts: Vec<Vec<ServerStep>>, changes: Json) -> (LiveAnswer, usize) {
+    let server = ScriptedServer::start("127.0.0.1", scripts).await;
+    let answer = oracles().ask(live_query(adapter(&endpoint(&server), &changes))).await;
     (answer, server.heads().len())
 }
 
@@ -108,27 +108,29 @@ fn body(rate: &str) -> String {
 }
 
 /// The candidate in a successful answer.
-fn said(answer: LiveAnswer) -> Candidate {
-    assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
+fn expect_candidate(answer: LiveAnswer) -> CandidateAnswer {
+    assert!(matches!(answer.outcome, CircuitCallOutcome::Success { latency_ms: Some(_) }), "{answer:?}");
     match answer.reply {
-        Reply::Answered { candidate } => *candidate,
+        OracleReply::Answered { candidate } => *candidate,
         other => panic!("{other:?}"),
     }
 }
 
-fn rate_of(candidate: &Candidate) -> String {
+fn rate_of(candidate: &CandidateAnswer) -> String {
     candidate.values["rate"].value.to_string()
 }
 
 /// Why the answer was refused. Checks that the refusal counts against the source (unless it is about identity) and caches
 /// nothing.
-fn refused(answer: LiveAnswer) -> (Refusal, String) {
-    assert!(answer.keep.is_none(), "{answer:?}");
+fn expect_refusal(answer: LiveAnswer) -> (AnswerFault, String) {
+    assert!(answer.answer_to_cache.is_none(), "{answer:?}");
     match answer.reply {
-        Reply::Refused { refusal, cause } => {
+        OracleReply::Refused { refusal, cause } => {
             match answer.outcome {
-                Outcome::Neutral => assert_eq!(refusal, Refusal::Identity),
-                outcome => assert!(refusal != Refusal::Identity && matches!(outcome, Outcome::Failure(_))),
+                CircuitCallOutcome::Neutral => assert_eq!(refusal, AnswerFault::Identity),
+                outcome => assert!(
+                    refusal != AnswerFault::Identity && matches!(outcome, CircuitCallOutcome::Failure(_))
+                ),
             }
             assert!(!cause.contains("s3cret"), "{cause}");
             (refusal, cause)

@@ -1,12 +1,16 @@
 //! Converts an answer to a candidate with its verification record, or to a refusal.
 
-use super::{LiveAnswer, LiveAsk};
+use super::{LiveAnswer, LiveQuery};
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::adapter::{Algorithm, Asked, Reading, Received, Said, SignaturePolicy};
-use oracled_domain::verification::record::SignatureInfo;
-use oracled_domain::verification::{Candidate, KeptAnswer, OracleVerificationRecord, Refusal, Reply};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::adapter::{
+    AnswerContent, AnswerReadOutcome, ReceivedAnswer, SignatureAlgorithm, SignaturePolicy, SourceQuestion,
+};
+use oracled_domain::verification::record::SignatureVerification;
+use oracled_domain::verification::{
+    AnswerFault, CachedAnswer, CandidateAnswer, OracleReply, OracleVerificationRecord,
+};
 use std::collections::BTreeMap;
 
 /// The verifier in the verification records.
@@ -14,7 +18,7 @@ const VERIFIER_ID: &str = concat!("oracled/", env!("CARGO_PKG_VERSION"));
 
 /// A complete answer of status 200.
 #[derive(Debug)]
-pub(super) struct Came<'a> {
+pub(super) struct LiveHttpAnswer<'a> {
     /// The requested URL.
     pub(super) url: &'a str,
     /// The body.
@@ -31,71 +35,78 @@ pub(super) struct Came<'a> {
 
 impl LiveAnswer {
     /// A reply without an answer to cache.
-    pub(super) const fn bare(reply: Reply, outcome: Outcome) -> Self {
-        Self { reply, keep: None, outcome, warnings: Vec::new() }
+    pub(super) const fn without_cached_answer(reply: OracleReply, outcome: CircuitCallOutcome) -> Self {
+        Self { reply, answer_to_cache: None, outcome, warnings: Vec::new() }
     }
 
     /// An answer that is not accepted. It counts against the source, except if it is about another subject: an odd query
     /// can cause that at a healthy source, and would open the circuit for all callers.
-    pub(super) fn refused(refusal: Refusal, cause: String) -> Self {
+    pub(super) fn refused(refusal: AnswerFault, cause: String) -> Self {
         let outcome = match refusal {
-            Refusal::Identity => Outcome::Neutral,
-            Refusal::Signature | Refusal::Replay | Refusal::Schema => {
-                Outcome::Failure(format!("refused ({}): {cause}", refusal.into_str()))
+            AnswerFault::Identity => CircuitCallOutcome::Neutral,
+            AnswerFault::Signature | AnswerFault::Replay | AnswerFault::Schema => {
+                CircuitCallOutcome::Failure(format!("refused ({}): {cause}", refusal.into_str()))
             }
         };
-        Self::bare(Reply::Refused { refusal, cause }, outcome)
+        Self::without_cached_answer(OracleReply::Refused { refusal, cause }, outcome)
     }
 
     /// Verifies and parses an answer. `latency_ms` is the duration of the call.
-    pub(super) fn of(ask: &LiveAsk, asked: &Asked<'_>, came: Came<'_>, latency_ms: u64) -> Self {
+    pub(super) fn verify_answer(
+        ask: &LiveQuery,
+        question: &SourceQuestion<'_>,
+        live_answer: LiveHttpAnswer<'_>,
+        latency_ms: u64,
+    ) -> Self {
         let signed = ask.adapter.signature().map(|(policy, keys)| {
-            let signed = super::signature::verify(policy, keys, came.headers, came.body)?;
+            let signed = super::signature::verify(policy, keys, live_answer.headers, live_answer.body)?;
             Ok((policy, signed))
         });
         let (document, signature) = match signed.transpose() {
-            Ok(None) => (came.body.into(), None),
+            Ok(None) => (live_answer.body.into(), None),
             Ok(Some((policy, signed))) => (signed.document, Some((policy, signed.kid, signed.algorithm))),
-            Err(cause) => return Self::refused(Refusal::Signature, str::to_owned(cause)),
+            Err(cause) => return Self::refused(AnswerFault::Signature, str::to_owned(cause)),
         };
-        let received = Received { body: &document, headers: came.headers, at: came.at };
-        let good = Outcome::Success { latency_ms: Some(latency_ms) };
-        match ask.adapter.read(&received, asked) {
-            Reading::Refused { refusal, cause } => Self::refused(refusal, cause),
-            Reading::NoRecord => Self::bare(Reply::NoRecord, good),
-            Reading::Several { records } => Self::bare(Reply::Several { records }, good),
-            Reading::Said(said) => Self::said(ask, *said, came, signature, good),
+        let received = ReceivedAnswer { body: &document, headers: live_answer.headers, at: live_answer.at };
+        let good = CircuitCallOutcome::Success { latency_ms: Some(latency_ms) };
+        match ask.adapter.read(&received, question) {
+            AnswerReadOutcome::Refused { refusal, cause } => Self::refused(refusal, cause),
+            AnswerReadOutcome::NoRecord => Self::without_cached_answer(OracleReply::NoRecord, good),
+            AnswerReadOutcome::Several { records } => {
+                Self::without_cached_answer(OracleReply::Several { records }, good)
+            }
+            AnswerReadOutcome::Said(said) => Self::from_content(ask, *said, live_answer, signature, good),
         }
     }
 
-    fn said(
-        ask: &LiveAsk,
-        said: Said,
-        came: Came<'_>,
-        signature: Option<(&SignaturePolicy, String, Algorithm)>,
-        outcome: Outcome,
+    fn from_content(
+        ask: &LiveQuery,
+        content: AnswerContent,
+        live_answer: LiveHttpAnswer<'_>,
+        signature: Option<(&SignaturePolicy, String, SignatureAlgorithm)>,
+        outcome: CircuitCallOutcome,
     ) -> Self {
-        let Said { thing, values, version, observed_at, issued_at, warnings } = said;
+        let AnswerContent { thing, values, version, observed_at, issued_at, warnings } = content;
         let adapter = ask.adapter.adapter();
         let record = OracleVerificationRecord {
             oracle_id: adapter.oracle_id.clone(),
             oracle_tier: ask.oracle_tier.into(),
-            source_locator: came.url.to_owned(),
-            source_version: version.or_else(|| came.etag.clone()),
-            retrieved_at: came.retrieved_at,
-            verified_at: came.at,
-            verification_method: method(came.url, signature.as_ref().map(|(policy, ..)| *policy)),
+            source_locator: live_answer.url.to_owned(),
+            source_version: version.or_else(|| live_answer.etag.clone()),
+            retrieved_at: live_answer.retrieved_at,
+            verified_at: live_answer.at,
+            verification_method: method(live_answer.url, signature.as_ref().map(|(policy, ..)| *policy)),
             verifier_id: VERIFIER_ID.to_owned(),
-            evidence_hash: Some(Sha256Hex::of(came.body)),
-            signature_info: signature.map(|(_, signed_by, algorithm)| SignatureInfo {
+            evidence_hash: Some(Sha256Hex::of(live_answer.body)),
+            signature_info: signature.map(|(_, signed_by, algorithm)| SignatureVerification {
                 signed_by,
                 signature_alg: algorithm.into_str().to_owned(),
                 signature_valid: true,
             }),
             ttl_seconds: adapter.ttl_seconds,
-            chain_of_custody: Some(vec![ask.authority.clone(), format!("answer from {}", came.url)]),
+            chain_of_custody: Some(vec![ask.authority.clone(), format!("answer from {}", live_answer.url)]),
         };
-        let candidate = Candidate {
+        let candidate = CandidateAnswer {
             thing,
             values,
             record,
@@ -105,17 +116,17 @@ impl LiveAnswer {
             provenance: None,
         };
         let adapter_sha256 = ask.adapter.sha256().clone();
-        let keep = KeptAnswer {
+        let keep = CachedAnswer {
             candidate: Some(candidate.clone()),
             point_in_time: ask.point_in_time,
             adapter_sha256,
             issued_at,
             invalidation_count: 0,
-            etag: came.etag,
+            etag: live_answer.etag,
         };
         Self {
-            reply: Reply::Answered { candidate: Box::new(candidate) },
-            keep: Some(keep),
+            reply: OracleReply::Answered { candidate: Box::new(candidate) },
+            answer_to_cache: Some(keep),
             outcome,
             warnings,
         }
@@ -123,8 +134,8 @@ impl LiveAnswer {
 
     /// Returns the cached candidate with the time of `retrieved_at`, after the source confirmed it with status 304.
     pub(super) fn unchanged(
-        ask: &LiveAsk,
-        (kept, candidate): (&KeptAnswer, &Candidate),
+        ask: &LiveQuery,
+        (kept, candidate): (&CachedAnswer, &CandidateAnswer),
         retrieved_at: Timestamp,
         latency_ms: u64,
     ) -> Self {
@@ -137,9 +148,9 @@ impl LiveAnswer {
         }
         candidate.freshness.clear();
         Self {
-            keep: Some(KeptAnswer { candidate: Some(candidate.clone()), ..kept.clone() }),
-            reply: Reply::Answered { candidate: Box::new(candidate) },
-            outcome: Outcome::Success { latency_ms: Some(latency_ms) },
+            answer_to_cache: Some(CachedAnswer { candidate: Some(candidate.clone()), ..kept.clone() }),
+            reply: OracleReply::Answered { candidate: Box::new(candidate) },
+            outcome: CircuitCallOutcome::Success { latency_ms: Some(latency_ms) },
             warnings: Vec::new(),
         }
     }

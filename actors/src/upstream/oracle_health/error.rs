@@ -1,7 +1,7 @@
 //! Why an oracle cannot be called, probed or controlled.
 
 use crate::audit::logger::CommitError;
-use crate::platform::door::NoAnswer;
+use crate::platform::actor_handle::ActorCallError;
 use oracled_domain::OracleId;
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ pub enum PermitError {
     },
 }
 
-/// Why an administrator's action failed. Nothing has changed, except possibly after `NoAnswer`.
+/// Why an administrator's action failed. Nothing has changed, except possibly after `ActorCallError`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SteerError {
+pub enum CircuitActionError {
     /// No oracle has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
@@ -61,5 +61,5 @@ pub enum SteerError {
     Commit(#[from] CommitError),
     /// The actor failed in between. The log contains the intended action.
     #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
+    NoAnswer(#[from] ActorCallError),
 }

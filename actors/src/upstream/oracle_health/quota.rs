@@ -8,20 +8,20 @@ use std::time::Duration;
 /// Blocks all calls of an oracle that requested a wait.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct QuotaWait {
+pub struct ApplyQuotaWait {
     /// The oracle.
     pub oracle_id: OracleId,
     /// How long no call is permitted.
     pub wait: Duration,
 }
 
-impl Handler<QuotaWait> for OracleHealth {
+impl Handler<ApplyQuotaWait> for OracleHealth {
     type Result = ();
 
-    fn handle(&mut self, QuotaWait { oracle_id, wait }: QuotaWait, _: &mut Context<Self>) {
+    fn handle(&mut self, ApplyQuotaWait { oracle_id, wait }: ApplyQuotaWait, _: &mut Context<Self>) {
         let now = self.clock.now();
         // a call has a lease, and a lease names an oracle that exists
-        let Ok(watched) = self.at(&oracle_id, now) else { return };
+        let Ok(watched) = self.oracle_at(&oracle_id, now) else { return };
         watched.health.note_quota_wait(now, wait);
         tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle requested a wait");
     }

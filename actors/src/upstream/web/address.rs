@@ -1,7 +1,7 @@
 //! The addresses that requests may reach: public ones, and those in local networks that the configuration allows. The
 //! endpoint of a source, or a redirect, must not make the daemon send requests to systems that only the daemon can reach.
 
-use super::error::{BadAddress, URL_MAX_BYTES};
+use super::error::{URL_MAX_BYTES, WebAddressError};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -74,25 +74,25 @@ fn special(ip: IpAddr) -> Option<&'static str> {
 /// The addresses that may be reached. As a DNS resolver it leaves out all others, so that a connection uses only checked
 /// addresses.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
+pub(super) struct AddressFilter {
     allowed: Arc<[IpNet]>,
 }
 
-impl Reach {
+impl AddressFilter {
     /// Allows public addresses, and those in `allowed`.
     pub(super) fn new(allowed: &[IpNet]) -> Self {
         Self { allowed: allowed.into() }
     }
 
     /// Parses `text` and checks the URL, without resolving its host name.
-    pub(super) fn endpoint(&self, text: &str) -> Result<Url, BadAddress> {
+    pub(super) fn endpoint(&self, text: &str) -> Result<Url, WebAddressError> {
         if text.len() > URL_MAX_BYTES {
-            return Err(BadAddress::TooLong { size_bytes: text.len() });
+            return Err(WebAddressError::TooLong { size_bytes: text.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { why: format!("{error}") };
+        let not_url = |error| WebAddressError::NotUrl { why: format!("{error}") };
         let url = Url::parse(text).map_err(not_url)?;
         if url.fragment().is_some() {
-            return Err(BadAddress::Fragment { url: url.origin().ascii_serialization() });
+            return Err(WebAddressError::Fragment { url: url.origin().ascii_serialization() });
         }
         self.check(&url)?;
         Ok(url)
@@ -100,46 +100,46 @@ impl Reach {
 
     /// Resolves `location` from an answer of `from`, and checks the target. A fragment is removed, because it is never
     /// sent.
-    pub(super) fn redirect(&self, from: &Url, location: &str) -> Result<Url, BadAddress> {
+    pub(super) fn redirect(&self, from: &Url, location: &str) -> Result<Url, WebAddressError> {
         if location.len() > URL_MAX_BYTES {
-            return Err(BadAddress::TooLong { size_bytes: location.len() });
+            return Err(WebAddressError::TooLong { size_bytes: location.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { why: format!("{error}") };
+        let not_url = |error| WebAddressError::NotUrl { why: format!("{error}") };
         let mut url = from.join(location).map_err(not_url)?;
         url.set_fragment(None);
         self.check(&url)?;
         if from.scheme() == "https" && url.scheme() != "https" {
-            return Err(BadAddress::Downgrade { url: shown(&url) });
+            return Err(WebAddressError::Downgrade { url: format_url(&url) });
         }
         Ok(url)
     }
 
-    fn check(&self, url: &Url) -> Result<(), BadAddress> {
+    fn check(&self, url: &Url) -> Result<(), WebAddressError> {
         if !is_http(url) {
-            return Err(BadAddress::Scheme { scheme: cut(url.scheme()) });
+            return Err(WebAddressError::Scheme { scheme: cut(url.scheme()) });
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(BadAddress::Login { url: url.origin().ascii_serialization() });
+            return Err(WebAddressError::Login { url: url.origin().ascii_serialization() });
         }
         match literal(url) {
-            Some(ip) => self.admit(&ip.to_string(), [SocketAddr::new(ip, 0)]).map(drop),
+            Some(ip) => self.filter_addresses(&ip.to_string(), [SocketAddr::new(ip, 0)]).map(drop),
             None => Ok(()),
         }
     }
 
     /// Returns the addresses of `host` that may be reached. The result is empty only if `addresses` is.
-    fn admit(
+    fn filter_addresses(
         &self,
         host: &str,
         addresses: impl IntoIterator<Item = SocketAddr>,
-    ) -> Result<Vec<SocketAddr>, BadAddress> {
+    ) -> Result<Vec<SocketAddr>, WebAddressError> {
         let (mut admitted, mut refused) = (Vec::new(), None);
         for address in addresses {
             // an IPv4-mapped IPv6 address reaches the same host as the IPv4 address
             let ip = address.ip().to_canonical();
             match special(ip) {
                 Some(kind) if !self.is_allowed(ip) => {
-                    refused = Some(BadAddress::NotPublic { host: cut(host), ip, kind });
+                    refused = Some(WebAddressError::NotPublic { host: cut(host), ip, kind });
                 }
                 _ => admitted.push(address),
             }
@@ -158,12 +158,12 @@ impl Reach {
     }
 }
 
-impl Resolve for Reach {
+impl Resolve for AddressFilter {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.clone();
         Box::pin(async move {
             let found = lookup_host((name.as_str(), 0)).await?;
-            Ok(Box::new(reach.admit(name.as_str(), found)?.into_iter()) as Addrs)
+            Ok(Box::new(reach.filter_addresses(name.as_str(), found)?.into_iter()) as Addrs)
         })
     }
 }
@@ -175,7 +175,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
 }
 
 /// `url` for display: without its query, which can contain a signature.
-pub(crate) fn shown(url: &Url) -> String {
+pub(crate) fn format_url(url: &Url) -> String {
     cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
 }
 
@@ -241,9 +241,9 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn reach(allowed: &[&str]) -> Reach {
+    fn reach(allowed: &[&str]) -> AddressFilter {
         let nets: Vec<IpNet> = allowed.iter().map(|net| net.parse().expect("a range")).collect();
-        Reach::new(&nets)
+        AddressFilter::new(&nets)
     }
 
     fn refused(text: &str) -> String {
@@ -351,11 +351,14 @@ mod tests {
     fn host_name_is_reached_only_at_its_allowed_addresses() {
         let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 0);
         let all = [at("10.0.0.1"), at("1.1.1.1"), at("::1")];
-        assert_eq!(reach(&[]).admit("a.example", all), Ok(vec![at("1.1.1.1")]));
-        let error = reach(&[]).admit("a.example", [at("10.0.0.1")]).expect_err("there is none");
+        assert_eq!(reach(&[]).filter_addresses("a.example", all), Ok(vec![at("1.1.1.1")]));
+        let error = reach(&[]).filter_addresses("a.example", [at("10.0.0.1")]).expect_err("there is none");
         let said = "`a.example` leads to 10.0.0.1 (private); allowed: public addresses";
         assert!(error.to_string().contains(said), "{error}");
-        assert_eq!(reach(&["10.0.0.0/8"]).admit("a.example", [at("10.0.0.1")]), Ok(vec![at("10.0.0.1")]));
+        assert_eq!(
+            reach(&["10.0.0.0/8"]).filter_addresses("a.example", [at("10.0.0.1")]),
+            Ok(vec![at("10.0.0.1")])
+        );
     }
 
     #[test]

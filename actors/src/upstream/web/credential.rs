@@ -1,12 +1,12 @@
 //! Credentials for outbound requests. They come from the configuration, never from a document.
 
-use super::Web;
+use super::WebClient;
 use super::address::origin_of;
 use super::error::WebError;
 use crate::upstream::http::{self, client, root_cause};
-use crate::upstream::{BadEndpoint, Failure, Key, Kind};
+use crate::upstream::{HeaderKey, RequestFailure, RequestFailureKind, UpstreamEndpointError};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::ground::pipeline::Authentication;
+use oracled_domain::ground::pipeline::SourceAuthentication;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Identity, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -24,13 +24,13 @@ const TOKEN_LIFE_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// Why a credential cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BadCredential {
+pub enum UpstreamCredentialError {
     /// The header name is invalid.
     #[error("`header` is not the name of a header; allowed: letters, digits and `-`")]
     Header,
     /// The key or the token does not fit into a header.
     #[error("{0}")]
-    Key(#[from] BadEndpoint),
+    Key(#[from] UpstreamEndpointError),
     /// The certificate and its key cannot be used.
     #[error("the certificate and its key cannot be used: {0}; allowed: both in PEM, and belonging together")]
     Certificate(String),
@@ -38,11 +38,11 @@ pub enum BadCredential {
 
 /// The credential of a pipeline or a live source.
 #[derive(Debug)]
-pub enum Credential {
+pub enum UpstreamCredential {
     /// An API key in a header.
-    ApiKey(Key),
+    ApiKey(HeaderKey),
     /// A fixed bearer token.
-    Token(Key),
+    Token(HeaderKey),
     /// A client id and secret to request bearer tokens with.
     Client(ClientCredentials),
     /// A client certificate.
@@ -58,39 +58,39 @@ pub struct ClientCredentials {
     client_secret: SecretString,
     /// The requested scope; `None` leaves it to the server.
     scope: Option<String>,
-    token: Mutex<Option<Token>>,
+    token: Mutex<Option<BearerToken>>,
 }
 
 #[derive(Debug)]
-struct Token {
-    key: Key,
+struct BearerToken {
+    key: HeaderKey,
     until: Timestamp,
 }
 
 /// A token response (RFC 6749, section 5.1).
 #[derive(Deserialize)]
-struct TokenAnswer {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<u32>,
 }
 
-impl Credential {
+impl UpstreamCredential {
     /// Creates an API key that is sent in the header `header`.
     ///
     /// # Errors
     /// If the header name is invalid, or the key does not fit into a header.
-    pub fn api_key(header: &str, key: SecretString) -> Result<Self, BadCredential> {
-        let name: HeaderName = header.parse().map_err(|_| BadCredential::Header)?;
-        Ok(Self::ApiKey(Key::in_header(name, key)?))
+    pub fn api_key(header: &str, key: SecretString) -> Result<Self, UpstreamCredentialError> {
+        let name: HeaderName = header.parse().map_err(|_| UpstreamCredentialError::Header)?;
+        Ok(Self::ApiKey(HeaderKey::in_header(name, key)?))
     }
 
     /// Creates a fixed bearer token.
     ///
     /// # Errors
     /// If the token does not fit into a header.
-    pub fn token(token: SecretString) -> Result<Self, BadCredential> {
-        Ok(Self::Token(Key::bearer(token)?))
+    pub fn token(token: SecretString) -> Result<Self, UpstreamCredentialError> {
+        Ok(Self::Token(HeaderKey::bearer(token)?))
     }
 
     /// Creates a client that requests bearer tokens from `token_url`.
@@ -115,8 +115,8 @@ impl Credential {
     ///
     /// # Errors
     /// If they cannot be parsed, or the key does not match the certificate.
-    pub fn certificate(certificate: &str, key: &SecretString) -> Result<Self, BadCredential> {
-        let bad = |error: reqwest::Error| BadCredential::Certificate(root_cause(&error));
+    pub fn certificate(certificate: &str, key: &SecretString) -> Result<Self, UpstreamCredentialError> {
+        let bad = |error: reqwest::Error| UpstreamCredentialError::Certificate(root_cause(&error));
         let pem = SecretString::from(format!("{certificate}\n{}", key.expose_secret()));
         let identity = Identity::from_pem(pem.expose_secret().as_bytes()).map_err(bad)?;
         // only building a client checks that the key matches the certificate
@@ -125,12 +125,12 @@ impl Credential {
     }
 
     /// Whether the credential is of the kind that `authentication` requires.
-    pub(super) const fn is_for(&self, authentication: Authentication) -> bool {
+    pub(super) const fn is_for(&self, authentication: SourceAuthentication) -> bool {
         match authentication {
-            Authentication::ApiKey => matches!(self, Self::ApiKey(_)),
-            Authentication::Oauth => matches!(self, Self::Token(_) | Self::Client(_)),
-            Authentication::Mtls => matches!(self, Self::Certificate(_)),
-            Authentication::None => false,
+            SourceAuthentication::ApiKey => matches!(self, Self::ApiKey(_)),
+            SourceAuthentication::Oauth => matches!(self, Self::Token(_) | Self::Client(_)),
+            SourceAuthentication::Mtls => matches!(self, Self::Certificate(_)),
+            SourceAuthentication::None => false,
         }
     }
 
@@ -142,29 +142,29 @@ impl Credential {
 
 impl ClientCredentials {
     /// The checked URL of the token endpoint.
-    pub(super) fn token_url(&self, web: &Web) -> Result<Url, WebError> {
-        let url = web.reach.endpoint(&self.token_url).map_err(WebError::TokenUrl)?;
+    pub(super) fn token_url(&self, web: &WebClient) -> Result<Url, WebError> {
+        let url = web.address_filter.endpoint(&self.token_url).map_err(WebError::TokenUrl)?;
         web.check_confidential(&url, origin)?;
         Ok(url)
     }
 
     /// Returns the current token if it has not expired and was not `refused`, else requests a new one.
-    pub(super) async fn token(&self, web: &Web, refused: bool) -> Result<Key, WebError> {
+    pub(super) async fn token(&self, web: &WebClient, refused: bool) -> Result<HeaderKey, WebError> {
         let mut held = self.token.lock().await;
         let asked_at = web.clock.now();
         if let Some(token) = held.as_ref().filter(|token| !refused && asked_at < token.until) {
             return Ok(token.key.clone());
         }
-        let answer = self.ask(web).await?;
+        let answer = self.request_token(web).await?;
         let life = answer.expires_in.map_or(TOKEN_LIFE, |s| SignedDuration::from_secs(s.into()));
-        let key = Key::bearer(answer.access_token.into())
+        let key = HeaderKey::bearer(answer.access_token.into())
             .map_err(|_| self.unreadable("the token does not fit into a header"))?;
         // near the maximum timestamp the sum overflows: the token then counts as expired
         let until = asked_at.checked_add(life.min(TOKEN_LIFE_MAX) - TOKEN_MARGIN).unwrap_or(asked_at);
-        Ok(held.insert(Token { key, until }).key.clone())
+        Ok(held.insert(BearerToken { key, until }).key.clone())
     }
 
-    async fn ask(&self, web: &Web) -> Result<TokenAnswer, WebError> {
+    async fn request_token(&self, web: &WebClient) -> Result<TokenResponse, WebError> {
         let url = self.token_url(web)?;
         let mut form = vec![("grant_type", "client_credentials")];
         form.extend(self.scope.as_deref().map(|scope| ("scope", scope)));
@@ -172,17 +172,22 @@ impl ClientCredentials {
         let request = request
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .basic_auth(encoded(&self.client_id), Some(encoded(self.client_secret.expose_secret())))
+            .basic_auth(
+                encode_for_basic_auth(&self.client_id),
+                Some(encode_for_basic_auth(self.client_secret.expose_secret())),
+            )
             .body(form_of(&form));
         let response = web.send(&origin(&url), request).await?;
         if response.status() != StatusCode::OK {
-            return Err(web.refused(&origin(&url), &response));
+            return Err(web.status_error(&origin(&url), &response));
         }
         let failed = |failure| WebError::Failed { url: origin(&url), failure };
         let body = tokio::time::timeout(web.idle, http::read(response, TOKEN_ANSWER_MAX_BYTES));
-        let late = |_| Failure::new(Kind::Timeout, "the token response is incomplete".to_owned());
+        let late = |_| {
+            RequestFailure::new(RequestFailureKind::Timeout, "the token response is incomplete".to_owned())
+        };
         let body = body.await.map_err(late).flatten().map_err(failed)?;
-        let answer: TokenAnswer =
+        let answer: TokenResponse =
             serde_json::from_slice(&body).map_err(|_| self.unreadable("not a token response"))?;
         if answer.token_type.eq_ignore_ascii_case("bearer") {
             Ok(answer)
@@ -193,7 +198,7 @@ impl ClientCredentials {
 
     /// The error for an unusable token response. The response is not shown.
     fn unreadable(&self, why: &str) -> WebError {
-        let failure = Failure::new(Kind::Unreadable, why.to_owned());
+        let failure = RequestFailure::new(RequestFailureKind::Unreadable, why.to_owned());
         let url = origin_of(&self.token_url).unwrap_or_else(|| "token_url".to_owned());
         WebError::Failed { url, failure }
     }
@@ -212,7 +217,7 @@ fn form_of(pairs: &[(&str, &str)]) -> String {
 }
 
 /// Encodes a client id or secret for basic authentication (RFC 6749, section 2.3.1).
-fn encoded(text: &str) -> String {
+fn encode_for_basic_auth(text: &str) -> String {
     form_of(&[("", text)]).trim_start_matches('=').to_owned()
 }
 
@@ -223,16 +228,16 @@ mod tests {
     #[test]
     fn form_of_encodes_as_x_www_form_urlencoded() {
         assert_eq!(form_of(&[("a", "b c"), ("d", "é&=")]), "a=b+c&d=%C3%A9%26%3D");
-        assert_eq!(encoded("a:b c=+é"), "a%3Ab+c%3D%2B%C3%A9");
-        assert_eq!(encoded("=="), "%3D%3D");
+        assert_eq!(encode_for_basic_auth("a:b c=+é"), "a%3Ab+c%3D%2B%C3%A9");
+        assert_eq!(encode_for_basic_auth("=="), "%3D%3D");
     }
     #[test]
     fn certificate_requires_its_matching_key() {
         let certificate = include_str!("tests/client.crt");
         let key = |text: &str| SecretString::from(text);
-        let good = Credential::certificate(certificate, &key(include_str!("tests/client.key")));
+        let good = UpstreamCredential::certificate(certificate, &key(include_str!("tests/client.key")));
         let good = good.expect("they belong together");
-        assert!(good.is_for(Authentication::Mtls) && good.identity().is_some());
+        assert!(good.is_for(SourceAuthentication::Mtls) && good.identity().is_some());
         let shown = format!("{good:?}");
         assert!(!shown.contains("MIGH") && shown.len() < 100, "{shown}");
         for (certificate, other) in [
@@ -240,8 +245,9 @@ mod tests {
             (certificate, "no key"),
             ("no certificate", include_str!("tests/client.key")),
         ] {
-            let error =
-                Credential::certificate(certificate, &key(other)).expect_err("they do not").to_string();
+            let error = UpstreamCredential::certificate(certificate, &key(other))
+                .expect_err("they do not")
+                .to_string();
             assert!(error.contains("; allowed: both in PEM, and belonging together"), "{error}");
             assert!(!error.contains("MIGH") && error.len() < 300, "{error}");
         }

@@ -1,7 +1,7 @@
 //! Why a request was not sent, or has no usable answer.
 
 use super::REDIRECTS_MAX;
-use crate::upstream::Failure;
+use crate::upstream::RequestFailure;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ pub const URL_MAX_BYTES: usize = 8192;
 
 /// Why a URL is not requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadAddress {
+pub enum WebAddressError {
     /// The text is not a URL.
     #[error("the address is not a URL: {why}; allowed: http:// or https://, a host, a path")]
     NotUrl {
@@ -64,14 +64,14 @@ pub enum BadAddress {
 
 /// The owner of a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
+pub enum CredentialHolder {
     /// A pipeline that pulls its payloads.
     Pipeline(PipelineId),
     /// A live source.
     Source(SourceId),
 }
 
-impl Holder {
+impl CredentialHolder {
     /// The configuration table of the credential.
     fn configured(&self) -> String {
         match self {
@@ -81,7 +81,7 @@ impl Holder {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for CredentialHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pipeline(id) => write!(f, "pipeline `{id}`"),
@@ -95,17 +95,17 @@ impl fmt::Display for Holder {
 pub enum WebError {
     /// The endpoint is not allowed.
     #[error("the endpoint is refused: {0}")]
-    Endpoint(BadAddress),
+    Endpoint(WebAddressError),
     /// The `token_url` is not allowed.
     #[error("the `token_url` is refused: {0}")]
-    TokenUrl(BadAddress),
+    TokenUrl(WebAddressError),
     /// The host name resolves only to addresses that are not allowed.
     #[error("`{url}` is refused: {why}")]
     Name {
         /// The requested URL.
         url: String,
         /// Why the address is not allowed.
-        why: BadAddress,
+        why: WebAddressError,
     },
     /// A redirect leads to an address that is not allowed.
     #[error("`{from}` redirects to a place that is refused: {to}")]
@@ -113,7 +113,7 @@ pub enum WebError {
         /// The redirecting URL.
         from: String,
         /// Why the target is not allowed.
-        to: BadAddress,
+        to: WebAddressError,
     },
     /// A redirect leads to another origin.
     #[error("`{from}` redirects to another origin, `{to}`; allowed: its own")]
@@ -136,7 +136,7 @@ pub enum WebError {
     )]
     NoCredential {
         /// The pipeline or source.
-        holder: Holder,
+        holder: CredentialHolder,
         /// The required authentication.
         authentication: &'static str,
         /// The configuration keys to set.
@@ -150,7 +150,7 @@ pub enum WebError {
     )]
     OtherOrigin {
         /// The pipeline or source.
-        holder: Holder,
+        holder: CredentialHolder,
         /// The origin that the credential is for.
         origin: String,
         /// The URL that the request is for.
@@ -182,7 +182,7 @@ pub enum WebError {
         /// The requested URL.
         url: String,
         /// The failure.
-        failure: Failure,
+        failure: RequestFailure,
     },
     /// The payload has a coding that was not requested.
     #[error("the answer from `{url}` has the {header} `{coding}`; allowed: {allowed}")]

@@ -1,56 +1,56 @@
 //! The origin that a credential may be sent to. Anyone who registers a pipeline chooses its endpoint. A configured secret
 //! must not be sent to an arbitrary address that way.
 
-use super::credential::Credential;
+use super::credential::UpstreamCredential;
 use reqwest::Url;
 use std::fmt;
 use std::str::FromStr;
 
 /// Scheme, host and port of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin(String);
+pub struct UrlOrigin(String);
 
 /// The text is not an origin. The error does not contain the text, because it can contain a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "allowed: https://host or https://host:port, without a path; http:// only for a numeric address, or with --allow-cleartext"
 )]
-pub struct BadOrigin;
+pub struct UrlOriginError;
 
 /// A credential, and the origin that it may be sent to.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundCredential {
     /// The origin of the endpoints that the credential is for.
-    pub origin: Origin,
+    pub origin: UrlOrigin,
     /// The credential.
-    pub credential: Credential,
+    pub credential: UpstreamCredential,
 }
 
-impl FromStr for Origin {
-    type Err = BadOrigin;
+impl FromStr for UrlOrigin {
+    type Err = UrlOriginError;
 
-    fn from_str(text: &str) -> Result<Self, BadOrigin> {
-        let url = Url::parse(text).map_err(|_| BadOrigin)?;
+    fn from_str(text: &str) -> Result<Self, UrlOriginError> {
+        let url = Url::parse(text).map_err(|_| UrlOriginError)?;
         let of_web = ["https", "http"].contains(&url.scheme());
         let origin = url.origin().ascii_serialization();
         // anything beyond the origin would be after it, or before the host
         if of_web && url.as_str().strip_suffix('/') == Some(origin.as_str()) {
             Ok(Self(origin))
         } else {
-            Err(BadOrigin)
+            Err(UrlOriginError)
         }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for UrlOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Origin {
+impl UrlOrigin {
     /// Whether `url` has this origin.
-    pub(super) fn is_of(&self, url: &Url) -> bool {
+    pub(super) fn is_origin_of(&self, url: &Url) -> bool {
         url.origin().ascii_serialization() == self.0
     }
 }
@@ -69,7 +69,7 @@ mod tests {
             ("https://[2606:4700::1111]:1", "https://[2606:4700::1111]:1"),
             ("https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
         ] {
-            assert_eq!(text.parse::<Origin>().expect("it is one").to_string(), origin);
+            assert_eq!(text.parse::<UrlOrigin>().expect("it is one").to_string(), origin);
         }
         for text in [
             "",
@@ -82,14 +82,14 @@ mod tests {
             "https://example.org?a",
             "https://example.org#a",
         ] {
-            assert_eq!(text.parse::<Origin>(), Err(BadOrigin), "{text}");
+            assert_eq!(text.parse::<UrlOrigin>(), Err(UrlOriginError), "{text}");
         }
     }
 
     #[test]
     fn is_of_matches_only_urls_of_the_same_origin() {
-        let origin: Origin = "https://example.org".parse().expect("it is one");
-        let is_of = |url: &str| origin.is_of(&Url::parse(url).expect("a URL"));
+        let origin: UrlOrigin = "https://example.org".parse().expect("it is one");
+        let is_of = |url: &str| origin.is_origin_of(&Url::parse(url).expect("a URL"));
         assert!(is_of("https://example.org/a?b") && is_of("https://EXAMPLE.org:443/"));
         for other in [
             "http://example.org/",

@@ -7,45 +7,45 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 /// A server that answers each connection with the next of its scripts, and repeats the last one.
-pub(crate) struct Server {
+pub(crate) struct ScriptedServer {
     pub(crate) port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 /// A function that builds an answer from the head of the request.
-type Making = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
+type ReplyBuilder = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 
 /// A step of a script, which runs once the request was read. After the last step the connection is closed.
-pub(crate) enum Do {
+pub(crate) enum ServerStep {
     /// Send these bytes.
     Send(Vec<u8>),
     /// Send the result of this function, called with the request's head in lower case.
-    Reply(Making),
+    Reply(ReplyBuilder),
     /// Wait.
     Wait(Duration),
 }
 
-pub(crate) fn say(text: &str) -> Vec<Do> {
-    vec![Do::Send(text.into())]
+pub(crate) fn send_text(text: &str) -> Vec<ServerStep> {
+    vec![ServerStep::Send(text.into())]
 }
 
 /// A complete answer of status 200, with additional headers.
-pub(crate) fn whole(headers: &str, body: &str) -> Vec<Do> {
-    say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
+pub(crate) fn complete_reply(headers: &str, body: &str) -> Vec<ServerStep> {
+    send_text(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
 }
 
-pub(crate) fn status(status: u16, headers: &str) -> Vec<Do> {
-    say(&format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 6\r\n{headers}\r\ns3cret"))
+pub(crate) fn status(status: u16, headers: &str) -> Vec<ServerStep> {
+    send_text(&format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 6\r\n{headers}\r\ns3cret"))
 }
 
-impl Server {
-    pub(crate) async fn start(ip: &str, scripts: Vec<Vec<Do>>) -> Self {
+impl ScriptedServer {
+    pub(crate) async fn start(ip: &str, scripts: Vec<Vec<ServerStep>>) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.expect("a port");
         let port = listener.local_addr().expect("it has an address").port();
         Self::serve(listener, port, scripts)
     }
 
-    pub(crate) fn serve(listener: TcpListener, port: u16, scripts: Vec<Vec<Do>>) -> Self {
+    pub(crate) fn serve(listener: TcpListener, port: u16, scripts: Vec<Vec<ServerStep>>) -> Self {
         let heads = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&heads);
         tokio::spawn(async move {
@@ -57,9 +57,9 @@ impl Server {
                 for step in scripts.get(place.min(last)).into_iter().flatten() {
                     match step {
                         // the client may have closed the connection already
-                        Do::Send(bytes) => drop(socket.write_all(bytes).await),
-                        Do::Reply(made) => drop(socket.write_all(&made(&request)).await),
-                        Do::Wait(time) => sleep(*time).await,
+                        ServerStep::Send(bytes) => drop(socket.write_all(bytes).await),
+                        ServerStep::Reply(made) => drop(socket.write_all(&made(&request)).await),
+                        ServerStep::Wait(time) => sleep(*time).await,
                     }
                 }
             }

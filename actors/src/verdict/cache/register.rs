@@ -1,98 +1,110 @@
 //! Registering a session, so that a lost verdict can be regenerated at a later read.
 
-use super::refuse::{in_force, refusal_key, take_over};
-use super::session_record::{address_change, kept};
-use super::{Cache, CacheError};
-use crate::audit::commit_loop::Decided;
-use crate::audit::logger::Log;
-use crate::platform::caller::uid;
+use super::rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
+use super::session_record::{address_change_event, session_update_record};
+use super::{VerdictCache, VerdictCacheError};
+use crate::audit::commit_loop::CommitDecision;
+use crate::audit::logger::LoggerHandle;
+use crate::platform::caller::current_caller_uid;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Label, Query, Session, SessionId, Tier};
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
+use oracled_domain::{CustomerQuery, ProductTier, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::Store;
 
 /// Registers a session, or updates one.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Registered, CacheError>")]
-pub struct Register {
+#[rtype(result = "Result<RegisterSessionOutcome, VerdictCacheError>")]
+pub struct RegisterSession {
     /// The session.
     pub session_id: SessionId,
     /// The tier that was bought.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's question.
-    pub query: Query,
+    pub query: CustomerQuery,
     /// The address for mails; `None` keeps the known one.
-    pub customer_email: Option<Email>,
+    pub customer_email: Option<CustomerEmail>,
     /// The label of a verdict that was delivered without oracled, if there is one.
-    pub original_verdict: Option<Label>,
+    pub original_verdict: Option<VerdictLabel>,
 }
 
 /// The outcome of a registration.
 #[derive(Debug)]
-pub enum Registered {
+pub enum RegisterSessionOutcome {
     /// The session is new.
-    Created(Session),
+    Created(SessionRecord),
     /// The session was known, and now contains the registered values.
-    Updated(Session),
+    Updated(SessionRecord),
     /// The session is known with other values. Nothing has changed.
-    Mismatch(Mismatch),
+    Mismatch(SessionMismatch),
 }
 
-async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Result<Registered, CacheError> {
+async fn register(
+    message: RegisterSession,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<RegisterSessionOutcome, VerdictCacheError> {
     let registered = log.decide_and_commit(|| {
         let known = store.session(&message.session_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(session, _)| session);
-        if known.as_ref().is_some_and(|session| session.is_foreign_to(uid())) {
-            return Ok(Decided::Already(Registered::Mismatch(Mismatch::Owner)));
+        if known.as_ref().is_some_and(|session| session.is_foreign_to(current_caller_uid())) {
+            return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(SessionMismatch::Owner)));
         }
-        let mut session = match told(&message, known.as_ref()) {
+        let mut session = match apply_registration(&message, known.as_ref()) {
             Ok(session) => session,
-            Err(mismatch) => return Ok(Decided::Already(Registered::Mismatch(mismatch))),
+            Err(mismatch) => return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(mismatch))),
         };
-        let (check, refusal_revision) = in_force(&store, &message.session_id, known.as_ref())?;
+        let (check, refusal_revision) = find_check_in_force(&store, &message.session_id, known.as_ref())?;
         session.check = check;
         if known.as_ref() == Some(&session) {
-            return Ok(Decided::Already(Registered::Updated(session)));
+            return Ok(CommitDecision::Already(RegisterSessionOutcome::Updated(session)));
         }
-        let mut record = kept(&session, revision, clock.now());
-        record.events.extend(address_change(&store, known.as_ref(), &session, clock.now())?);
+        let mut record = session_update_record(&session, revision, clock.now());
+        record.events.extend(address_change_event(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
-            take_over(&mut record, refusal_key(&message.session_id), refusal_revision);
+            remove_owner_check(&mut record, rejecting_check_key(&message.session_id), refusal_revision);
         }
-        let registered =
-            if known.is_none() { Registered::Created(session) } else { Registered::Updated(session) };
-        Ok::<_, CacheError>(Decided::Change(registered, record))
+        let registered = if known.is_none() {
+            RegisterSessionOutcome::Created(session)
+        } else {
+            RegisterSessionOutcome::Updated(session)
+        };
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(registered, record))
     });
     Ok(registered.await?.0)
 }
 
 /// The known session updated with the registered values, or a new session.
-fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch> {
-    let Register { session_id, tier, query, customer_email, original_verdict } = message;
+fn apply_registration(
+    message: &RegisterSession,
+    known: Option<&SessionRecord>,
+) -> Result<SessionRecord, SessionMismatch> {
+    let RegisterSession { session_id, tier, query, customer_email, original_verdict } = message;
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));
     let first = known.and_then(|session| session.original.clone());
-    let speaks_against = |first: &Original| original_verdict.is_some_and(|told| told != first.verdict_label);
+    let speaks_against =
+        |first: &OriginalVerdict| original_verdict.is_some_and(|label| label != first.verdict_label);
     match mismatch {
         Some(mismatch) => Err(mismatch),
-        None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
+        None if first.as_ref().is_some_and(speaks_against) => Err(SessionMismatch::OriginalVerdict),
         None => {
-            let new = || Session::new(session_id.clone(), *tier, query.clone(), uid());
+            let new = || SessionRecord::new(session_id.clone(), *tier, query.clone(), current_caller_uid());
             let known = known.cloned().unwrap_or_else(new);
-            Ok(Session {
+            Ok(SessionRecord {
                 customer_email: customer_email.clone().or(known.customer_email),
-                original: first.or_else(|| original_verdict.map(Original::told)),
+                original: first.or_else(|| original_verdict.map(OriginalVerdict::reported)),
                 ..known
             })
         }
     }
 }
 
-impl Handler<Register> for Cache {
-    type Result = ResponseFuture<Result<Registered, CacheError>>;
+impl Handler<RegisterSession> for VerdictCache {
+    type Result = ResponseFuture<Result<RegisterSessionOutcome, VerdictCacheError>>;
 
-    fn handle(&mut self, message: Register, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, message: RegisterSession, _: &mut Context<Self>) -> Self::Result {
         Box::pin(register(message, self.store.clone(), self.log.clone(), self.clock.clone()))
     }
 }

@@ -2,24 +2,28 @@
 
 use jiff::Timestamp;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{Event, EventKind, Session};
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{AuditEvent, EventKind, SessionRecord};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 
 /// The record that stores `session`, and requires `revision` of its row.
-pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> Record {
-    Record {
-        expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
-        events: vec![registered(session, now)],
-        writes: vec![Write::PutSession(session.clone().into())],
-        ..Record::default()
+pub(super) fn session_update_record(
+    session: &SessionRecord,
+    revision: Option<u64>,
+    now: Timestamp,
+) -> JournalRecord {
+    JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Session(session.session_id.clone()), revision }],
+        events: vec![session_registered_event(session, now)],
+        writes: vec![TableWrite::PutSession(session.clone().into())],
+        ..JournalRecord::default()
     }
 }
 
 /// The entry of a session that was registered or changed.
-pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
+pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Timestamp) -> AuditEvent {
     let label = session.original.as_ref().map(|original| original.verdict_label);
-    Event::new(
+    AuditEvent::new(
         timestamp,
         session.session_id.clone(),
         EventKind::SessionRegistered {
@@ -33,17 +37,18 @@ pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
 }
 
 /// The log entry for a changed address of a known session.
-pub(super) fn address_change(
+pub(super) fn address_change_event(
     store: &Store,
-    before: Option<&Session>,
-    after: &Session,
+    before: Option<&SessionRecord>,
+    after: &SessionRecord,
     timestamp: Timestamp,
-) -> Result<Option<Event>, StoreError> {
+) -> Result<Option<AuditEvent>, StoreError> {
     let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
         return Ok(None);
     };
-    let digest = |email: Option<&Email>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
-    Ok(Some(Event::new(
+    let digest =
+        |email: Option<&CustomerEmail>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
+    Ok(Some(AuditEvent::new(
         timestamp,
         after.session_id.clone(),
         EventKind::SessionAddressChanged {

@@ -1,34 +1,37 @@
 use super::*;
-use crate::system::System;
-use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use crate::verdict::crosscheck::Judge;
-use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
+use crate::system::ActorSystem;
+use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
+use crate::verdict::crosscheck::JudgeVerdict;
+use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use oracled_domain::GatePath;
 use oracled_domain::verdict::divergence::DivergenceLevel;
-use oracled_domain::verdict::generation::{Generation, Settings};
+use oracled_domain::verdict::generation::{GenerationSettings, VerdictGeneration};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Delivery, Label, MailId, Query, Sha256Hex, Tier};
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
+use oracled_domain::{CustomerQuery, MailId, ProductTier, Sha256Hex, VerdictDelivery, VerdictLabel};
 
 mod damaged;
 mod owner;
 
-const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
+const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: Some(9) };
 
 #[test]
 fn second_read_of_a_verdict_is_served_from_memory() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         system
             .crosscheck
-            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
-        let read =
-            || async { system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads") };
+        let read = || async {
+            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads")
+        };
         let (first, second) = (read().await.expect("it exists"), read().await.expect("it exists"));
         assert!(Arc::ptr_eq(&first, &second), "the second comes from memory");
-        assert!(system.cache.ask(Read(id("cs_2"))).await.expect("it answers").expect("it reads").is_none());
+        assert!(
+            system.cache.ask(ReadVerdict(id("cs_2"))).await.expect("it answers").expect("it reads").is_none()
+        );
         let counted = |found| system.metrics.cache_reads.get_or_create(found).get();
         assert_eq!((counted(&HIT_STORE), counted(&HIT_MEMORY), counted(&MISS)), (1, 1, 1));
     });
@@ -36,27 +39,38 @@ fn second_read_of_a_verdict_is_served_from_memory() {
 
 #[test]
 fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         system
             .crosscheck
-            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
-        system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").expect("it exists");
-        let purge = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
+        system
+            .cache
+            .ask(ReadVerdict(id("cs_1")))
+            .await
+            .expect("it answers")
+            .expect("it reads")
+            .expect("it exists");
+        let purge = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
         assert!(purge().await.expect("it answers").expect("it is committed"));
         assert!(!purge().await.expect("it answers").expect("nothing is left"));
-        assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
-        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
+        assert!(
+            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads").is_none()
+        );
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
         // the session stays, and accepts a new verdict
-        let outcome =
-            system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
+        let outcome = system
+            .crosscheck
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
+            .await
+            .expect("it answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
         let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!(
             (session.original.map(|first| first.verdict_label), revision),
-            (Some(Label::Green), 2),
+            (Some(VerdictLabel::Green), 2),
             "as it first was"
         );
     });
@@ -64,14 +78,14 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
 
 #[test]
 fn simultaneous_submissions_of_one_session_store_one_verdict() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let asked: Vec<_> = (0..20)
             .map(|n| {
                 let door = system.crosscheck.clone();
                 let verdict = format!(r#"{{"verdict":"AMBER","summary":"The plan in version {n:02}."}}"#);
-                actix_rt::spawn(
-                    async move { door.ask(Judge(judge("cs_1", &verdict, GatePath::Submit))).await },
-                )
+                actix_rt::spawn(async move {
+                    door.ask(JudgeVerdict(test_submission("cs_1", &verdict, GatePath::Submit))).await
+                })
             })
             .collect();
         let (mut stored, mut bodies) = (0, std::collections::HashSet::new());
@@ -86,7 +100,7 @@ fn simultaneous_submissions_of_one_session_store_one_verdict() {
             }
         }
         assert_eq!((stored, bodies.len()), (1, 1), "all get the one that was stored");
-        let events = logged(&system.store);
+        let events = logged_events(&system.store);
         assert_eq!(events.iter().filter(|event| *event == "verdict_cached").count(), 1);
         assert_eq!(events.iter().filter(|event| *event == "tmm_crosscheck").count(), 20);
     });
@@ -97,13 +111,14 @@ fn hot_verdicts_stay_within_their_memory() {
     let mut hot = empty(64 * 1024);
     let delivery = |n: usize| {
         let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
-        let approved = oracled_domain::judge(Tier::Quick, oracled_domain::Payload::raw(&verdict))
-            .outcome
-            .expect("it is coherent");
+        let approved =
+            oracled_domain::judge(ProductTier::Quick, oracled_domain::VerdictPayload::raw(&verdict))
+                .outcome
+                .expect("it is coherent");
         let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        Delivery {
+        VerdictDelivery {
             session_id: id(&format!("cs_{n}")),
-            query: Query::new(String::new()),
+            query: CustomerQuery::new(String::new()),
             approved,
             cached_at,
             regen: None,
@@ -117,43 +132,59 @@ fn hot_verdicts_stay_within_their_memory() {
     assert!(hot.weight() <= 64 * 1024 && hot.len() > 3, "{} in {} entries", hot.weight(), hot.len());
 }
 
-fn address() -> Option<Email> {
+fn address() -> Option<CustomerEmail> {
     Some("a@b".to_owned().try_into().expect("an address"))
 }
 
-fn made(prompt: &str) -> Option<Made> {
+fn generation_trace(prompt: &str) -> Option<GenerationTrace> {
     let prompt_sha256 = Sha256Hex::of(prompt.as_bytes());
-    let settings = Settings::locked("model".into());
-    Some(Made { generation: Generation { prompt_sha256, settings }, interactions: Vec::new() })
+    let settings = GenerationSettings::locked("model".into());
+    Some(GenerationTrace {
+        generation: VerdictGeneration { prompt_sha256, settings },
+        interactions: Vec::new(),
+    })
 }
 
-fn verdict(label: Label) -> String {
+fn verdict(label: VerdictLabel) -> String {
     format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#)
 }
 
-async fn judged(system: &System, message: Submission) -> SubmissionOutcome {
-    system.crosscheck.ask(Judge(message)).await.expect("it answers").expect("it is judged")
+async fn judge_submission(system: &ActorSystem, message: Submission) -> SubmissionOutcome {
+    system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers").expect("it is judged")
 }
 
 /// Delivers `first`, if it is given, loses it, and regenerates `second` in its place.
-async fn regenerated(system: &System, first: Option<Label>, second: Label) -> SubmissionOutcome {
+async fn regenerated(
+    system: &ActorSystem,
+    first: Option<VerdictLabel>,
+    second: VerdictLabel,
+) -> SubmissionOutcome {
     if let Some(first) = first {
-        let message = judge("cs_1", &verdict(first), GatePath::Generate);
-        judged(system, Submission { customer_email: address(), made: made("prompt"), ..message }).await;
-        let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+        let message = test_submission("cs_1", &verdict(first), GatePath::Generate);
+        judge_submission(
+            system,
+            Submission { customer_email: address(), generation_trace: generation_trace("prompt"), ..message },
+        )
+        .await;
+        let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
         assert!(purged.expect("it answers").expect("it is committed"));
     }
-    let message = judge("cs_1", &verdict(second), GatePath::Regen);
-    judged(system, Submission { made: made("prompt"), ..message }).await
+    let message = test_submission("cs_1", &verdict(second), GatePath::Regen);
+    judge_submission(system, Submission { generation_trace: generation_trace("prompt"), ..message }).await
 }
 
 #[test]
 fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         for path in [GatePath::Submit, GatePath::Submit] {
-            let message = judge("cs_1", GOOD, path);
-            judged(&system, Submission { customer_email: address(), ..message }).await;
-            system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await.expect("it answers").ok();
+            let message = test_submission("cs_1", GOOD, path);
+            judge_submission(&system, Submission { customer_email: address(), ..message }).await;
+            system
+                .cache
+                .ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER })
+                .await
+                .expect("it answers")
+                .ok();
         }
         let (mail, revision) = system
             .store
@@ -161,9 +192,9 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
             .expect("it is read")
             .expect("it is in the outbox");
         assert_eq!((mail.standing.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
-        assert_eq!(mail.delivery.approved.label(), Label::Green);
+        assert_eq!(mail.delivery.approved.label(), VerdictLabel::Green);
         assert_eq!(
-            logged(&system.store),
+            logged_events(&system.store),
             [
                 "tmm_crosscheck",
                 "verdict_cached",
@@ -179,9 +210,9 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
 
 #[test]
 fn delivery_without_an_address_queues_no_mail() {
-    with_world(|World { system, .. }| async move {
-        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
-        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached"]);
+    with_system(|TestSystem { system, .. }| async move {
+        judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "verdict_cached"]);
     });
 }
 
@@ -189,12 +220,12 @@ fn delivery_without_an_address_queues_no_mail() {
 fn regenerated_verdict_is_compared_with_the_unchanged_original() {
     use DivergenceLevel::{Minor, None as Same, Significant};
     for (first, second, level) in [
-        (Label::Green, Label::Green, Same),
-        (Label::Green, Label::Amber, Minor),
-        (Label::Green, Label::Red, Significant),
-        (Label::Null, Label::Green, Significant),
+        (VerdictLabel::Green, VerdictLabel::Green, Same),
+        (VerdictLabel::Green, VerdictLabel::Amber, Minor),
+        (VerdictLabel::Green, VerdictLabel::Red, Significant),
+        (VerdictLabel::Null, VerdictLabel::Green, Significant),
     ] {
-        with_world(|World { system, .. }| async move {
+        with_system(|TestSystem { system, .. }| async move {
             let outcome = regenerated(&system, Some(first), second).await;
             let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
             assert_eq!(check.divergence_level, Some(level));
@@ -207,23 +238,24 @@ fn regenerated_verdict_is_compared_with_the_unchanged_original() {
             assert!(document.contains(&said), "{document}");
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
             assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
-            let notices = logged(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
+            let notices =
+                logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
             assert_eq!(notices, usize::from(level == Significant), "one mail brought the first verdict");
-            assert!(logged(&system.store).contains(&"regen_divergence_check".to_owned()));
+            assert!(logged_events(&system.store).contains(&"regen_divergence_check".to_owned()));
         });
     }
 }
 
 #[test]
 fn regeneration_without_an_original_skips_comparison_and_mail() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         register(&system, None, address()).await;
-        let outcome = regenerated(&system, None, Label::Red).await;
+        let outcome = regenerated(&system, None, VerdictLabel::Red).await;
         let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
         assert!(check.skipped && check.divergence_level.is_none());
         let document = std::str::from_utf8(&cached.body).expect("it is JSON");
         assert!(document.contains(r#""divergence_level":null,"notice":"NOTE: "#), "{document}");
-        let events = logged(&system.store);
+        let events = logged_events(&system.store);
         assert_eq!(
             events,
             ["session_registered", "tmm_crosscheck", "verdict_cached", "regen_divergence_check"]
@@ -233,111 +265,126 @@ fn regeneration_without_an_original_skips_comparison_and_mail() {
     });
 }
 
-async fn register(system: &System, original_verdict: Option<Label>, email: Option<Email>) -> Registered {
-    let query = Query::new("Sell honey?".into());
-    let (session_id, tier, customer_email) = (id("cs_1"), Tier::Quick, email);
-    let message = Register { session_id, tier, query, customer_email, original_verdict };
+async fn register(
+    system: &ActorSystem,
+    original_verdict: Option<VerdictLabel>,
+    email: Option<CustomerEmail>,
+) -> RegisterSessionOutcome {
+    let query = CustomerQuery::new("Sell honey?".into());
+    let (session_id, tier, customer_email) = (id("cs_1"), ProductTier::Quick, email);
+    let message = RegisterSession { session_id, tier, query, customer_email, original_verdict };
     system.cache.ask(message).await.expect("it answers").expect("it is committed")
 }
 
 #[test]
 fn repeated_registration_updates_the_session() {
-    with_world(|World { system, .. }| async move {
-        assert!(matches!(register(&system, None, None).await, Registered::Created(_)));
-        assert!(matches!(register(&system, None, None).await, Registered::Updated(_)));
-        let Registered::Updated(session) = register(&system, Some(Label::Amber), address()).await else {
+    with_system(|TestSystem { system, .. }| async move {
+        assert!(matches!(register(&system, None, None).await, RegisterSessionOutcome::Created(_)));
+        assert!(matches!(register(&system, None, None).await, RegisterSessionOutcome::Updated(_)));
+        let RegisterSessionOutcome::Updated(session) =
+            register(&system, Some(VerdictLabel::Amber), address()).await
+        else {
             panic!("it is known")
         };
-        assert_eq!(session.original, Some(Original::told(Label::Amber)));
-        let Registered::Updated(session) = register(&system, None, None).await else { panic!("it is known") };
+        assert_eq!(session.original, Some(OriginalVerdict::reported(VerdictLabel::Amber)));
+        let RegisterSessionOutcome::Updated(session) = register(&system, None, None).await else {
+            panic!("it is known")
+        };
         assert_eq!(
             (session.customer_email, session.original),
-            (address(), Some(Original::told(Label::Amber)))
+            (address(), Some(OriginalVerdict::reported(VerdictLabel::Amber)))
         );
-        let other = register(&system, Some(Label::Red), None).await;
-        assert!(matches!(other, Registered::Mismatch(Mismatch::OriginalVerdict)), "{other:?}");
+        let other = register(&system, Some(VerdictLabel::Red), None).await;
+        assert!(
+            matches!(other, RegisterSessionOutcome::Mismatch(SessionMismatch::OriginalVerdict)),
+            "{other:?}"
+        );
         let expected = ["session_registered", "session_registered", "session_address_changed"];
-        assert_eq!(logged(&system.store), expected, "what changes nothing is no event");
+        assert_eq!(logged_events(&system.store), expected, "what changes nothing is no event");
     });
 }
 
 #[test]
 fn first_verdict_of_a_registered_session_is_stored_and_mailed() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         register(&system, None, address()).await;
-        let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        let outcome = judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
         let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
-        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Green));
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Green));
         assert_eq!(session.customer_email, address());
-        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(logged_events(&system.store).contains(&"mail_queued".to_owned()));
     });
 }
 
-async fn find(system: &System, email: Option<Email>) -> Known {
-    let query = Query::new("Sell honey?".into());
-    let message = Find(Submission {
+async fn find(system: &ActorSystem, email: Option<CustomerEmail>) -> FindSessionOutcome {
+    let query = CustomerQuery::new("Sell honey?".into());
+    let message = FindSession(Submission {
         session_id: id("cs_1"),
-        tier: Tier::Quick,
+        tier: ProductTier::Quick,
         query,
         customer_email: email,
         check: None,
         payload: None,
         path: GatePath::Submit,
-        made: None,
+        generation_trace: None,
     });
     system.cache.ask(message).await.expect("it answers").expect("it is committed")
 }
 
 /// The cached verdict of the session, as a document.
-fn cached(system: &System) -> serde_json::Value {
+fn cached(system: &ActorSystem) -> serde_json::Value {
     let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it exists");
     serde_json::to_value(delivery).expect("it is plain data")
 }
 
 #[test]
 fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         register(&system, None, None).await;
-        regenerated(&system, None, Label::Red).await;
+        regenerated(&system, None, VerdictLabel::Red).await;
         assert_eq!(cached(&system)["regen"], true);
         for _ in 0..2 {
-            let Known::Cached(known) = find(&system, address()).await else { panic!("it exists") };
+            let FindSessionOutcome::Cached(known) = find(&system, address()).await else {
+                panic!("it exists")
+            };
             let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
             assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
-            let read = system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads");
+            let read =
+                system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads");
             assert_eq!(read.expect("it exists").body, known.body, "the verdict in memory is removed");
         }
         let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
-        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Red));
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Red));
         assert_eq!(session.customer_email, address());
-        let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+        let mails = logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count();
         assert_eq!(mails, 1);
     });
 }
 
 #[test]
 fn address_that_comes_with_a_repeated_delivery_gets_the_verdict() {
-    with_world(|World { system, .. }| async move {
-        judged(&system, judge("cs_1", GOOD, GatePath::CacheWrite)).await;
+    with_system(|TestSystem { system, .. }| async move {
+        judge_submission(&system, test_submission("cs_1", GOOD, GatePath::CacheWrite)).await;
         find(&system, None).await;
-        assert!(!logged(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(!logged_events(&system.store).contains(&"mail_queued".to_owned()));
         find(&system, address()).await;
-        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+        assert!(logged_events(&system.store).contains(&"mail_queued".to_owned()));
     });
 }
 
 /// The mails that were queued.
-fn queued_mails(system: &System) -> usize {
-    logged(&system.store).iter().filter(|event| *event == "mail_queued").count()
+fn queued_mails(system: &ActorSystem) -> usize {
+    logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count()
 }
 
 #[test]
 fn registered_original_verdict_does_not_suppress_the_first_mail() {
-    for (label, path) in [(Label::Green, GatePath::Submit), (Label::Red, GatePath::CacheWrite)] {
-        with_world(|World { system, .. }| async move {
+    for (label, path) in [(VerdictLabel::Green, GatePath::Submit), (VerdictLabel::Red, GatePath::CacheWrite)]
+    {
+        with_system(|TestSystem { system, .. }| async move {
             register(&system, Some(label), address()).await;
-            let outcome = judged(&system, judge("cs_1", GOOD, path)).await;
+            let outcome = judge_submission(&system, test_submission("cs_1", GOOD, path)).await;
             assert!(matches!(outcome, SubmissionOutcome::Regenerated(..)), "it is compared: {outcome:?}");
             let (mail, _) = system
                 .store
@@ -346,13 +393,17 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
                 .expect("it is in the outbox");
             assert_eq!(mail.standing.kind, MailKind::Verdict);
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
-            assert_eq!(session.original, Some(Original::told(label)), "the original stays authoritative");
+            assert_eq!(
+                session.original,
+                Some(OriginalVerdict::reported(label)),
+                "the original stays authoritative"
+            );
 
             // the second delivery of the session is not mailed
-            let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+            let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
             assert!(purged.expect("it answers").expect("it is committed"));
             let before = queued_mails(&system);
-            judged(&system, judge("cs_1", &verdict(label), path)).await;
+            judge_submission(&system, test_submission("cs_1", &verdict(label), path)).await;
             find(&system, address()).await;
             assert_eq!(queued_mails(&system), before);
         });
@@ -361,9 +412,9 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
 
 #[test]
 fn first_delivery_after_a_read_is_mailed_where_an_original_is_registered() {
-    with_world(|World { system, .. }| async move {
-        register(&system, Some(Label::Green), None).await;
-        regenerated(&system, None, Label::Green).await;
+    with_system(|TestSystem { system, .. }| async move {
+        register(&system, Some(VerdictLabel::Green), None).await;
+        regenerated(&system, None, VerdictLabel::Green).await;
         assert_eq!(queued_mails(&system), 0, "reading delivers nothing");
         for _ in 0..2 {
             find(&system, address()).await;
@@ -375,12 +426,13 @@ fn first_delivery_after_a_read_is_mailed_where_an_original_is_registered() {
 #[test]
 fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
     for path in [GatePath::Submit, GatePath::CacheWrite] {
-        with_world(|World { system, .. }| async move {
-            let first = judge("cs_1", &verdict(Label::Green), GatePath::Submit);
-            judged(&system, Submission { customer_email: address(), ..first }).await;
-            let lose = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
+        with_system(|TestSystem { system, .. }| async move {
+            let first = test_submission("cs_1", &verdict(VerdictLabel::Green), GatePath::Submit);
+            judge_submission(&system, Submission { customer_email: address(), ..first }).await;
+            let lose = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
             assert!(lose().await.expect("it answers").expect("it is committed"));
-            let outcome = judged(&system, judge("cs_1", &verdict(Label::Red), path)).await;
+            let outcome =
+                judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Red), path)).await;
             let SubmissionOutcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
             assert_eq!((check.divergence_level, check.path), (Some(DivergenceLevel::Significant), path));
             let document = cached(&system);
@@ -388,12 +440,13 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
                 document["disclaimer"].is_string() && document["original_verdict"] == "GREEN",
                 "{document}"
             );
-            let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+            let mails = logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count();
             assert_eq!(mails, 2, "the verdict and the notice");
 
             // the original itself, submitted again, counts as stored and not as regenerated
             assert!(lose().await.expect("it answers").expect("it is committed"));
-            let outcome = judged(&system, judge("cs_1", &verdict(Label::Green), path)).await;
+            let outcome =
+                judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Green), path)).await;
             assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
             assert_eq!(cached(&system)["regen"], false);
         });

@@ -1,19 +1,19 @@
 use super::*;
-use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use crate::verdict::cache::Read;
-use oracled_domain::verdict::crosscheck::Reason;
-use oracled_domain::verdict::session::Mismatch;
-use oracled_domain::{Decision, Query};
+use crate::testing::{GOOD, TestSystem, id, logged_events, test_submission, with_system};
+use crate::verdict::cache::ReadVerdict;
+use oracled_domain::verdict::crosscheck::CrosscheckReason;
+use oracled_domain::verdict::session::SessionMismatch;
+use oracled_domain::{CrosscheckDecision, CustomerQuery};
 
 #[test]
 fn vc_4_pass_and_fail_are_logged_on_every_path() {
-    with_world(|World { system, dir, .. }| async move {
+    with_system(|TestSystem { system, dir, .. }| async move {
         for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
             for raw in [GOOD, "{}"] {
                 let session = format!("cs_{}_{}", path.into_str(), raw.len());
                 system
                     .crosscheck
-                    .ask(Judge(judge(&session, raw, path)))
+                    .ask(JudgeVerdict(test_submission(&session, raw, path)))
                     .await
                     .expect("it answers")
                     .expect("it is judged");
@@ -49,31 +49,40 @@ fn vc_4_pass_and_fail_are_logged_on_every_path() {
 
 #[test]
 fn vc_5_the_gate_is_before_delivery() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         for path in [GatePath::Submit, GatePath::CacheWrite, GatePath::Check] {
-            let outcome = system.crosscheck.ask(Judge(judge("cs_1", "{}", path))).await.expect("it answers");
+            let outcome = system
+                .crosscheck
+                .ask(JudgeVerdict(test_submission("cs_1", "{}", path)))
+                .await
+                .expect("it answers");
             match outcome.expect("it is judged") {
                 SubmissionOutcome::RejectedByCrosscheck { decision, .. }
                 | SubmissionOutcome::Checked(decision) => {
-                    assert_eq!(decision.crosscheck_reason, Reason::FieldMissing);
+                    assert_eq!(decision.crosscheck_reason, CrosscheckReason::FieldMissing);
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
+        assert!(
+            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads").is_none()
+        );
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none(), "no session either");
-        assert_eq!(logged(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
         assert_eq!(system.cache.report().handled, 1, "the cache was asked to read and nothing else");
     });
 }
 
 #[test]
 fn check_path_delivers_nothing_even_for_an_approved_verdict() {
-    with_world(|World { system, .. }| async move {
-        let outcome =
-            system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Check))).await.expect("it answers");
+    with_system(|TestSystem { system, .. }| async move {
+        let outcome = system
+            .crosscheck
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Check)))
+            .await
+            .expect("it answers");
         assert!(
-            matches!(outcome, Ok(SubmissionOutcome::Checked(Decision { approved: true, .. }))),
+            matches!(outcome, Ok(SubmissionOutcome::Checked(CrosscheckDecision { approved: true, .. }))),
             "{outcome:?}"
         );
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
@@ -82,30 +91,33 @@ fn check_path_delivers_nothing_even_for_an_approved_verdict() {
 
 #[test]
 fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let doors = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
-        let mut broken = Crosscheck::new(UnexpectedFields::default(), doors, log, clock, metrics);
+        let mut broken = CrosscheckActor::new(UnexpectedFieldHandling::default(), doors, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
-        let outcome = broken.send(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
+        let outcome = broken
+            .send(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
+            .await
+            .expect("it answers");
         assert!(
             matches!(&outcome, Err(GateError::Judging(cause)) if cause.contains("mapping")),
             "{outcome:?}"
         );
-        assert_eq!(logged(&system.store), ["crosscheck_error"]);
+        assert_eq!(logged_events(&system.store), ["crosscheck_error"]);
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
     });
 }
 
 #[test]
 fn verdict_is_not_delivered_if_it_cannot_be_logged() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         world.break_store();
         let outcome = world
             .system
             .crosscheck
-            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers");
         assert!(matches!(&outcome, Err(GateError::Commit(CommitError::Unavailable(_)))), "{outcome:?}");
@@ -125,66 +137,68 @@ fn verdict_is_not_delivered_if_it_cannot_be_logged() {
 
 #[test]
 fn submission_with_another_query_is_a_mismatch() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         system
             .crosscheck
-            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
+            .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
-        let mut other = judge("cs_1", GOOD, GatePath::Submit);
-        other.query = Query::new("Sell wax?".into());
-        let outcome = system.crosscheck.ask(Judge(other)).await.expect("it answers");
-        assert!(matches!(outcome, Ok(SubmissionOutcome::Mismatch(Mismatch::Query))), "{outcome:?}");
-        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
+        let mut other = test_submission("cs_1", GOOD, GatePath::Submit);
+        other.query = CustomerQuery::new("Sell wax?".into());
+        let outcome = system.crosscheck.ask(JudgeVerdict(other)).await.expect("it answers");
+        assert!(matches!(outcome, Ok(SubmissionOutcome::Mismatch(SessionMismatch::Query))), "{outcome:?}");
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
     });
 }
 
 #[test]
 fn judgement_is_logged_even_if_its_commit_stays_stale() {
-    with_world(|World { system, .. }| async move {
-        let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
-        let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
-        let message = judge("cs_1", GOOD, GatePath::Submit);
+    with_system(|TestSystem { system, .. }| async move {
+        let stale =
+            || VerdictCacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
+        let judgement = oracled_domain::judge(ProductTier::Quick, VerdictPayload::raw(GOOD));
+        let message = test_submission("cs_1", GOOD, GatePath::Submit);
         let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &message.query, message.path));
-        let entry = Event::new(system.clock.now(), id("cs_1"), entry);
-        let admitted = super::logged::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;
+        let entry = AuditEvent::new(system.clock.now(), id("cs_1"), entry);
+        let admitted =
+            commit_unless_committed::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;
         assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
-        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck"]);
     });
 }
 
 /// A submission with a check against `facts`.
 fn checked(session_id: &str, facts: &[&str]) -> Submission {
     let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
-    let check = Some(Arc::new(Check { facts, ..Check::default() }));
-    Submission { check, ..judge(session_id, GOOD, GatePath::Submit) }
+    let check = Some(Arc::new(CandidateCheck { facts, ..CandidateCheck::default() }));
+    Submission { check, ..test_submission(session_id, GOOD, GatePath::Submit) }
 }
 
 #[test]
 fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let told = system
             .crosscheck
-            .ask(Judge(checked("cs_1", &["The plan is another."])))
+            .ask(JudgeVerdict(checked("cs_1", &["The plan is another."])))
             .await
             .expect("it answers");
         let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = told else { panic!("{told:?}") };
         assert_eq!(evaluation.metrics.unsupported_claims, 1);
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
-        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated"]);
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "rules_evaluated"]);
     });
 }
 
 #[test]
 fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let message = checked("cs_1", &["It is a sound and simple plan."]);
         let check = message.check.clone();
-        let told = system.crosscheck.ask(Judge(message)).await.expect("it answers");
+        let told = system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers");
         assert!(matches!(told, Ok(SubmissionOutcome::Stored(_))), "{told:?}");
-        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
         let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!((session.check, revision), (check, 3));
     });
@@ -192,14 +206,14 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
 
 #[test]
 fn rules_are_not_evaluated_after_a_failed_crosscheck() {
-    with_world(|World { system, .. }| async move {
-        let payload = Some(Payload::raw("no verdict"));
+    with_system(|TestSystem { system, .. }| async move {
+        let payload = Some(VerdictPayload::raw("no verdict"));
         let told = system
             .crosscheck
-            .ask(Judge(Submission { payload, ..checked("cs_1", &[]) }))
+            .ask(JudgeVerdict(Submission { payload, ..checked("cs_1", &[]) }))
             .await
             .expect("it answers");
         assert!(matches!(told, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{told:?}");
-        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+        assert_eq!(logged_events(&system.store), ["tmm_crosscheck"]);
     });
 }

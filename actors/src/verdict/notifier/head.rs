@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The mails that are due first, each with its due time. Mails that are due after the horizon are only on disk.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct OutboxHead {
     bound: usize,
     by_due: BTreeSet<(Timestamp, MailId)>,
     due: BTreeMap<MailId, Timestamp>,
@@ -14,7 +14,7 @@ pub(super) struct Head {
     horizon: Option<Timestamp>,
 }
 
-impl Head {
+impl OutboxHead {
     /// Creates an empty head for at most `bound` mails.
     pub(super) const fn new(bound: usize) -> Self {
         Self { bound, by_due: BTreeSet::new(), due: BTreeMap::new(), horizon: None }
@@ -55,7 +55,7 @@ impl Head {
     }
 
     /// Adds the mails of `older` that are not in this head.
-    pub(super) fn keep(&mut self, older: Self) {
+    pub(super) fn merge_older(&mut self, older: Self) {
         for (mail_id, due) in older.due {
             if !self.due.contains_key(&mail_id) {
                 self.put(mail_id, due);
@@ -64,7 +64,7 @@ impl Head {
     }
 
     /// Whether more mails are on disk, and at least half of the head is free.
-    pub(super) fn runs_low(&self) -> bool {
+    pub(super) fn is_running_low(&self) -> bool {
         self.horizon.is_some() && self.due.len() <= self.bound / 2
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn take_due_returns_mails_in_due_order_and_not_early() {
-        let mut head = Head::new(10);
+        let mut head = OutboxHead::new(10);
         for n in [3, 1, 2] {
             head.put(id(n), at(n));
         }
@@ -95,39 +95,39 @@ mod tests {
 
     #[test]
     fn full_head_keeps_the_earliest_mails() {
-        let mut head = Head::new(10);
+        let mut head = OutboxHead::new(10);
         for n in (0..12).rev() {
             head.put(id(n), at(n));
         }
         assert_eq!(head.due.len(), 10);
         // 10 and 11 are only on disk: mails due at the same time or later must not overtake them
         head.put(id(50), at(11));
-        assert!(!head.due.contains_key(&id(50)) && !head.runs_low());
+        assert!(!head.due.contains_key(&id(50)) && !head.is_running_low());
         for n in 0..5 {
             assert_eq!(head.take_due(at(99)), Some(id(n)));
         }
-        assert!(head.runs_low());
+        assert!(head.is_running_low());
         head.put(id(60), at(0));
         assert_eq!((head.take_due(at(99)), head.by_due.len()), (Some(id(60)), head.due.len()));
     }
 
     #[test]
     fn keep_prefers_the_survey_over_mails_added_during_it() {
-        let (mut older, mut survey) = (Head::new(10), Head::new(10));
+        let (mut older, mut survey) = (OutboxHead::new(10), OutboxHead::new(10));
         older.put(id(1), at(1));
         older.put(id(2), at(2));
         survey.put(id(2), at(7));
-        survey.keep(older);
+        survey.merge_older(older);
         assert_eq!((survey.take_due(at(3)), survey.take_due(at(3))), (Some(id(1)), None));
         assert_eq!(survey.take_due(at(7)), Some(id(2)));
     }
 
     #[test]
     fn removed_mail_is_not_returned() {
-        let mut head = Head::new(10);
+        let mut head = OutboxHead::new(10);
         head.put(id(1), at(1));
         head.remove(&id(1));
         head.remove(&id(2));
-        assert_eq!((head.take_due(at(9)), head.runs_low()), (None, false));
+        assert_eq!((head.take_due(at(9)), head.is_running_low()), (None, false));
     }
 }

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The set of mails in flight. It outlives panics of the actor, because attempts do.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashSet<MailId>>>);
+pub(super) struct MailsInFlight(Arc<Mutex<HashSet<MailId>>>);
 
 /// Exclusive access to a mail, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct MailClaim {
     pub(super) mail_id: MailId,
-    of: InFlight,
+    mails: MailsInFlight,
 }
 
-impl InFlight {
+impl MailsInFlight {
     /// Marks a mail as in flight. `None` if it already is.
-    pub(super) fn take(&self, mail_id: MailId) -> Option<Taken> {
-        self.mails().insert(mail_id.clone()).then(|| Taken { mail_id, of: self.clone() })
+    pub(super) fn claim_mail(&self, mail_id: MailId) -> Option<MailClaim> {
+        self.mails().insert(mail_id.clone()).then(|| MailClaim { mail_id, mails: self.clone() })
     }
 
     fn mails(&self) -> MutexGuard<'_, HashSet<MailId>> {
@@ -26,9 +26,9 @@ impl InFlight {
     }
 }
 
-impl Drop for Taken {
+impl Drop for MailClaim {
     fn drop(&mut self) {
-        self.of.mails().remove(&self.mail_id);
+        self.mails.mails().remove(&self.mail_id);
     }
 }
 
@@ -38,12 +38,12 @@ mod tests {
 
     #[test]
     fn mail_is_taken_by_one_holder_until_dropped() {
-        let in_flight = InFlight::default();
+        let in_flight = MailsInFlight::default();
         let id: MailId = "mail:1".parse().expect("an id");
-        let taken = in_flight.take(id.clone()).expect("the mail is free");
-        assert!(in_flight.take(id.clone()).is_none());
-        assert!(in_flight.take("mail:2".parse().expect("an id")).is_some(), "another is free");
+        let taken = in_flight.claim_mail(id.clone()).expect("the mail is free");
+        assert!(in_flight.claim_mail(id.clone()).is_none());
+        assert!(in_flight.claim_mail("mail:2".parse().expect("an id")).is_some(), "another is free");
         drop(taken);
-        assert!(in_flight.take(id).is_some());
+        assert!(in_flight.claim_mail(id).is_some());
     }
 }

@@ -1,11 +1,15 @@
 use super::*;
-use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
+use crate::testing::{
+    GOOD, TestClock, TestServices, TestSystem, id, logged_events, mail_of, regenerated, with_services,
+};
 use crate::upstream::BoxFuture;
-use crate::upstream::oracle_health::{Oracle, Probe, Statuses};
-use oracled_domain::verdict::health::{HealthConfig, Outcome, Status};
-use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure, Standing};
-use oracled_domain::{Delivery, Event, EventKind, Label, Mail, Peer, Tier};
-use oracled_store::{LogQuery, Record, Write};
+use crate::upstream::oracle_health::{ListHealthStatuses, MonitoredOracle, OracleProbe};
+use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig, OracleHealthLevel};
+use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
+use oracled_domain::{
+    AuditEvent, EventKind, OutboxMail, PeerCredentials, ProductTier, VerdictDelivery, VerdictLabel,
+};
+use oracled_store::{JournalRecord, LogQuery, TableWrite};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,22 +18,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Runs a tick at once.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Tick;
+struct TickNotifier;
 
-impl Handler<Tick> for Notifier {
+impl Handler<TickNotifier> for Notifier {
     type Result = ();
 
-    fn handle(&mut self, _: Tick, ctx: &mut Context<Self>) {
+    fn handle(&mut self, _: TickNotifier, ctx: &mut Context<Self>) {
         self.tick(ctx);
     }
 }
 
-const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
+const PEER: PeerCredentials = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// The scripted behavior of the mail service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Mood {
+enum MailServiceScript {
     #[default]
     Takes,
     /// Accepts mails, but returns a neutral outcome for probes.
@@ -44,36 +48,36 @@ enum Mood {
 
 /// A mail service with a scripted behavior that counts the attempts.
 #[derive(Debug, Default)]
-struct MadeUp {
-    mood: Mutex<Mood>,
+struct ScriptedMailService {
+    mood: Mutex<MailServiceScript>,
     /// Number of attempts for each mail.
     tried: Mutex<BTreeMap<String, usize>>,
     sending: AtomicUsize,
     at_once: AtomicUsize,
 }
 
-impl MadeUp {
-    fn new(mood: Mood) -> Arc<Self> {
+impl ScriptedMailService {
+    fn new(mood: MailServiceScript) -> Arc<Self> {
         Arc::new(Self { mood: Mutex::new(mood), ..Self::default() })
     }
 
-    fn set(&self, mood: Mood) {
+    fn set_script(&self, mood: MailServiceScript) {
         *self.mood.lock().expect("the lock is not poisoned") = mood;
     }
 
-    fn mood(&self) -> Mood {
+    fn current_script(&self) -> MailServiceScript {
         *self.mood.lock().expect("the lock is not poisoned")
     }
 
-    fn tried(&self) -> BTreeMap<String, usize> {
+    fn attempt_counts(&self) -> BTreeMap<String, usize> {
         self.tried.lock().expect("the lock is not poisoned").clone()
     }
 
     fn attempts(&self) -> usize {
-        self.tried().values().sum()
+        self.attempt_counts().values().sum()
     }
 
-    async fn take(&self, mail: &Mail) -> Result<(), SendFailure> {
+    async fn accept_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
         let at_once = self.sending.fetch_add(1, Ordering::Relaxed) + 1;
         self.at_once.fetch_max(at_once, Ordering::Relaxed);
         *self
@@ -83,57 +87,60 @@ impl MadeUp {
             .entry(mail.standing.mail_id.to_string())
             .or_default() += 1;
         tokio::task::yield_now().await;
-        while self.mood() == Mood::Hangs {
+        while self.current_script() == MailServiceScript::Hangs {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.sending.fetch_sub(1, Ordering::Relaxed);
-        let failure = |fault| SendFailure { cause: "status 502".into(), fault, retry_after: None };
-        match self.mood() {
-            Mood::Takes | Mood::TakesMailAlone | Mood::Hangs => Ok(()),
-            Mood::Fails => Err(failure(Fault::Service)),
-            Mood::Refuses => Err(failure(Fault::MailForGood)),
-            Mood::Quotes => Err(SendFailure {
+        let failure = |fault| MailSendFailure { cause: "status 502".into(), fault, retry_after: None };
+        match self.current_script() {
+            MailServiceScript::Takes | MailServiceScript::TakesMailAlone | MailServiceScript::Hangs => Ok(()),
+            MailServiceScript::Fails => Err(failure(MailFailureCause::Service)),
+            MailServiceScript::Refuses => Err(failure(MailFailureCause::MailForGood)),
+            MailServiceScript::Quotes => Err(MailSendFailure {
                 cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
-                ..failure(Fault::Service)
+                ..failure(MailFailureCause::Service)
             }),
-            Mood::Panics => panic!("scripted panic"),
+            MailServiceScript::Panics => panic!("scripted panic"),
         }
     }
 }
 
-impl Probe for MadeUp {
-    fn probe(&self) -> BoxFuture<'_, Outcome> {
+impl OracleProbe for ScriptedMailService {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
         Box::pin(async {
-            match self.mood() {
-                Mood::Takes => Outcome::Success { latency_ms: None },
-                Mood::TakesMailAlone => Outcome::Neutral,
-                _ => Outcome::Failure("status 502".into()),
+            match self.current_script() {
+                MailServiceScript::Takes => CircuitCallOutcome::Success { latency_ms: None },
+                MailServiceScript::TakesMailAlone => CircuitCallOutcome::Neutral,
+                _ => CircuitCallOutcome::Failure("status 502".into()),
             }
         })
     }
 }
 
-impl MailService for MadeUp {
-    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
-        Box::pin(self.take(mail))
+impl MailService for ScriptedMailService {
+    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.accept_mail(mail))
     }
 }
 
 /// The mail service as an oracle without a probe of its own.
-fn oracle() -> Oracle {
-    Oracle { id: "mail".parse().expect("an id"), config: HealthConfig::default(), probe: None }
+fn oracle() -> MonitoredOracle {
+    MonitoredOracle { id: "mail".parse().expect("an id"), config: OracleHealthConfig::default(), probe: None }
 }
 
 /// An environment with this mail service, or with none.
-fn outside(service: Option<&Arc<MadeUp>>) -> Outside {
+fn outside(service: Option<&Arc<ScriptedMailService>>) -> TestServices {
     let service = service.map(|service| Arc::clone(service) as Arc<dyn MailService>);
-    let mailing = Some(Mailing { service, max_age: MAX_AGE });
-    Outside { oracles: vec![oracle()], mailing, ..Outside::default() }
+    let mailing = Some(NotifierConfig { service, max_age: MAX_AGE });
+    TestServices { oracles: vec![oracle()], mailing, ..TestServices::default() }
 }
 
-fn with_service<F: Future<Output = ()>>(mood: Mood, test: impl FnOnce(World, Hand, Arc<MadeUp>) -> F) {
-    let (hand, service) = (Hand::new(), MadeUp::new(mood));
-    with_outside(hand.clone(), outside(Some(&service)), |world| test(world, hand, service));
+fn with_service<F: Future<Output = ()>>(
+    mood: MailServiceScript,
+    test: impl FnOnce(TestSystem, TestClock, Arc<ScriptedMailService>) -> F,
+) {
+    let (hand, service) = (TestClock::new(), ScriptedMailService::new(mood));
+    with_services(hand.clone(), outside(Some(&service)), |world| test(world, hand, service));
 }
 
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -147,54 +154,55 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// A mail of `kind` that is due now.
-fn mail(kind: MailKind, session: &str, now: Timestamp) -> Mail {
-    let regen = if kind == MailKind::DivergenceNotice { regenerated(Label::Red) } else { None };
-    let made = mail_of(kind, Tier::Quick, GOOD, regen);
-    let delivery = Delivery { session_id: id(session), cached_at: now, ..Delivery::clone(&made.delivery) };
-    Mail::queued(kind, Arc::new(delivery), made.standing.to)
+fn mail(kind: MailKind, session: &str, now: Timestamp) -> OutboxMail {
+    let regen = if kind == MailKind::DivergenceNotice { regenerated(VerdictLabel::Red) } else { None };
+    let made = mail_of(kind, ProductTier::Quick, GOOD, regen);
+    let delivery =
+        VerdictDelivery { session_id: id(session), cached_at: now, ..VerdictDelivery::clone(&made.delivery) };
+    OutboxMail::queued(kind, Arc::new(delivery), made.standing.to)
 }
 
-impl World {
+impl TestSystem {
     /// Queues a mail without waking the notifier.
     async fn queue(&self, kind: MailKind, session: &str) -> MailId {
         let mail = mail(kind, session, self.system.clock.now());
         let mail_id = mail.standing.mail_id.clone();
         let (session_id, timestamp) = (id(session), self.system.clock.now());
         let event =
-            Event::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
-        let writes = vec![Write::PutMail(Arc::new(mail))];
-        let record = Record { writes, ..Record::from(event) };
+            AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
+        let writes = vec![TableWrite::PutMail(Arc::new(mail))];
+        let record = JournalRecord { writes, ..JournalRecord::from(event) };
         self.system.log.commit(record).await.expect("it is committed");
         mail_id
     }
 
     async fn queue_and_wake(&self, kind: MailKind, session: &str) -> MailId {
         let mail_id = self.queue(kind, session).await;
-        self.system.notifier.ask(Wake(mail_id.clone())).await.expect("it answers");
+        self.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("it answers");
         mail_id
     }
 
     async fn tick(&self) {
-        self.system.notifier.ask(Tick).await.expect("it answers");
+        self.system.notifier.ask(TickNotifier).await.expect("it answers");
     }
 
     /// Advances the clock second by second, with a tick after each.
-    async fn pass(&self, hand: &Hand, seconds: i64) {
+    async fn advance_time(&self, hand: &TestClock, seconds: i64) {
         for _ in 0..seconds {
-            hand.turn(1);
+            hand.advance(1);
             self.tick().await;
             // the attempts in flight end
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    async fn list(&self, dead_only: bool) -> Vec<Standing> {
-        let list = List { after: None, limit: 1000, dead_only };
+    async fn list(&self, dead_only: bool) -> Vec<MailState> {
+        let list = ListMails { after: None, limit: 1000, dead_only };
         self.system.notifier.ask(list).await.expect("it answers").expect("it is read")
     }
 
     /// The log entries about mails: each event with its attempt, if it has one.
-    fn told(&self) -> Vec<(String, Value)> {
+    fn logged_mail_events(&self) -> Vec<(String, Value)> {
         let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let lines = self.system.store.log(&asked).expect("the log is read");
         let entries = lines.iter().map(|line| serde_json::from_str::<Value>(&line.json).expect("JSON"));
@@ -205,23 +213,23 @@ impl World {
     }
 
     /// Waits until the log contains exactly these events: a mail's removal is visible shortly before its log entry.
-    async fn tells(&self, events: &[(&str, Option<u32>)]) {
+    async fn wait_for_mail_events(&self, events: &[(&str, Option<u32>)]) {
         let events: Vec<_> =
             events.iter().map(|(event, attempt)| ((*event).to_owned(), json!(attempt))).collect();
-        eventually(&format!("{events:?}"), async || self.told() == events).await;
+        eventually(&format!("{events:?}"), async || self.logged_mail_events() == events).await;
     }
 
-    async fn settled(&self) {
+    async fn wait_until_outbox_empty(&self) {
         eventually("the outbox is empty", async || self.list(false).await.is_empty()).await;
     }
 }
 
 #[test]
 fn queued_mail_is_sent_at_once_and_removed_from_the_outbox() {
-    with_service(Mood::Takes, |world, _, service| async move {
+    with_service(MailServiceScript::Takes, |world, _, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
-        world.settled().await;
-        world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
+        world.wait_until_outbox_empty().await;
+        world.wait_for_mail_events(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
         assert_eq!(service.attempts(), 1);
         world.tick().await;
         let text = metrics(&world);
@@ -232,13 +240,13 @@ fn queued_mail_is_sent_at_once_and_removed_from_the_outbox() {
 
 #[test]
 fn address_quoted_by_the_mail_service_is_redacted() {
-    with_service(Mood::Quotes, |world, _, _| async move {
+    with_service(MailServiceScript::Quotes, |world, _, _| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
-        eventually("it has failed", async || logged(&world.system.store).len() == 3).await;
+        eventually("it has failed", async || logged_events(&world.system.store).len() == 3).await;
         let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let log = world.system.store.log(&asked).expect("the log is read");
         let lines = log.into_iter().map(|line| line.json);
-        let statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+        let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
         let shown = [world.list(false).await[0].last_error.clone(), statuses[0].last_error.clone()];
         let told: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
         let hidden = told.iter().filter(|told| told.contains("451 4.7.1 <[address]>: Greylisted"));
@@ -251,7 +259,7 @@ fn address_quoted_by_the_mail_service_is_redacted() {
     });
 }
 
-fn metrics(world: &World) -> String {
+fn metrics(world: &TestSystem) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
     world.system.metrics.register(&mut registry);
     let mut text = String::new();
@@ -261,16 +269,16 @@ fn metrics(world: &World) -> String {
 
 #[test]
 fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
-        eventually("the first attempt fails", async || world.told().len() == 2).await;
-        world.pass(&hand, 59).await;
+        eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
+        world.advance_time(&hand, 59).await;
         assert_eq!(service.attempts(), 1, "not before 60 s");
-        world.pass(&hand, 1).await;
-        eventually("the second attempt fails", async || world.told().len() == 3).await;
-        world.pass(&hand, 300).await;
+        world.advance_time(&hand, 1).await;
+        eventually("the second attempt fails", async || world.logged_mail_events().len() == 3).await;
+        world.advance_time(&hand, 300).await;
         let failed = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_failed", Some(2))];
-        world.tells(&failed).await;
+        world.wait_for_mail_events(&failed).await;
         let dead = world.list(true).await;
         assert_eq!((dead.len(), &dead[0].mail_id, dead[0].next_attempt_at), (1, &mail_id, None));
         assert_eq!(dead[0].last_error.as_deref(), Some("status 502"));
@@ -288,44 +296,51 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
 
 #[test]
 fn verdict_mail_is_retried_with_backoff_until_accepted() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
-        eventually("the first attempt fails", async || world.told().len() == 2).await;
-        world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
-        world.pass(&hand, 1).await;
+        eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
+        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("it answers");
+        world.advance_time(&hand, 1).await;
         assert_eq!(service.attempts(), 1, "an early wake-up sends nothing");
-        world.pass(&hand, 1).await;
-        eventually("the second attempt fails", async || world.told().len() == 3).await;
-        service.set(Mood::Takes);
-        world.pass(&hand, 3).await;
+        world.advance_time(&hand, 1).await;
+        eventually("the second attempt fails", async || world.logged_mail_events().len() == 3).await;
+        service.set_script(MailServiceScript::Takes);
+        world.advance_time(&hand, 3).await;
         assert_eq!(service.attempts(), 2);
-        world.pass(&hand, 1).await;
-        world.settled().await;
+        world.advance_time(&hand, 1).await;
+        world.wait_until_outbox_empty().await;
         let failed = ("mail_failed", Some(1));
-        world.tells(&[("mail_queued", None), failed, ("mail_failed", Some(2)), ("mail_sent", Some(3))]).await;
+        world
+            .wait_for_mail_events(&[
+                ("mail_queued", None),
+                failed,
+                ("mail_failed", Some(2)),
+                ("mail_sent", Some(3)),
+            ])
+            .await;
     });
 }
 
 #[test]
 fn permanently_refused_mail_is_dead_until_requeued() {
-    with_service(Mood::Refuses, |world, hand, service| async move {
+    with_service(MailServiceScript::Refuses, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is dead", async || !world.list(true).await.is_empty()).await;
-        world.pass(&hand, 100).await;
+        world.advance_time(&hand, 100).await;
         assert_eq!(service.attempts(), 1);
-        service.set(Mood::Takes);
-        let requeue = Requeue { mail_id: mail_id.clone(), peer: PEER };
+        service.set_script(MailServiceScript::Takes);
+        let requeue = RequeueMail { mail_id: mail_id.clone(), peer: PEER };
         let standing = world.system.notifier.ask(requeue).await.expect("it answers").expect("it is done");
         assert_eq!((standing.attempts, standing.is_dead()), (0, false));
-        world.settled().await;
+        world.wait_until_outbox_empty().await;
         let events = [
             ("mail_queued", None),
             ("mail_failed", Some(1)),
             ("mail_requeued", None),
             ("mail_sent", Some(1)),
         ];
-        world.tells(&events).await;
-        let again = || world.system.notifier.ask(Requeue { mail_id: mail_id.clone(), peer: PEER });
+        world.wait_for_mail_events(&events).await;
+        let again = || world.system.notifier.ask(RequeueMail { mail_id: mail_id.clone(), peer: PEER });
         // the mail stays in flight for a moment after the log entry of its sending
         let is_gone = async || matches!(again().await.expect("it answers"), Err(OutboxError::Unknown(_)));
         eventually("the mail is removed", is_gone).await;
@@ -334,25 +349,25 @@ fn permanently_refused_mail_is_dead_until_requeued() {
 
 #[test]
 fn drop_removes_a_mail_unless_it_is_in_flight() {
-    with_service(Mood::Hangs, |world, hand, service| async move {
+    with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
         let order = || world.system.notifier.ask(DropMail { mail_id: mail_id.clone(), peer: PEER });
         let refused = order().await.expect("it answers");
         assert!(matches!(refused, Err(OutboxError::InFlight(_))), "{refused:?}");
-        service.set(Mood::Fails);
-        eventually("it has failed", async || world.told().len() == 2).await;
+        service.set_script(MailServiceScript::Fails);
+        eventually("it has failed", async || world.logged_mail_events().len() == 2).await;
         eventually("it is dropped", async || order().await.expect("it answers").is_ok()).await;
-        world.pass(&hand, 100).await;
+        world.advance_time(&hand, 100).await;
         let events = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_dropped", None)];
-        world.tells(&events).await;
+        world.wait_for_mail_events(&events).await;
         assert_eq!(service.attempts(), 1);
     });
 }
 
 #[test]
 fn outage_of_the_mail_service_for_an_hour_loses_no_mail() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         for n in 0..3 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
         }
@@ -361,67 +376,75 @@ fn outage_of_the_mail_service_for_an_hour_loses_no_mail() {
         for n in 0..9 {
             world.queue_and_wake(MailKind::DivergenceNotice, &format!("cs_{n}")).await;
         }
-        world.pass(&hand, 20).await;
+        world.advance_time(&hand, 20).await;
         assert_eq!(service.attempts(), 3, "no attempt is made, and so none is counted");
         for _ in 0..120 {
-            hand.turn(29);
-            world.pass(&hand, 1).await;
+            hand.advance(29);
+            world.advance_time(&hand, 1).await;
         }
         assert_eq!(service.attempts(), 3, "probes check the service, not mails");
-        service.set(Mood::Takes);
+        service.set_script(MailServiceScript::Takes);
         eventually("all are sent", async || {
-            world.pass(&hand, 1).await;
+            world.advance_time(&hand, 1).await;
             world.list(false).await.is_empty()
         })
         .await;
-        assert_eq!(service.tried().len(), 12);
+        assert_eq!(service.attempt_counts().len(), 12);
         eventually("the log contains 12 sent mails", async || {
-            world.told().iter().filter(|(event, _)| event == "mail_sent").count() == 12
+            world.logged_mail_events().iter().filter(|(event, _)| event == "mail_sent").count() == 12
         })
         .await;
-        assert!(world.told().iter().all(|(_, attempt)| attempt.as_u64().is_none_or(|attempt| attempt <= 2)));
+        assert!(
+            world
+                .logged_mail_events()
+                .iter()
+                .all(|(_, attempt)| attempt.as_u64().is_none_or(|attempt| attempt <= 2))
+        );
     });
 }
 
 #[test]
 fn mail_service_without_probe_gets_mail_after_it_recovers() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         for n in 0..3 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         eventually("the circuit is open", async || service.attempts() == 3).await;
-        service.set(Mood::TakesMailAlone);
-        world.pass(&hand, 40).await;
-        world.settled().await;
+        service.set_script(MailServiceScript::TakesMailAlone);
+        world.advance_time(&hand, 40).await;
+        world.wait_until_outbox_empty().await;
         assert_eq!(service.attempts(), 6);
     });
 }
 
 #[test]
 fn one_failing_mail_does_not_open_the_circuit_for_others() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let health = async || {
-            let mut statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+            let mut statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
             let mail = statuses.pop().expect("there is one");
             (mail.status, mail.consecutive_failures)
         };
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it has failed five times", async || {
-            world.pass(&hand, 1).await;
-            world.told().len() == 6
+            world.advance_time(&hand, 1).await;
+            world.logged_mail_events().len() == 6
         })
         .await;
-        assert_eq!((service.attempts(), health().await), (5, (Status::Degraded, 1)));
+        assert_eq!((service.attempts(), health().await), (5, (OracleHealthLevel::Degraded, 1)));
         for n in 2..4 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
         }
-        eventually("three mails that fail do", async || health().await == (Status::CircuitOpen, 3)).await;
+        eventually("three mails that fail do", async || {
+            health().await == (OracleHealthLevel::CircuitOpen, 3)
+        })
+        .await;
     });
 }
 
 #[test]
 fn mail_without_a_wake_up_is_found_within_a_minute() {
-    with_service(Mood::Takes, |world, hand, service| async move {
+    with_service(MailServiceScript::Takes, |world, hand, service| async move {
         eventually("the first survey is over", async || {
             world.tick().await;
             metrics(&world).contains("outbox_depth{state=\"queued\"} 0\n")
@@ -429,25 +452,25 @@ fn mail_without_a_wake_up_is_found_within_a_minute() {
         .await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         world.queue(MailKind::Verdict, "cs_1").await;
-        world.pass(&hand, 30).await;
+        world.advance_time(&hand, 30).await;
         assert_eq!(service.attempts(), 0);
-        world.pass(&hand, 31).await;
-        world.settled().await;
+        world.advance_time(&hand, 31).await;
+        world.wait_until_outbox_empty().await;
         assert_eq!(service.attempts(), 1);
     });
 }
 
 #[test]
 fn clock_that_was_years_ahead_delays_no_mail() {
-    with_service(Mood::Fails, |world, hand, service| async move {
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let years = 10 * 365 * 24 * 3600;
-        hand.turn(years);
+        hand.advance(years);
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
-        eventually("the first attempt fails", async || world.told().len() == 2).await;
-        service.set(Mood::Takes);
-        hand.turn(-years);
+        eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
+        service.set_script(MailServiceScript::Takes);
+        hand.advance(-years);
         eventually("it is sent", async || {
-            world.pass(&hand, 1).await;
+            world.advance_time(&hand, 1).await;
             world.list(false).await.is_empty()
         })
         .await;
@@ -457,15 +480,15 @@ fn clock_that_was_years_ahead_delays_no_mail() {
 
 #[test]
 fn clock_set_back_by_less_than_an_hour_delays_no_mail() {
-    with_service(Mood::Fails, |world, hand, service| async move {
-        hand.turn(3000);
+    with_service(MailServiceScript::Fails, |world, hand, service| async move {
+        hand.advance(3000);
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
-        eventually("the first attempt fails", async || world.told().len() == 2).await;
-        service.set(Mood::Takes);
-        hand.turn(-3000);
+        eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
+        service.set_script(MailServiceScript::Takes);
+        hand.advance(-3000);
         // one survey of the outbox
         for _ in 0..100 {
-            world.pass(&hand, 1).await;
+            world.advance_time(&hand, 1).await;
         }
         assert_eq!((world.list(false).await.len(), service.attempts()), (0, 2));
     });
@@ -473,67 +496,67 @@ fn clock_set_back_by_less_than_an_hour_delays_no_mail() {
 
 #[test]
 fn mail_queued_before_a_restart_is_sent_after_it() {
-    let (hand, service) = (Hand::new(), MadeUp::new(Mood::Fails));
-    with_outside(hand.clone(), outside(None), |world| async move {
+    let (hand, service) = (TestClock::new(), ScriptedMailService::new(MailServiceScript::Fails));
+    with_services(hand.clone(), outside(None), |world| async move {
         world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
-        world.pass(&hand, 100).await;
+        world.advance_time(&hand, 100).await;
         assert_eq!(world.list(false).await.len(), 1, "without a mail service it stays, and is listed");
         let world = world.restarted(outside(Some(&service))).await;
-        eventually("the first attempt fails", async || world.told().len() == 2).await;
-        world.system.notifier.ask(Rest).await.expect("it answers");
-        service.set(Mood::Takes);
+        eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
+        world.system.notifier.ask(StopSending).await.expect("it answers");
+        service.set_script(MailServiceScript::Takes);
         let world = world.restarted(outside(Some(&service))).await;
-        world.pass(&hand, 59).await;
+        world.advance_time(&hand, 59).await;
         assert_eq!(service.attempts(), 1, "the pause holds over a restart");
-        world.pass(&hand, 1).await;
-        world.settled().await;
+        world.advance_time(&hand, 1).await;
+        world.wait_until_outbox_empty().await;
         let events = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_sent", Some(2))];
-        world.tells(&events).await;
+        world.wait_for_mail_events(&events).await;
     });
 }
 
 #[test]
 fn stop_sending_settles_attempts_in_flight_and_starts_no_more() {
-    with_service(Mood::Hangs, |world, hand, service| async move {
+    with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         for n in 0..9 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         eventually("four are under way", async || service.attempts() == 4).await;
-        let rest = world.system.notifier.ask(Rest);
+        let rest = world.system.notifier.ask(StopSending);
         let (rested, ()) = tokio::join!(rest, async {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            service.set(Mood::Takes);
+            service.set_script(MailServiceScript::Takes);
         });
         rested.expect("it answers");
-        world.pass(&hand, 5).await;
+        world.advance_time(&hand, 5).await;
         assert_eq!((service.attempts(), world.list(false).await.len()), (4, 5));
     });
 }
 
 #[test]
 fn at_most_four_mails_are_in_flight_and_none_twice() {
-    with_service(Mood::Hangs, |world, hand, service| async move {
+    with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         let mut ids = Vec::new();
         for n in 0..12 {
             ids.push(world.queue_and_wake(MailKind::Verdict, &format!("cs_{n:02}")).await);
         }
         eventually("four are under way", async || service.attempts() == 4).await;
         for mail_id in &ids {
-            world.system.notifier.ask(Wake(mail_id.clone())).await.expect("it answers");
+            world.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("it answers");
         }
-        world.pass(&hand, 70).await;
+        world.advance_time(&hand, 70).await;
         assert_eq!(service.attempts(), 4, "and none of them twice");
-        service.set(Mood::Takes);
-        world.settled().await;
+        service.set_script(MailServiceScript::Takes);
+        world.wait_until_outbox_empty().await;
         assert_eq!(service.at_once.load(Ordering::Relaxed), 4);
-        assert!(service.tried().values().all(|tried| *tried == 1), "{:?}", service.tried());
+        assert!(service.attempt_counts().values().all(|tried| *tried == 1), "{:?}", service.attempt_counts());
     });
 }
 
 #[test]
 fn outbox_larger_than_the_head_is_sent_completely() {
-    let (hand, service) = (Hand::new(), MadeUp::new(Mood::Takes));
-    with_outside(hand, outside(None), |world| async move {
+    let (hand, service) = (TestClock::new(), ScriptedMailService::new(MailServiceScript::Takes));
+    with_services(hand, outside(None), |world| async move {
         for n in 0..5 * HEAD_MAX {
             world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
         }
@@ -543,30 +566,30 @@ fn outbox_larger_than_the_head_is_sent_completely() {
             world.list(false).await.is_empty()
         })
         .await;
-        assert_eq!((service.attempts(), service.tried().len()), (5 * HEAD_MAX, 5 * HEAD_MAX));
+        assert_eq!((service.attempts(), service.attempt_counts().len()), (5 * HEAD_MAX, 5 * HEAD_MAX));
     });
 }
 
 #[test]
 fn sent_mail_is_settled_once_the_log_recovers_and_not_resent() {
-    with_service(Mood::Hangs, |world, hand, service| async move {
+    with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
         world.break_store();
-        service.set(Mood::Takes);
+        service.set_script(MailServiceScript::Takes);
         is_broken(&world).await;
-        world.pass(&hand, 100).await;
+        world.advance_time(&hand, 100).await;
         world.mend_store();
-        world.settled().await;
+        world.wait_until_outbox_empty().await;
         assert_eq!(service.attempts(), 1);
-        world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
+        world.wait_for_mail_events(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
         let lines = world.fallback_lines.lock().expect("unpoisoned lock").clone();
         assert_eq!(lines, [""; 0], "it is in the log, and nowhere else");
     });
 }
 
 /// Waits until the log has found that the disk accepts no writes.
-async fn is_broken(world: &World) {
+async fn is_broken(world: &TestSystem) {
     let mut report = world.system.log.report();
     report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
 }
@@ -574,16 +597,16 @@ async fn is_broken(world: &World) {
 #[test]
 fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
     let lines = Arc::new(Mutex::new(Arc::default()));
-    with_service(Mood::Hangs, |world, hand, service| {
+    with_service(MailServiceScript::Hangs, |world, hand, service| {
         let lines = Arc::clone(&lines);
         async move {
             *lines.lock().expect("unpoisoned lock") = Arc::clone(&world.fallback_lines);
             world.queue_and_wake(MailKind::Verdict, "cs_1").await;
             eventually("it is being sent", async || service.attempts() == 1).await;
             world.break_store();
-            service.set(Mood::Takes);
+            service.set_script(MailServiceScript::Takes);
             is_broken(&world).await;
-            world.pass(&hand, 100).await;
+            world.advance_time(&hand, 100).await;
             // one more retry, and then the log is closed for good
             tokio::time::sleep(Duration::from_millis(1100)).await;
             world.system.log.close().await;
@@ -596,16 +619,16 @@ fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
 
 #[test]
 fn no_mail_is_sent_while_the_log_is_unavailable() {
-    with_service(Mood::Takes, |world, hand, service| async move {
+    with_service(MailServiceScript::Takes, |world, hand, service| async move {
         // the mail is due later: on a busy machine the notifier's own tick may run before the log is broken
-        hand.turn(5);
+        hand.advance(5);
         let mail_id = world.queue(MailKind::Verdict, "cs_1").await;
-        hand.turn(-5);
+        hand.advance(-5);
         world.break_store();
-        let event = Event::new(world.system.clock.now(), None, EventKind::ServiceStopped);
+        let event = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         world.system.log.commit(event.into()).await.expect_err("the disk does not take it");
-        world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
-        world.pass(&hand, 8).await;
+        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("it answers");
+        world.advance_time(&hand, 8).await;
         assert_eq!(service.attempts(), 0);
         world.mend_store();
         eventually("it is sent", async || {
@@ -613,30 +636,30 @@ fn no_mail_is_sent_while_the_log_is_unavailable() {
             service.attempts() == 1
         })
         .await;
-        world.settled().await;
+        world.wait_until_outbox_empty().await;
     });
 }
 
 #[test]
 fn panics_lose_no_mail() {
-    with_service(Mood::Hangs, |world, hand, service| async move {
+    with_service(MailServiceScript::Hangs, |world, hand, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
         // a restarted notifier surveys the outbox and needs no wake-up
         world.queue(MailKind::Verdict, "cs_2").await;
         world.system.notifier.ask(crate::InjectPanic).await.expect_err("it panics");
-        service.set(Mood::Takes);
-        world.settled().await;
-        assert!(service.tried().values().all(|tried| *tried == 1), "{:?}", service.tried());
+        service.set_script(MailServiceScript::Takes);
+        world.wait_until_outbox_empty().await;
+        assert!(service.attempt_counts().values().all(|tried| *tried == 1), "{:?}", service.attempt_counts());
         // a panic of the mail service itself
-        service.set(Mood::Panics);
+        service.set_script(MailServiceScript::Panics);
         world.queue_and_wake(MailKind::Verdict, "cs_3").await;
         eventually("it is tried", async || service.attempts() == 3).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        service.set(Mood::Takes);
-        world.pass(&hand, 61).await;
+        service.set_script(MailServiceScript::Takes);
+        world.advance_time(&hand, 61).await;
         eventually("it is found again", async || {
-            world.pass(&hand, 1).await;
+            world.advance_time(&hand, 1).await;
             world.list(false).await.is_empty()
         })
         .await;
@@ -645,13 +668,13 @@ fn panics_lose_no_mail() {
 
 #[test]
 fn mails_are_listed_by_id_in_pages() {
-    with_outside(Hand::new(), outside(None), |world| async move {
+    with_services(TestClock::new(), outside(None), |world| async move {
         for n in [3, 1, 2] {
             world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         let page = async |after: Option<&str>, limit| {
             let after = after.map(|after| after.parse().expect("an id"));
-            let list = List { after, limit, dead_only: false };
+            let list = ListMails { after, limit, dead_only: false };
             let mails = world.system.notifier.ask(list).await.expect("it answers").expect("it is read");
             mails.iter().map(|mail| mail.mail_id.to_string()).collect::<Vec<_>>()
         };

@@ -1,58 +1,69 @@
 use super::*;
-use crate::testing::{World, id, logged, with_world};
+use crate::testing::{TestSystem, id, logged_events, with_system};
 use governor::clock::FakeRelativeClock;
 use oracled_domain::Sha256Hex;
-use oracled_domain::verdict::generation::Settings;
+use oracled_domain::verdict::generation::GenerationSettings;
 
-fn take(session_id: &str) -> Take {
+fn request_regen(session_id: &str) -> RequestRegen {
     let prompt_sha256 = Sha256Hex::of(b"prompt");
-    let generation = Generation { prompt_sha256, settings: Settings::locked("model".into()) };
-    Take { session_id: id(session_id), tier: Tier::Quick, generation }
+    let generation =
+        VerdictGeneration { prompt_sha256, settings: GenerationSettings::locked("model".into()) };
+    RequestRegen { session_id: id(session_id), tier: ProductTier::Quick, generation }
 }
 
 #[test]
 fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         let limiter = &system.rate_limiter;
-        limiter.ask(take("cs_1")).await.expect("it answers").expect("it is the first");
-        assert_eq!(logged(&system.store), ["regen_attempted"]);
-        time.turn(1);
-        let limited = limiter.ask(take("cs_1")).await.expect("it answers");
-        let Err(TakeError::Limited(Limited::Session { wait })) = limited else { panic!("{limited:?}") };
+        limiter.ask(request_regen("cs_1")).await.expect("it answers").expect("it is the first");
+        assert_eq!(logged_events(&system.store), ["regen_attempted"]);
+        time.advance(1);
+        let limited = limiter.ask(request_regen("cs_1")).await.expect("it answers");
+        let Err(RegenPermitError::Limited(CallLimitError::Session { wait })) = limited else {
+            panic!("{limited:?}")
+        };
         assert_eq!(wait, Duration::from_secs(299));
-        limiter.ask(take("cs_2")).await.expect("it answers").expect("it is another session");
-        time.turn(299);
-        limiter.ask(take("cs_1")).await.expect("it answers").expect("five minutes have passed");
-        assert_eq!(logged(&system.store).len(), 3, "a refusal is no event");
+        limiter.ask(request_regen("cs_2")).await.expect("it answers").expect("it is another session");
+        time.advance(299);
+        limiter.ask(request_regen("cs_1")).await.expect("it answers").expect("five minutes have passed");
+        assert_eq!(logged_events(&system.store).len(), 3, "a refusal is no event");
     });
 }
 
 #[test]
 fn one_of_simultaneous_attempts_is_permitted() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let asked: Vec<_> = (0..20)
             .map(|_| {
                 let door = system.rate_limiter.clone();
-                actix_rt::spawn(async move { door.ask(take("cs_1")).await.expect("it answers").is_ok() })
+                actix_rt::spawn(
+                    async move { door.ask(request_regen("cs_1")).await.expect("it answers").is_ok() },
+                )
             })
             .collect();
         let mut let_through = 0;
         for asked in asked {
             let_through += usize::from(asked.await.expect("the asker lives"));
         }
-        assert_eq!((let_through, logged(&system.store).len()), (1, 1));
+        assert_eq!((let_through, logged_events(&system.store).len()), (1, 1));
     });
 }
 
 #[test]
 fn attempt_that_did_not_reach_the_model_can_be_undone() {
-    with_world(|World { system, .. }| async move {
-        let taken = system.rate_limiter.ask(take("cs_1")).await.expect("it answers");
+    with_system(|TestSystem { system, .. }| async move {
+        let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("it answers");
         let (taken, _place) = taken.expect("it is the first");
-        let mut record = Record::from(Event::new(system.clock.now(), None, EventKind::ServiceStopped));
-        taken.give_back(&mut record);
+        let mut record =
+            JournalRecord::from(AuditEvent::new(system.clock.now(), None, EventKind::ServiceStopped));
+        taken.remove_attempt(&mut record);
         system.log.commit(record).await.expect("it is committed");
-        system.rate_limiter.ask(take("cs_1")).await.expect("it answers").expect("it counts for nothing");
+        system
+            .rate_limiter
+            .ask(request_regen("cs_1"))
+            .await
+            .expect("it answers")
+            .expect("it counts for nothing");
     });
 }
 
@@ -85,20 +96,22 @@ fn calls_stay_within_the_budget_in_any_minute() {
 #[test]
 fn budget_error_contains_the_wait() {
     let per_minute = NonZeroU32::new(4).expect("not zero");
-    let calls = Calls::new(CallLimits { per_minute, at_once: 100 });
-    assert_eq!(calls.take(), Ok(()));
-    let Err(Limited::Budget { wait, .. }) = calls.take() else { panic!("a second call at once") };
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100 });
+    assert_eq!(calls.take_budgeted_call(), Ok(()));
+    let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call() else {
+        panic!("a second call at once")
+    };
     assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
 }
 
 #[test]
 fn calls_at_once_are_limited() {
     let per_minute = NonZeroU32::new(1000).expect("not zero");
-    let calls = Calls::new(CallLimits { per_minute, at_once: 2 });
-    let (first, second) = (calls.take_place(), calls.take_place());
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });
+    let (first, second) = (calls.take_slot(), calls.take_slot());
     assert!(first.is_ok() && second.is_ok());
-    assert!(matches!(calls.take_place(), Err(Limited::Places { calls_at_once: 2, .. })));
-    assert_eq!(calls.take(), Ok(()), "a retry has its place");
+    assert!(matches!(calls.take_slot(), Err(CallLimitError::Places { calls_at_once: 2, .. })));
+    assert_eq!(calls.take_budgeted_call(), Ok(()), "a retry has its place");
     drop(first);
-    assert!(calls.take_place().is_ok());
+    assert!(calls.take_slot().is_ok());
 }

@@ -1,47 +1,51 @@
 //! The outcomes of generation and regeneration, for the metrics.
 
-use super::flight::Failed;
-use crate::platform::metrics::MadeOutcome;
+use super::generation_task::GenerationError;
+use crate::platform::metrics::GenerationOutcome;
 use crate::upstream::oracle_health::PermitError;
-use crate::upstream::{ModelError, Refusal};
-use crate::verdict::rate_limiter::Limited;
+use crate::upstream::{ModelError, ModelRefusal};
+use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::SubmissionOutcome;
 
 impl SubmissionOutcome {
-    pub(super) const fn made_outcome(&self) -> MadeOutcome {
+    pub(super) const fn generation_outcome(&self) -> GenerationOutcome {
         match self {
-            Self::Stored(_) => MadeOutcome::Delivered,
-            Self::Regenerated(..) => MadeOutcome::Regenerated,
-            Self::Replayed(_) => MadeOutcome::Replayed,
+            Self::Stored(_) => GenerationOutcome::Delivered,
+            Self::Regenerated(..) => GenerationOutcome::Regenerated,
+            Self::Replayed(_) => GenerationOutcome::Replayed,
             // a generated verdict is never only checked
-            Self::Checked(_) | Self::RejectedByCrosscheck { .. } => MadeOutcome::Rejected,
-            Self::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
-            Self::Mismatch(_) => MadeOutcome::SessionMismatch,
+            Self::Checked(_) | Self::RejectedByCrosscheck { .. } => GenerationOutcome::Rejected,
+            Self::RejectedByRules { .. } => GenerationOutcome::RefusedByRules,
+            Self::Mismatch(_) => GenerationOutcome::SessionMismatch,
         }
     }
 }
 
-impl Failed {
-    pub(super) const fn outcome(&self) -> MadeOutcome {
+impl GenerationError {
+    pub(super) const fn generation_outcome(&self) -> GenerationOutcome {
         match self {
-            Self::SessionUnknown => MadeOutcome::SessionUnknown,
-            Self::DeliveredAlready => MadeOutcome::DeliveredAlready,
-            Self::NoModel => MadeOutcome::NoModel,
-            Self::Limited(Limited::Session { .. }) => MadeOutcome::RateLimited,
-            Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => MadeOutcome::ModelBusy,
-            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => MadeOutcome::QuotaWait,
-            Self::NotPermitted { .. } => MadeOutcome::CircuitOpen,
+            Self::SessionUnknown => GenerationOutcome::SessionUnknown,
+            Self::DeliveredAlready => GenerationOutcome::DeliveredAlready,
+            Self::NoModel => GenerationOutcome::NoModel,
+            Self::Limited(CallLimitError::Session { .. }) => GenerationOutcome::RateLimited,
+            Self::Limited(CallLimitError::Places { .. } | CallLimitError::Budget { .. }) => {
+                GenerationOutcome::ModelBusy
+            }
+            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => GenerationOutcome::QuotaWait,
+            Self::NotPermitted { .. } => GenerationOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {
-                ModelError::Unavailable { .. } => MadeOutcome::ModelUnavailable,
-                ModelError::Timeout { .. } => MadeOutcome::ModelTimeout,
-                ModelError::RefusedRequest { .. } => MadeOutcome::RequestRefused,
-                ModelError::Refused { reason: Refusal::PromptBlocked(_) } => MadeOutcome::PromptBlocked,
-                ModelError::Refused { reason: Refusal::Stopped(_) } => MadeOutcome::StoppedEarly,
-                ModelError::Refused { reason: Refusal::Declined(_) } => MadeOutcome::Declined,
-                ModelError::Refused { reason: Refusal::Empty } => MadeOutcome::EmptyAnswer,
+                ModelError::Unavailable { .. } => GenerationOutcome::ModelUnavailable,
+                ModelError::Timeout { .. } => GenerationOutcome::ModelTimeout,
+                ModelError::RefusedRequest { .. } => GenerationOutcome::RequestRefused,
+                ModelError::Refused { reason: ModelRefusal::PromptBlocked(_) } => {
+                    GenerationOutcome::PromptBlocked
+                }
+                ModelError::Refused { reason: ModelRefusal::Stopped(_) } => GenerationOutcome::StoppedEarly,
+                ModelError::Refused { reason: ModelRefusal::Declined(_) } => GenerationOutcome::Declined,
+                ModelError::Refused { reason: ModelRefusal::Empty } => GenerationOutcome::EmptyAnswer,
             },
-            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => MadeOutcome::StorageFailed,
-            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => MadeOutcome::Failed,
+            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => GenerationOutcome::StorageFailed,
+            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => GenerationOutcome::Failed,
         }
     }
 }

@@ -1,34 +1,37 @@
 use super::*;
-use crate::platform::caller::called_by;
-use crate::testing::{GOOD, Hand, Outside, World, id, logged, with_outside};
-use crate::upstream::failure::{Failure, Kind};
-use crate::upstream::oracle_health::{Oracle, Permit};
-use crate::upstream::{Attempt, BoxFuture, CallPolicy, Caller, Heard, Miss, Model, ModelError, Refusal};
-use crate::verdict::cache::{Purge, Register};
+use crate::platform::caller::run_as_caller;
+use crate::testing::{GOOD, TestClock, TestServices, TestSystem, id, logged_events, with_services};
+use crate::upstream::failure::{RequestFailure, RequestFailureKind};
+use crate::upstream::oracle_health::{MonitoredOracle, RequestCallPermit};
+use crate::upstream::{
+    BoxFuture, ModelAnswerMetadata, ModelAttempt, ModelCallPolicy, ModelCaller, ModelClient, ModelError,
+    ModelRefusal, ModelTextError,
+};
+use crate::verdict::cache::{PurgeVerdict, RegisterSession};
 use crate::verdict::crosscheck::GateError;
-use crate::verdict::rate_limiter::Limited;
-use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
-use oracled_domain::verdict::health::HealthConfig;
-use oracled_domain::verdict::session::Mismatch;
-use oracled_domain::{DivergenceLevel, GatePath, Label, Peer, Prompt, Sha256Hex};
+use crate::verdict::rate_limiter::CallLimitError;
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::verdict::session::SessionMismatch;
+use oracled_domain::{DivergenceLevel, GatePath, ModelPrompt, PeerCredentials, Sha256Hex, VerdictLabel};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-const PEER: Peer = Peer { uid: 7, gid: 8, pid: None };
+const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: None };
 
 /// A model with scripted answers.
 #[derive(Debug, Default)]
-struct MadeUp {
-    says: Mutex<VecDeque<Result<String, Miss>>>,
-    asked: Mutex<Vec<(String, Settings)>>,
+struct ScriptedModel {
+    says: Mutex<VecDeque<Result<String, ModelTextError>>>,
+    asked: Mutex<Vec<(String, GenerationSettings)>>,
     /// Delays each answer until a notification, if it is set.
     held: Option<Notify>,
 }
 
-impl MadeUp {
-    fn saying(answers: impl IntoIterator<Item = Result<String, Miss>>) -> Arc<Self> {
+impl ScriptedModel {
+    fn with_answers(answers: impl IntoIterator<Item = Result<String, ModelTextError>>) -> Arc<Self> {
         Arc::new(Self { says: Mutex::new(answers.into_iter().collect()), ..Self::default() })
     }
 
@@ -36,27 +39,27 @@ impl MadeUp {
         self.asked.lock().expect("the lock is not poisoned").len()
     }
 
-    fn settings(&self) -> Vec<Settings> {
+    fn settings(&self) -> Vec<GenerationSettings> {
         let asked = self.asked.lock().expect("the lock is not poisoned");
         asked.iter().map(|(_, settings)| settings.clone()).collect()
     }
 }
 
-impl Model for MadeUp {
+impl ModelClient for ScriptedModel {
     fn oracle_id(&self) -> &'static str {
         "gemini"
     }
 
-    fn oracle_version(&self, settings: &Settings) -> String {
+    fn oracle_version(&self, settings: &GenerationSettings) -> String {
         settings.model.clone()
     }
 
     fn attempt<'a>(
         &'a self,
-        prompt: &'a Prompt,
-        settings: &'a Settings,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
         _: Duration,
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, ModelAttempt> {
         self.asked
             .lock()
             .expect("the lock is not poisoned")
@@ -66,83 +69,87 @@ impl Model for MadeUp {
             if let Some(held) = &self.held {
                 held.notified().await;
             }
-            let heard = Heard {
+            let heard = ModelAnswerMetadata {
                 response_hash: Sha256Hex::of(b"{}"),
                 finish_reason: Some("STOP".into()),
                 usage: None,
                 oracle_version: None,
             };
             match said.unwrap_or_else(|| Ok(GOOD.to_owned())) {
-                Err(Miss::Failed(failure)) => Attempt::Unheard(failure),
-                heard_or_refused => Attempt::Heard(heard, heard_or_refused),
+                Err(ModelTextError::Failed(failure)) => ModelAttempt::NoAnswerReceived(failure),
+                heard_or_refused => ModelAttempt::AnswerReceived(heard, heard_or_refused),
             }
         })
     }
 
-    fn probe<'a>(&'a self, _: &'a str, _: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+    fn probe<'a>(&'a self, _: &'a str, _: Duration) -> BoxFuture<'a, Result<(), RequestFailure>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-fn outside(model: &Arc<MadeUp>, time: &Hand) -> Outside {
-    let model: Arc<dyn Model> = Arc::clone(model) as _;
-    let policy = CallPolicy { max_retries: 0, ..CallPolicy::default() };
-    let caller = Caller::new(model, policy, time.clock());
+fn outside(model: &Arc<ScriptedModel>, time: &TestClock) -> TestServices {
+    let model: Arc<dyn ModelClient> = Arc::clone(model) as _;
+    let policy = ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() };
+    let caller = ModelCaller::new(model, policy, time.clock());
     let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("an id");
-    let oracles = vec![Oracle { id: oracle_id.clone(), config: HealthConfig::default(), probe: None }];
-    let original = Settings { temperature: 0.7, ..Settings::locked(LOCKED_MODEL.into()) };
-    Outside {
+    let oracles =
+        vec![MonitoredOracle { id: oracle_id.clone(), config: OracleHealthConfig::default(), probe: None }];
+    let original = GenerationSettings { temperature: 0.7, ..GenerationSettings::locked(LOCKED_MODEL.into()) };
+    TestServices {
         oracles,
-        model: Some(AskedModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)),
-        ..Outside::default()
+        model: Some(ConfiguredModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)),
+        ..TestServices::default()
     }
 }
 
-fn with_model<F: Future<Output = ()>>(model: Arc<MadeUp>, test: impl FnOnce(World, Arc<MadeUp>) -> F) {
-    let time = Hand::new();
+fn with_model<F: Future<Output = ()>>(
+    model: Arc<ScriptedModel>,
+    test: impl FnOnce(TestSystem, Arc<ScriptedModel>) -> F,
+) {
+    let time = TestClock::new();
     let outside = outside(&model, &time);
-    with_outside(time, outside, |world| test(world, model));
+    with_services(time, outside, |world| test(world, model));
 }
 
-fn verdict(label: Label) -> Result<String, Miss> {
+fn verdict(label: VerdictLabel) -> Result<String, ModelTextError> {
     Ok(format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#))
 }
 
-fn failure(kind: Kind) -> Result<String, Miss> {
-    Err(Miss::Failed(Failure::new(kind, "made up".into())))
+fn failure(kind: RequestFailureKind) -> Result<String, ModelTextError> {
+    Err(ModelTextError::Failed(RequestFailure::new(kind, "made up".into())))
 }
 
-async fn register(world: &World, session_id: &str, original_verdict: Option<Label>) {
-    let query = Query::new("Sell honey?".into());
-    let (session_id, tier) = (id(session_id), Tier::Quick);
-    let message = Register { session_id, tier, query, customer_email: None, original_verdict };
+async fn register(world: &TestSystem, session_id: &str, original_verdict: Option<VerdictLabel>) {
+    let query = CustomerQuery::new("Sell honey?".into());
+    let (session_id, tier) = (id(session_id), ProductTier::Quick);
+    let message = RegisterSession { session_id, tier, query, customer_email: None, original_verdict };
     world.system.cache.ask(message).await.expect("it answers").expect("it is committed");
 }
 
-async fn read(world: &World, session_id: &str) -> Landed {
-    world.system.regen.ask(Read(id(session_id))).await.expect("it answers")
+async fn read(world: &TestSystem, session_id: &str) -> GenerationResult {
+    world.system.regen.ask(RegenerateVerdict(id(session_id))).await.expect("it answers")
 }
 
-async fn deliver(world: &World, session_id: &str, query: &str) -> Landed {
-    let (session_id, query) = (id(session_id), Query::new(query.into()));
-    let message = Deliver(Submission { session_id, query, ..order("") });
+async fn deliver(world: &TestSystem, session_id: &str, query: &str) -> GenerationResult {
+    let (session_id, query) = (id(session_id), CustomerQuery::new(query.into()));
+    let message = GenerateVerdict(Submission { session_id, query, ..submission_of_query("") });
     world.system.regen.ask(message).await.expect("it answers")
 }
 
-async fn lose(world: &World, session_id: &str) {
-    let purge = Purge { session_id: id(session_id), peer: PEER };
+async fn lose_verdict(world: &TestSystem, session_id: &str) {
+    let purge = PurgeVerdict { session_id: id(session_id), peer: PEER };
     assert!(world.system.cache.ask(purge).await.expect("it answers").expect("it is committed"));
 }
 
 #[test]
 fn regeneration_uses_locked_settings_and_the_same_prompt() {
-    let model = MadeUp::saying([verdict(Label::Green), verdict(Label::Red)]);
+    let model = ScriptedModel::with_answers([verdict(VerdictLabel::Green), verdict(VerdictLabel::Red)]);
     with_model(model, |world, model| async move {
         let first = deliver(&world, "cs_1", "Sell honey?").await;
         assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
         let again = deliver(&world, "cs_1", "Sell honey?").await;
         assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
-        lose(&world, "cs_1").await;
+        lose_verdict(&world, "cs_1").await;
         let second = read(&world, "cs_1").await;
         let Ok(SubmissionOutcome::Regenerated(_, check)) = second else { panic!("{second:?}") };
         assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
@@ -152,9 +159,9 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
         let [(prompt, _), (prompt_again, _)] = asked.as_slice() else { panic!("two calls: {asked:?}") };
         assert_eq!(prompt, prompt_again);
         let [original, regen] = model.settings().try_into().expect("two calls");
-        assert_eq!((original.temperature, regen), (0.7, Settings::locked(LOCKED_MODEL.into())));
+        assert_eq!((original.temperature, regen), (0.7, GenerationSettings::locked(LOCKED_MODEL.into())));
         assert_eq!(
-            logged(&world.system.store),
+            logged_events(&world.system.store),
             [
                 "oracle_interaction",
                 "tmm_crosscheck",
@@ -172,13 +179,15 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
 
 #[test]
 fn thousand_reads_of_one_missing_verdict_are_one_call() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let reads: Vec<_> = (0..1000)
             .map(|_| {
                 let regen = world.system.regen.clone();
-                actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") })
+                actix_rt::spawn(
+                    async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
+                )
             })
             .collect();
         while model.calls() == 0 {
@@ -198,19 +207,19 @@ fn thousand_reads_of_one_missing_verdict_are_one_call() {
 }
 
 /// Sends all of these at the same time, and lets the model answer when the first has reached it.
-async fn amid_a_call(
-    world: &World,
-    model: &MadeUp,
+async fn during_model_call(
+    world: &TestSystem,
+    model: &ScriptedModel,
     orders: impl IntoIterator<Item = (Option<Submission>, SessionId)>,
-) -> Vec<Landed> {
+) -> Vec<GenerationResult> {
     let flights: Vec<_> = orders
         .into_iter()
         .map(|(deliver, session_id)| {
             let regen = world.system.regen.clone();
             actix_rt::spawn(async move {
                 match deliver {
-                    Some(submission) => regen.ask(Deliver(submission)).await.expect("it answers"),
-                    None => regen.ask(Read(session_id)).await.expect("it answers"),
+                    Some(submission) => regen.ask(GenerateVerdict(submission)).await.expect("it answers"),
+                    None => regen.ask(RegenerateVerdict(session_id)).await.expect("it answers"),
                 }
             })
         })
@@ -227,48 +236,53 @@ async fn amid_a_call(
     landed
 }
 
-fn order(query: &str) -> Submission {
-    let (session_id, query) = (id("cs_1"), Query::new(query.into()));
+fn submission_of_query(query: &str) -> Submission {
+    let (session_id, query) = (id("cs_1"), CustomerQuery::new(query.into()));
     Submission {
         session_id,
-        tier: Tier::Quick,
+        tier: ProductTier::Quick,
         query,
         payload: None,
         customer_email: None,
         check: None,
         path: GatePath::Generate,
-        made: None,
+        generation_trace: None,
     }
 }
 
 #[test]
 fn equal_requests_share_a_call_and_other_requests_are_a_conflict() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        let orders =
-            ["Sell honey?", "Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
-        let landed = amid_a_call(&world, &model, orders).await;
+        let orders = ["Sell honey?", "Sell honey?", "Sell wax?"]
+            .map(|query| (Some(submission_of_query(query)), id("cs_1")));
+        let landed = during_model_call(&world, &model, orders).await;
         let [first, again, other] = landed.try_into().expect("three");
         assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
         assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
-        assert!(matches!(other, Ok(SubmissionOutcome::Mismatch(Mismatch::Query))), "{other:?}");
+        assert!(matches!(other, Ok(SubmissionOutcome::Mismatch(SessionMismatch::Query))), "{other:?}");
         assert_eq!(model.calls(), 1);
     });
 }
 
 #[test]
 fn request_is_not_answered_with_the_rejection_of_another_uid() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         let by = |uid, order: Submission| {
-            let caller =
-                oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
+            let caller = oracled_domain::RequestCaller {
+                peer: PeerCredentials { uid, gid: uid, pid: None },
+                request_id: "r".into(),
+            };
             let regen = world.system.regen.clone();
-            let asked = async move { regen.ask(Deliver(order)).await.expect("it answers") };
-            actix_rt::spawn(called_by(caller, asked))
+            let asked = async move { regen.ask(GenerateVerdict(order)).await.expect("it answers") };
+            actix_rt::spawn(run_as_caller(caller, asked))
         };
-        let check = Some(Arc::new(Check { facts: vec!["Another plan.".into()], ..Check::default() }));
-        let refused = by(1001, Submission { check, ..order("Sell honey?") });
+        let check = Some(Arc::new(CandidateCheck {
+            facts: vec!["Another plan.".into()],
+            ..CandidateCheck::default()
+        }));
+        let refused = by(1001, Submission { check, ..submission_of_query("Sell honey?") });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
@@ -278,7 +292,7 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
         assert!(matches!(refused, Ok(SubmissionOutcome::RejectedByRules { .. })), "{refused:?}");
 
         // the facts of that refusal apply to the first of the two equal orders, and not to the other
-        let [first, other] = [1001, 1002].map(|uid| by(uid, order("Sell honey?")));
+        let [first, other] = [1001, 1002].map(|uid| by(uid, submission_of_query("Sell honey?")));
         while model.calls() < 2 {
             tokio::task::yield_now().await;
         }
@@ -294,11 +308,11 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
 #[test]
 fn second_request_is_not_answered_with_the_rejection_of_the_first() {
     let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
-    let says = Mutex::new([refused, verdict(Label::Green)].into());
-    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    let says = Mutex::new([refused, verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
-        let landed = amid_a_call(&world, &model, orders).await;
+        let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(submission_of_query(query)), id("cs_1")));
+        let landed = during_model_call(&world, &model, orders).await;
         let [first, other] = landed.try_into().expect("two");
         assert!(matches!(first, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{first:?}");
         assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
@@ -307,35 +321,38 @@ fn second_request_is_not_answered_with_the_rejection_of_the_first() {
 
 #[test]
 fn read_during_a_generation_shares_its_verdict_without_rate_limit() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
-        let landed = amid_a_call(&world, &model, orders).await;
+        let orders = [(Some(submission_of_query("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
+        let landed = during_model_call(&world, &model, orders).await;
         assert!(
             matches!(landed[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
             "{landed:?}"
         );
     });
-    let says = Mutex::new([failure(Kind::Status(500)), verdict(Label::Green)].into());
-    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    let says = Mutex::new([failure(RequestFailureKind::Status(500)), verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
-        let orders = [(None, id("cs_1")), (Some(order("Sell honey?")), id("cs_1"))];
-        let landed = amid_a_call(&world, &model, orders).await;
+        let orders = [(None, id("cs_1")), (Some(submission_of_query("Sell honey?")), id("cs_1"))];
+        let landed = during_model_call(&world, &model, orders).await;
         assert!(matches!(landed[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{landed:?}");
     });
 }
 
 #[test]
 fn model_is_not_called_if_the_verdict_could_not_be_stored() {
-    let model = MadeUp::saying([]);
+    let model = ScriptedModel::with_answers([]);
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         world.break_store();
-        let lost = Event::new(world.system.clock.now(), None, EventKind::ServiceStopped);
+        let lost = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         assert!(world.system.log.commit(lost.into()).await.is_err());
         for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
-            assert!(matches!(landed.as_ref().map_err(|e| &**e), Err(Failed::Commit(_))), "{landed:?}");
+            assert!(
+                matches!(landed.as_ref().map_err(|e| &**e), Err(GenerationError::Commit(_))),
+                "{landed:?}"
+            );
         }
         assert_eq!(model.calls(), 0);
         world.mend_store();
@@ -344,50 +361,59 @@ fn model_is_not_called_if_the_verdict_could_not_be_stored() {
 
 #[test]
 fn rate_limit_is_reported_before_an_open_circuit() {
-    let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
+    let model = ScriptedModel::with_answers((0..3).map(|_| failure(RequestFailureKind::Status(503))));
     with_model(model, |world, _| async move {
         for n in 0..3 {
             register(&world, &format!("cs_{n}"), None).await;
             assert!(read(&world, &format!("cs_{n}")).await.is_err());
         }
         let again = read(&world, "cs_0").await.expect_err("it is too soon");
-        assert!(matches!(&*again, Failed::Limited(Limited::Session { .. })), "{again:?}");
+        assert!(matches!(&*again, GenerationError::Limited(CallLimitError::Session { .. })), "{again:?}");
     });
 }
 
 #[test]
 fn await_generations_waits_for_those_in_progress() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        world.system.regen.ask(Rest).await.expect("nothing is on its way");
+        world.system.regen.ask(AwaitGenerations).await.expect("nothing is on its way");
         let regen = world.system.regen.clone();
-        let flight = actix_rt::spawn(async move { regen.ask(Deliver(order("Sell honey?"))).await });
+        let flight =
+            actix_rt::spawn(
+                async move { regen.ask(GenerateVerdict(submission_of_query("Sell honey?"))).await },
+            );
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         let regen = world.system.regen.clone();
-        let rest = actix_rt::spawn(async move { regen.ask(Rest).await });
+        let rest = actix_rt::spawn(async move { regen.ask(AwaitGenerations).await });
         tokio::task::yield_now().await;
         assert!(!rest.is_finished());
         model.held.as_ref().expect("it waits").notify_one();
         rest.await.expect("it lives").expect("it answers");
-        assert!(logged(&world.system.store).contains(&"verdict_cached".to_owned()));
+        assert!(logged_events(&world.system.store).contains(&"verdict_cached".to_owned()));
         drop(flight.await);
     });
 }
 
 #[test]
 fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
-    for first in [failure(Kind::Status(500)), Err(Miss::Refused(Refusal::Empty)), Ok("no JSON".into())] {
-        let model = MadeUp::saying([first]);
+    for first in [
+        failure(RequestFailureKind::Status(500)),
+        Err(ModelTextError::Refused(ModelRefusal::Empty)),
+        Ok("no JSON".into()),
+    ] {
+        let model = ScriptedModel::with_answers([first]);
         with_model(model, |world, model| async move {
             register(&world, "cs_1", None).await;
             let refused = read(&world, "cs_1").await;
             assert!(!matches!(refused, Ok(SubmissionOutcome::Regenerated(..))), "{refused:?}");
             let again = read(&world, "cs_1").await.expect_err("it is too soon");
-            let Failed::Limited(Limited::Session { wait }) = &*again else { panic!("{again:?}") };
+            let GenerationError::Limited(CallLimitError::Session { wait }) = &*again else {
+                panic!("{again:?}")
+            };
             assert_eq!((*wait, model.calls()), (Duration::from_secs(300), 1));
-            world.time.turn(300);
+            world.time.advance(300);
             let third = read(&world, "cs_1").await;
             assert!(matches!(third, Ok(SubmissionOutcome::Regenerated(..))), "{third:?}");
         });
@@ -396,11 +422,12 @@ fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
 
 #[test]
 fn attempt_that_did_not_reach_the_model_does_not_count() {
-    let model = MadeUp::saying([failure(Kind::Connect)]);
+    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Connect)]);
     with_model(model, |world, _| async move {
         register(&world, "cs_1", None).await;
         let unreached = read(&world, "cs_1").await.expect_err("the model is unreachable");
-        let Failed::Model { error: ModelError::Unavailable { .. }, retry_after } = &*unreached else {
+        let GenerationError::Model { error: ModelError::Unavailable { .. }, retry_after } = &*unreached
+        else {
             panic!("{unreached:?}")
         };
         assert!(retry_after.is_some_and(|wait| wait < Duration::from_secs(60)), "{retry_after:?}");
@@ -410,34 +437,34 @@ fn attempt_that_did_not_reach_the_model_does_not_count() {
 
 #[test]
 fn session_limit_survives_a_restart() {
-    let model = MadeUp::saying([failure(Kind::Status(500))]);
+    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(500))]);
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         assert!(read(&world, "cs_1").await.is_err());
         let outside = outside(&model, &world.time);
         let again = world.restarted(outside).await;
         let refused = read(&again, "cs_1").await.expect_err("it is too soon");
-        assert!(matches!(&*refused, Failed::Limited(Limited::Session { .. })), "{refused:?}");
+        assert!(matches!(&*refused, GenerationError::Limited(CallLimitError::Session { .. })), "{refused:?}");
         assert_eq!(model.calls(), 1);
     });
 }
 
 #[test]
 fn unknown_or_delivered_session_gets_no_generation() {
-    let model = MadeUp::saying([]);
+    let model = ScriptedModel::with_answers([]);
     with_model(model, |world, model| async move {
         let unknown = read(&world, "cs_1").await.expect_err("the session is unknown");
-        assert!(matches!(&*unknown, Failed::SessionUnknown), "{unknown:?}");
-        register(&world, "cs_1", Some(Label::Green)).await;
+        assert!(matches!(&*unknown, GenerationError::SessionUnknown), "{unknown:?}");
+        register(&world, "cs_1", Some(VerdictLabel::Green)).await;
         let delivered = deliver(&world, "cs_1", "Sell honey?").await.expect_err("it has its verdict");
-        assert!(matches!(&*delivered, Failed::DeliveredAlready), "{delivered:?}");
-        assert_eq!((model.calls(), logged(&world.system.store).len()), (0, 1));
+        assert!(matches!(&*delivered, GenerationError::DeliveredAlready), "{delivered:?}");
+        assert_eq!((model.calls(), logged_events(&world.system.store).len()), (0, 1));
     });
 }
 
 #[test]
 fn model_is_not_called_after_three_failures_open_the_circuit() {
-    let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
+    let model = ScriptedModel::with_answers((0..3).map(|_| failure(RequestFailureKind::Status(503))));
     with_model(model, |world, model| async move {
         for n in 0..4 {
             register(&world, &format!("cs_{n}"), None).await;
@@ -446,30 +473,30 @@ fn model_is_not_called_after_three_failures_open_the_circuit() {
             assert!(read(&world, &format!("cs_{n}")).await.is_err());
         }
         let open = read(&world, "cs_3").await.expect_err("the circuit is open");
-        let Failed::NotPermitted { retry_after, .. } = &*open else { panic!("{open:?}") };
+        let GenerationError::NotPermitted { retry_after, .. } = &*open else { panic!("{open:?}") };
         assert_eq!((*retry_after, model.calls()), (Duration::from_secs(30), 3));
         assert_eq!(world.system.store.regen_attempt(&id("cs_3")).expect("it is read"), None, "not attempted");
 
-        world.time.turn(30);
+        world.time.advance(30);
         assert!(
             matches!(read(&world, "cs_3").await, Ok(SubmissionOutcome::Regenerated(..))),
             "one call is let through"
         );
-        let permit = world.system.oracle_health.ask(Permit("gemini".parse().expect("an id")));
+        let permit = world.system.oracle_health.ask(RequestCallPermit("gemini".parse().expect("an id")));
         drop(permit.await.expect("it answers").expect("it is closing"));
     });
 }
 
 #[test]
 fn rejected_verdict_is_logged_with_its_model_call_and_not_stored() {
-    let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
+    let model = ScriptedModel::with_answers([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
     with_model(model, |world, _| async move {
         let refused = deliver(&world, "cs_1", "Sell honey?").await;
         let Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) = refused else {
             panic!("{refused:?}")
         };
         assert!(!decision.approved);
-        assert_eq!(logged(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
+        assert_eq!(logged_events(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
         assert!(world.system.store.session(&id("cs_1")).expect("it is read").is_none());
     });
@@ -477,18 +504,21 @@ fn rejected_verdict_is_logged_with_its_model_call_and_not_stored() {
 
 #[test]
 fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let regen = world.system.regen.clone();
-        let read = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") });
+        let read =
+            actix_rt::spawn(
+                async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
+            );
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         world.break_store();
         model.held.as_ref().expect("it waits").notify_one();
         let landed = read.await.expect("the reader lives").expect_err("nothing can be logged");
-        assert!(matches!(&*landed, Failed::Gate(_)), "{landed:?}");
+        assert!(matches!(&*landed, GenerationError::Gate(_)), "{landed:?}");
         let lines = world.fallback_lines.lock().expect("the lock is intact").clone();
         let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]
             .map(|event| lines.iter().filter(|line| line.contains(event)).count())
@@ -500,23 +530,24 @@ fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
 
 #[test]
 fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
-    let regenerated = |n| verdict(if n < 2 { Label::Amber } else { Label::Green });
-    let model = MadeUp::saying((0..20).flat_map(|n| [verdict(Label::Green), regenerated(n)]));
-    let time = Hand::new();
+    let regenerated = |n| verdict(if n < 2 { VerdictLabel::Amber } else { VerdictLabel::Green });
+    let model =
+        ScriptedModel::with_answers((0..20).flat_map(|n| [verdict(VerdictLabel::Green), regenerated(n)]));
+    let time = TestClock::new();
     let mut outside = outside(&model, &time);
     if let Some(model) = &mut outside.model {
-        model.original = Settings::locked(LOCKED_MODEL.into());
+        model.original = GenerationSettings::locked(LOCKED_MODEL.into());
     }
-    with_outside(time, outside, |world| async move {
+    with_services(time, outside, |world| async move {
         for n in 0..20 {
             let first = deliver(&world, &format!("cs_{n}"), "Sell honey?").await;
             assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
-            lose(&world, &format!("cs_{n}")).await;
+            lose_verdict(&world, &format!("cs_{n}")).await;
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
-        let variance = world.system.regen.ask(AskVariance).await.expect("it answers");
+        let variance = world.system.regen.ask(ReadVariance).await.expect("it answers");
         assert_eq!((variance.regens, variance.diverged, variance.escalated), (20, 2, true));
-        while !logged(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
+        while !logged_events(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
             tokio::task::yield_now().await;
         }
         // regenerations without an original do not displace the counted ones
@@ -524,26 +555,27 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
             register(&world, &format!("cs_{n}"), None).await;
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
-        let World { system, .. } = world.restarted(Outside::default()).await;
-        assert_eq!(system.regen.ask(AskVariance).await.expect("it answers"), variance);
-        let escalations = logged(&system.store).iter().filter(|e| *e == "infrastructure_variance").count();
+        let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
+        assert_eq!(system.regen.ask(ReadVariance).await.expect("it answers"), variance);
+        let escalations =
+            logged_events(&system.store).iter().filter(|e| *e == "infrastructure_variance").count();
         assert_eq!(escalations, 1);
     });
 }
 
 #[test]
 fn generation_survives_a_panic_of_its_actor() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let regen = world.system.regen.clone();
-        let read_on = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await });
+        let read_on = actix_rt::spawn(async move { regen.ask(RegenerateVerdict(id("cs_1"))).await });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         assert!(world.system.regen.ask(crate::InjectPanic).await.is_err());
         let regen = world.system.regen.clone();
-        let joined = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await });
+        let joined = actix_rt::spawn(async move { regen.ask(RegenerateVerdict(id("cs_1"))).await });
         tokio::task::yield_now().await;
         model.held.as_ref().expect("it waits").notify_one();
         assert!(matches!(
@@ -557,24 +589,30 @@ fn generation_survives_a_panic_of_its_actor() {
 
 #[test]
 fn check_set_during_a_regeneration_makes_its_verdict_stale() {
-    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        register(&world, "cs_1", Some(Label::Green)).await;
+        register(&world, "cs_1", Some(VerdictLabel::Green)).await;
         let regen = world.system.regen.clone();
-        let reading = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") });
+        let reading =
+            actix_rt::spawn(
+                async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
+            );
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
-        let check = Some(Arc::new(Check { facts: vec!["another plan".into()], ..Check::default() }));
-        let (tier, query) = (Tier::Quick, Query::new("Sell honey?".into()));
-        let find = Find(Submission { tier, query, check: check.clone(), ..order("") });
+        let check = Some(Arc::new(CandidateCheck {
+            facts: vec!["another plan".into()],
+            ..CandidateCheck::default()
+        }));
+        let (tier, query) = (ProductTier::Quick, CustomerQuery::new("Sell honey?".into()));
+        let find = FindSession(Submission { tier, query, check: check.clone(), ..submission_of_query("") });
         let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
-        assert!(matches!(known, Known::Nothing(kept) if kept == check));
+        assert!(matches!(known, FindSessionOutcome::Nothing(kept) if kept == check));
         model.held.as_ref().expect("it waits").notify_one();
         let landed = reading.await.expect("it lands");
         let Err(failed) = &landed else { panic!("{landed:?}") };
-        assert!(matches!(**failed, Failed::Gate(GateError::Cache(_))), "{failed:?}");
+        assert!(matches!(**failed, GenerationError::Gate(GateError::Cache(_))), "{failed:?}");
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
-        assert_eq!(logged(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));
+        assert_eq!(logged_events(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));
     });
 }

@@ -1,66 +1,71 @@
 //! The baselines of sources, with questions of other workflows and about other times in between.
 
 use super::support::*;
-use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
-use crate::system::System;
+use super::upstream::{
+    ScriptedCall, ScriptedSourceReply, TestScenario, adapter, after_s, cached_answer_time, live, with_scene,
+};
+use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
-use crate::verification::{Dismiss, Resolve, Revoke};
-use oracled_domain::ground::value::Value;
-use oracled_domain::verification::review::{Dismissal, Resolution, Revocation};
-use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
+use crate::verification::{DismissReview, ResolveReview, RevokeResolution};
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verification::review::{DismissalRequest, ReviewResolution, RevocationRequest};
+use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
 use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-const HONEST: Act = Act::at_once(Says::People("54208"));
-const POISONED: Act = Act::at_once(Says::People("99999999"));
+const HONEST: ScriptedCall = ScriptedCall::at_once(ScriptedSourceReply::People("54208"));
+const POISONED: ScriptedCall = ScriptedCall::at_once(ScriptedSourceReply::People("99999999"));
 
 fn limits() -> Json {
     json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}})
 }
 
 /// A live source that answered 54208 once, and answers 99999999 from then on.
-async fn one_that_jumps(scene: &Scene) {
+async fn register_deviating_source(scene: &TestScenario) {
     let system = &scene.world.system;
     live(system, "live", json!({})).await;
     let endpoint = "https://office.example/{area}/{year}?at={point_in_time}";
     adapter(system, "live", json!({"endpoint": endpoint, "ttl_seconds": 60})).await;
-    scene.time.begin();
+    scene.time.start_clock();
     workflow(system, &["live"], limits()).await;
-    scene.upstream.plays("live", &[HONEST]);
+    scene.upstream.set_script("live", &[HONEST]);
     assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-    scene.upstream.plays("live", &[POISONED]);
+    scene.upstream.set_script("live", &[POISONED]);
     after_s(3600).await;
 }
 
-async fn is_suspicious(system: &System, more: Json) -> Arc<Envelope> {
-    let envelope = asked(system, more).await.expect("there is an envelope");
-    assert_eq!((envelope.kind, &envelope.reasons), (EnvelopeKind::HumanReview, &[Reason::Deviation].into()));
+async fn verify_expecting_deviation(system: &ActorSystem, more: Json) -> Arc<Envelope> {
+    let envelope = verify_population(system, more).await.expect("there is an envelope");
+    assert_eq!(
+        (envelope.kind, &envelope.reasons),
+        (EnvelopeKind::HumanReview, &[AxisReason::Deviation].into())
+    );
     assert!(envelope.axes["population"].value.is_none());
     envelope
 }
 
 /// The id of the review of a deviation.
-async fn suspected(system: &System) -> String {
-    is_suspicious(system, json!({})).await.review_id.clone().expect("it has one")
+async fn open_deviation_review(system: &ActorSystem) -> String {
+    verify_expecting_deviation(system, json!({})).await.review_id.clone().expect("it has one")
 }
 
 /// Resolves a review for a minute. No source needs to have the value.
-async fn resolved(system: &System, review_id: &str, value: &str) {
-    let resolution = Resolution {
+async fn resolved(system: &ActorSystem, review_id: &str, value: &str) {
+    let resolution = ReviewResolution {
         values: [("population".to_owned(), json!(value))].into(),
         definitions: [].into(),
         own_value: true,
         reason: "counted again".into(),
         valid_for_seconds: 60,
     };
-    let resolve = Resolve { review_id: review_id.to_owned(), resolution, peer: PEER };
+    let resolve = ResolveReview { review_id: review_id.to_owned(), resolution, peer: PEER };
     system.verification.resolve(&resolve).await.expect("it is resolved");
 }
 
-async fn revoked(system: &System, review_id: &str) {
-    let revocation = Revocation { reason: "misread".into() };
-    let revoke = Revoke { review_id: review_id.to_owned(), revocation, peer: PEER };
+async fn revoked(system: &ActorSystem, review_id: &str) {
+    let revocation = RevocationRequest { reason: "misread".into() };
+    let revoke = RevokeResolution { review_id: review_id.to_owned(), revocation, peer: PEER };
     system.verification.revoke(&revoke).await.expect("it is revoked");
 }
 
@@ -68,25 +73,26 @@ async fn revoked(system: &System, review_id: &str) {
 fn other_workflow_or_time_does_not_move_a_baseline() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            one_that_jumps(&scene).await;
-            is_suspicious(system, json!({})).await;
+            register_deviating_source(&scene).await;
+            verify_expecting_deviation(system, json!({})).await;
             // a workflow without limits accepts the value, so it is cached, and fresh for a while
             workflow(system, &["live"], json!({"workflow_id": "careless"})).await;
-            let careless = asked(system, json!({"workflow": "careless"})).await.expect("an envelope");
+            let careless =
+                verify_population(system, json!({"workflow": "careless"})).await.expect("an envelope");
             assert_eq!(careless.kind, EnvelopeKind::Authoritative);
-            let cached = is_suspicious(system, json!({})).await;
+            let cached = verify_expecting_deviation(system, json!({})).await;
             assert_eq!(
                 scene.upstream.calls("live"),
                 2,
                 "the value that `careless` accepted comes from the cache: {cached:?}"
             );
             let now = system.clock.now();
-            is_suspicious(system, json!({"point_in_time": now})).await;
+            verify_expecting_deviation(system, json!({"point_in_time": now})).await;
             after_s(3600).await;
-            is_suspicious(system, json!({"point_in_time": now})).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({"point_in_time": now})).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -95,20 +101,21 @@ fn other_workflow_or_time_does_not_move_a_baseline() {
 fn confirmed_value_is_the_baseline_from_then_on() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            one_that_jumps(&scene).await;
-            let review_id = suspected(system).await;
+            register_deviating_source(&scene).await;
+            let review_id = open_deviation_review(system).await;
             resolved(system, &review_id, "99999999").await;
             // while the lock is valid it covers later times, too; after that the source's own value counts
-            let locked =
-                asked(system, json!({"point_in_time": system.clock.now()})).await.expect("an envelope");
+            let locked = verify_population(system, json!({"point_in_time": system.clock.now()}))
+                .await
+                .expect("an envelope");
             assert_eq!(locked.kind, EnvelopeKind::Authoritative);
             after_s(3600).await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("live", &[HONEST]);
             after_s(3600).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -117,14 +124,14 @@ fn confirmed_value_is_the_baseline_from_then_on() {
 fn revoked_confirmation_makes_the_value_a_deviation_again() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            one_that_jumps(&scene).await;
-            let review_id = suspected(system).await;
+            register_deviating_source(&scene).await;
+            let review_id = open_deviation_review(system).await;
             resolved(system, &review_id, "99999999").await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
             revoked(system, &review_id).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -133,15 +140,15 @@ fn revoked_confirmation_makes_the_value_a_deviation_again() {
 fn source_value_beside_a_lock_is_not_a_later_baseline() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            one_that_jumps(&scene).await;
-            let review_id = suspected(system).await;
+            register_deviating_source(&scene).await;
+            let review_id = open_deviation_review(system).await;
             resolved(system, &review_id, "54208").await;
             let decided = verified(system).await;
-            assert_eq!(decided.axes["population"].value, Some(Value::Text("54208".into())));
+            assert_eq!(decided.axes["population"].value, Some(AxisValue::Text("54208".into())));
             after_s(3600).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -150,19 +157,19 @@ fn source_value_beside_a_lock_is_not_a_later_baseline() {
 fn revoked_confirmation_of_the_first_deviation_is_a_deviation_again() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             source(system, "archive", json!({})).await;
             for (version, count) in [("2026-11-01", "54208"), ("2026-11-02", "99999999")] {
-                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+                ingest_source_rows(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
             }
             workflow(system, &["archive"], limits()).await;
-            let review_id = suspected(system).await;
+            let review_id = open_deviation_review(system).await;
             resolved(system, &review_id, "99999999").await;
             revoked(system, &review_id).await;
-            is_suspicious(system, json!({})).await;
-            says(system, "archive", "2026-11-03", &["Aruba,ABW,1960,99999998"]).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
+            ingest_source_rows(system, "archive", "2026-11-03", &["Aruba,ABW,1960,99999998"]).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -171,16 +178,17 @@ fn revoked_confirmation_of_the_first_deviation_is_a_deviation_again() {
 fn dismissed_deviation_remains_a_deviation() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            one_that_jumps(&scene).await;
-            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
-            let dismissal = Dismissal { reason: "a slip".into() };
-            let dismiss = Dismiss { review_id: review_id.clone(), dismissal, peer: PEER };
+            register_deviating_source(&scene).await;
+            let review_id =
+                verify_expecting_deviation(system, json!({})).await.review_id.clone().expect("it has one");
+            let dismissal = DismissalRequest { reason: "a slip".into() };
+            let dismiss = DismissReview { review_id: review_id.clone(), dismissal, peer: PEER };
             system.verification.dismiss(&dismiss).await.expect("it is dismissed");
-            let again = is_suspicious(system, json!({})).await;
+            let again = verify_expecting_deviation(system, json!({})).await;
             assert_ne!(again.review_id, Some(review_id));
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("live", &[HONEST]);
             after_s(3600).await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         },
@@ -191,21 +199,21 @@ fn dismissed_deviation_remains_a_deviation() {
 fn deviating_answer_does_not_replace_the_cached_one() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             live(system, "live", json!({})).await;
             adapter(system, "live", json!({})).await;
-            scene.time.begin();
+            scene.time.start_clock();
             let mut settings = limits();
             settings["oracle_latency"] = json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600});
             workflow(system, &["live"], settings).await;
-            scene.upstream.plays("live", &[HONEST, POISONED, Act::DEAD]);
+            scene.upstream.set_script("live", &[HONEST, POISONED, ScriptedCall::DEAD]);
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
             after_s(1).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
             after_s(1).await;
             let kept = verified(system).await;
-            assert_eq!(kept.axes["population"].value, Some(Value::Text("54208".into())), "{kept:#?}");
+            assert_eq!(kept.axes["population"].value, Some(AxisValue::Text("54208".into())), "{kept:#?}");
             assert!(kept.candidates[0].stale);
         },
     );
@@ -215,23 +223,23 @@ fn deviating_answer_does_not_replace_the_cached_one() {
 fn deviation_under_a_lock_is_one_again_when_the_lock_ends() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             source(system, "archive", json!({})).await;
-            says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+            ingest_source_rows(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
             let mut settings = limits();
             settings["conflict_resolution"] = json!({"always_human_axes": ["population"]});
             workflow(system, &["archive"], settings).await;
             let review_id = verified(system).await.review_id.clone().expect("it has one");
             resolved(system, &review_id, "54208").await;
             for (version, count) in [("2026-11-02", "99999999"), ("2026-11-03", "99999998")] {
-                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+                ingest_source_rows(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
                 let decided = verified(system).await;
-                assert_eq!(decided.axes["population"].value, Some(Value::Text("54208".into())));
+                assert_eq!(decided.axes["population"].value, Some(AxisValue::Text("54208".into())));
             }
             revoked(system, &review_id).await;
             workflow(system, &["archive"], limits()).await;
-            is_suspicious(system, json!({})).await;
+            verify_expecting_deviation(system, json!({})).await;
         },
     );
 }
@@ -240,15 +248,15 @@ fn deviation_under_a_lock_is_one_again_when_the_lock_ends() {
 fn deviation_that_is_ingested_twice_remains_a_deviation() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             source(system, "archive", json!({})).await;
-            says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+            ingest_source_rows(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
             workflow(system, &["archive"], limits()).await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
             for (version, count) in [("2026-11-02", "99999999"), ("2026-11-03", "99999998")] {
-                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
-                is_suspicious(system, json!({})).await;
+                ingest_source_rows(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+                verify_expecting_deviation(system, json!({})).await;
             }
         },
     );
@@ -258,18 +266,18 @@ fn deviation_that_is_ingested_twice_remains_a_deviation() {
 fn useless_cached_answers_are_removed_and_logged() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             live(system, "live", json!({})).await;
             adapter(system, "live", json!({"keep_seconds": 7200})).await;
-            scene.time.begin();
+            scene.time.start_clock();
             workflow(system, &["live"], json!({})).await;
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("live", &[HONEST]);
             verified(system).await;
             after_s(3601).await;
-            assert!(kept_at(system, "ABW").is_some(), "it is kept for two hours");
+            assert!(cached_answer_time(system, "ABW").is_some(), "it is kept for two hours");
             after_s(2 * 3600).await;
-            assert_eq!(kept_at(system, "ABW"), None);
+            assert_eq!(cached_answer_time(system, "ABW"), None);
             let query =
                 LogQuery { event: Some("kept_answers_removed".into()), limit: 9, ..LogQuery::default() };
             assert_eq!(system.store.log(&query).expect("it is read").len(), 1);

@@ -1,14 +1,19 @@
 //! Reviews that are closed without a resolution.
 
+use super::register_two_sources;
 use super::support::*;
-use super::two_that_say;
-use crate::system::System;
+use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
-use crate::testing::{World, with_world};
-use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
+use crate::testing::{TestSystem, with_system};
+use crate::verification::{
+    DismissError, DismissReview, ResolveError, ResolveReview, ReviewClosedError, RevokeError,
+    RevokeResolution,
+};
 use oracled_domain::verification::EnvelopeKind;
-use oracled_domain::verification::kept::OPEN_MAX;
-use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use oracled_domain::verification::review::{
+    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
+use oracled_domain::verification::stored_state::OPEN_MAX;
 use oracled_store::ReviewQuery;
 use serde_json::json;
 
@@ -16,47 +21,47 @@ use serde_json::json;
 const RACES: usize = 8;
 
 /// Asks a question on which two sources disagree, and returns the id of its review.
-async fn disputed(system: &System) -> String {
+async fn disputed(system: &ActorSystem) -> String {
     let envelope = verified(system).await;
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
     envelope.review_id.clone().expect("a person decides")
 }
 
-fn open(system: &System) -> Vec<String> {
+fn open(system: &ActorSystem) -> Vec<String> {
     let query = ReviewQuery { open_only: true, before: None, limit: 99 };
     let found = system.store.reviews(&query).expect("they are read");
     found.into_iter().map(|state| state.review.review_id).collect()
 }
 
-async fn dismiss(system: &System, review_id: &str, reason: &str) -> Result<ReviewState, DismissError> {
-    let dismissal = Dismissal { reason: reason.into() };
-    let dismiss = Dismiss { review_id: review_id.into(), dismissal, peer: PEER };
+async fn dismiss(system: &ActorSystem, review_id: &str, reason: &str) -> Result<ReviewState, DismissError> {
+    let dismissal = DismissalRequest { reason: reason.into() };
+    let dismiss = DismissReview { review_id: review_id.into(), dismissal, peer: PEER };
     system.verification.dismiss(&dismiss).await
 }
 
-async fn resolve(system: &System, review_id: &str) -> Result<ReviewState, ResolveError> {
-    let resolution = Resolution {
+async fn resolve(system: &ActorSystem, review_id: &str) -> Result<ReviewState, ResolveError> {
+    let resolution = ReviewResolution {
         values: [("population".to_owned(), json!("54208"))].into(),
         definitions: [].into(),
         own_value: false,
         reason: "the census of that year".into(),
         valid_for_seconds: 3600,
     };
-    let resolve = Resolve { review_id: review_id.into(), resolution, peer: PEER };
+    let resolve = ResolveReview { review_id: review_id.into(), resolution, peer: PEER };
     system.verification.resolve(&resolve).await
 }
 
-async fn revoke(system: &System, review_id: &str) -> Result<ReviewState, RevokeError> {
-    let revocation = Revocation { reason: "misread".into() };
-    let revoke = Revoke { review_id: review_id.into(), revocation, peer: PEER };
+async fn revoke(system: &ActorSystem, review_id: &str) -> Result<ReviewState, RevokeError> {
+    let revocation = RevocationRequest { reason: "misread".into() };
+    let revoke = RevokeResolution { review_id: review_id.into(), revocation, peer: PEER };
     system.verification.revoke(&revoke).await
 }
 
 #[test]
 fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "54208", "54608", json!({})).await;
+        register_two_sources(system, "54208", "54608", json!({})).await;
         let first = disputed(system).await;
         assert_eq!(open(system), [&*first]);
         let dismissed = dismiss(system, &first, " seen on paper ").await.expect("it is dismissed");
@@ -69,11 +74,17 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         assert_eq!(told[told.len() - 2..], ["review_opened", "review_dismissed"]);
 
         let twice = dismiss(system, &first, "again").await;
-        assert!(matches!(twice, Err(DismissError::Closed(Closed::Dismissed { .. }))), "{twice:?}");
+        assert!(matches!(twice, Err(DismissError::Closed(ReviewClosedError::Dismissed { .. }))), "{twice:?}");
         let resolved = resolve(system, &first).await;
-        assert!(matches!(resolved, Err(ResolveError::Closed(Closed::Dismissed { .. }))), "{resolved:?}");
+        assert!(
+            matches!(resolved, Err(ResolveError::Closed(ReviewClosedError::Dismissed { .. }))),
+            "{resolved:?}"
+        );
         let revoked = revoke(system, &first).await;
-        assert!(matches!(revoked, Err(RevokeError::Closed(Closed::Dismissed { .. }))), "{revoked:?}");
+        assert!(
+            matches!(revoked, Err(RevokeError::Closed(ReviewClosedError::Dismissed { .. }))),
+            "{revoked:?}"
+        );
         assert_eq!(events(system, &first), told, "nothing has changed");
 
         let second = disputed(system).await;
@@ -82,15 +93,15 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         assert_eq!(open(system), [&*second]);
         resolve(system, &second).await.expect("it is resolved");
         let late = dismiss(system, &second, "too late").await;
-        assert!(matches!(late, Err(DismissError::Closed(Closed::Resolved { .. }))), "{late:?}");
+        assert!(matches!(late, Err(DismissError::Closed(ReviewClosedError::Resolved { .. }))), "{late:?}");
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
     });
 }
 
 #[test]
 fn dismissal_needs_a_valid_reason_and_a_known_review() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54608", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54608", json!({})).await;
         let review_id = disputed(&system).await;
         for reason in ["", " \n", &"x".repeat(4097)] {
             let refused = dismiss(&system, &review_id, reason).await;
@@ -104,11 +115,11 @@ fn dismissal_needs_a_valid_reason_and_a_known_review() {
 
 #[test]
 fn ended_dispute_is_dismissed_and_opens_no_new_review() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "54208", "54608", json!({})).await;
+        register_two_sources(system, "54208", "54608", json!({})).await;
         let review_id = disputed(system).await;
-        says(system, "office-b", "2020-04-15", &["Aruba,ABW,1960,54208"]).await;
+        ingest_source_rows(system, "office-b", "2020-04-15", &["Aruba,ABW,1960,54208"]).await;
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         assert_eq!(open(system), [&*review_id], "the review is still open");
         dismiss(system, &review_id, "healed").await.expect("it is dismissed");
@@ -119,11 +130,11 @@ fn ended_dispute_is_dismissed_and_opens_no_new_review() {
 
 #[test]
 fn only_the_named_review_of_a_subject_is_dismissed() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "54208", "54608", json!({})).await;
+        register_two_sources(system, "54208", "54608", json!({})).await;
         let first = disputed(system).await;
-        says(system, "office-b", "2021-04-14", &["Aruba,ABW,1960,54609"]).await;
+        ingest_source_rows(system, "office-b", "2021-04-14", &["Aruba,ABW,1960,54609"]).await;
         let second = disputed(system).await;
         assert_ne!(first, second);
         dismiss(system, &first, "another release came").await.expect("it is dismissed");
@@ -134,8 +145,8 @@ fn only_the_named_review_of_a_subject_is_dismissed() {
 
 #[test]
 fn simultaneous_resolution_and_dismissal_have_one_winner() {
-    with_world(async |World { system, .. }: World| {
-        two_that_say(&system, "54208", "54608", json!({})).await;
+    with_system(async |TestSystem { system, .. }: TestSystem| {
+        register_two_sources(&system, "54208", "54608", json!({})).await;
         for _ in 0..RACES {
             let review_id = disputed(&system).await;
             let (its_system, its_id) = (system.clone(), review_id.clone());
@@ -158,12 +169,12 @@ fn simultaneous_resolution_and_dismissal_have_one_winner() {
 
 #[test]
 fn questions_about_different_times_share_one_open_review() {
-    with_world(async |World { system, time, .. }: World| {
+    with_system(async |TestSystem { system, time, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "54208", "54608", json!({})).await;
+        register_two_sources(system, "54208", "54608", json!({})).await;
         let mut times = Vec::new();
         for _ in 0..3 {
-            time.turn(60);
+            time.advance(60);
             times.push(time.clock().now());
         }
         let questions = [
@@ -174,7 +185,7 @@ fn questions_about_different_times_share_one_open_review() {
             json!({"point_in_time": times[0], "known_at": times[0]}),
         ];
         let about = async |question: &serde_json::Value| {
-            asked(system, question.clone()).await.expect("there is an envelope")
+            verify_population(system, question.clone()).await.expect("there is an envelope")
         };
         let review_id = about(&questions[0]).await.review_id.clone().expect("a person decides");
         for question in &questions {
@@ -205,13 +216,13 @@ fn questions_about_different_times_share_one_open_review() {
 
 #[test]
 fn claim_opens_one_review_for_different_past_times() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "54208", "54208", json!({})).await;
+        register_two_sources(system, "54208", "54208", json!({})).await;
         for day in 1..=20 {
             let claim = json!({"claimed": {"population": {"value": 1, "claimed_by": "p-1"}},
                                "point_in_time": format!("2026-01-{day:02}T00:00:00Z")});
-            let envelope = asked(system, claim).await.expect("there is an envelope");
+            let envelope = verify_population(system, claim).await.expect("there is an envelope");
             assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
         }
         assert_eq!(open(system).len(), 1);
@@ -220,16 +231,16 @@ fn claim_opens_one_review_for_different_past_times() {
 
 #[test]
 fn disputes_of_many_releases_open_a_bounded_number_of_reviews() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
-        two_that_say(system, "1", "2", json!({})).await;
+        register_two_sources(system, "1", "2", json!({})).await;
         for day in 1..=20 {
             let row = format!("Aruba,ABW,1960,{}", 100 + day);
-            says(system, "office-a", &format!("2026-01-{day:02}"), &[&row]).await;
+            ingest_source_rows(system, "office-a", &format!("2026-01-{day:02}"), &[&row]).await;
         }
         for day in 1..=20 {
             let then = json!({"point_in_time": format!("2026-01-{day:02}T12:00:00Z")});
-            let envelope = asked(system, then).await.expect("there is an envelope");
+            let envelope = verify_population(system, then).await.expect("there is an envelope");
             assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
         }
         assert_eq!(open(system).len(), OPEN_MAX);

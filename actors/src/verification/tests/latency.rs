@@ -2,22 +2,22 @@
 
 use super::support::*;
 use super::upstream::{
-    Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources,
-    with_scene, written,
+    ScriptedCall, ScriptedSourceReply, TestScenario, adapter, after_s, cache_candidate, cached_answer_time,
+    candidate, commit_write, live, subject_identity, timed, two_sources, with_scene,
 };
-use crate::system::System;
+use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
-use crate::upstream::oracle_health::Statuses;
+use crate::upstream::oracle_health::ListHealthStatuses;
 use crate::verification::VerifyError;
 use jiff::SignedDuration;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::verdict::health::Status;
-use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
+use oracled_domain::verdict::health::OracleHealthLevel;
+use oracled_domain::verification::{AxisReason, CallOutcome, Envelope, EnvelopeKind, VerifyRequest};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-const HONEST: Act = Act::at_once(Says::People("54208"));
+const HONEST: ScriptedCall = ScriptedCall::at_once(ScriptedSourceReply::People("54208"));
 const ARUBA_CODE: &str = "ABW";
 
 fn serves_stale() -> Json {
@@ -33,14 +33,14 @@ fn retry_after(envelope: &Envelope) -> Option<u64> {
     envelope.retry.as_ref().expect("there is guidance").after_ms
 }
 
-async fn health(system: &System, oracle_id: &str) -> Status {
-    let statuses = system.oracle_health.ask(Statuses).await.expect("it answers");
+async fn health(system: &ActorSystem, oracle_id: &str) -> OracleHealthLevel {
+    let statuses = system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
     let name = format!("source:{oracle_id}");
     statuses.into_iter().find(|status| status.oracle_id.as_str() == name).expect("it is watched").status
 }
 
 /// The logged calls: the source, whether the answer came from the cache, and whether it was stale.
-fn asked_of(system: &System, execution_id: &str) -> Vec<(String, bool, bool)> {
+fn logged_source_calls(system: &ActorSystem, execution_id: &str) -> Vec<(String, bool, bool)> {
     let entries = entries(system, execution_id).into_iter().filter(|entry| entry["event"] == "source_asked");
     let flag = |entry: &Json, field: &str| entry[field].as_bool().expect("a flag");
     let told = |entry: Json| {
@@ -54,22 +54,25 @@ fn asked_of(system: &System, execution_id: &str) -> Vec<(String, bool, bool)> {
 fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            scene.upstream.plays("live", &[Act::DEAD]);
+            scene.upstream.set_script("live", &[ScriptedCall::DEAD]);
             for _ in 0..3 {
                 let envelope = verified(system).await;
                 assert_eq!((envelope.kind, retry_after(&envelope)), (EnvelopeKind::Blocked, Some(5_000)));
                 assert_eq!(envelope.candidates[0].outcome, CallOutcome::Failed);
             }
-            assert_eq!(health(system, "live").await, Status::CircuitOpen);
+            assert_eq!(health(system, "live").await, OracleHealthLevel::CircuitOpen);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.candidates[0].outcome, took_ms), (CallOutcome::CircuitOpen, 0));
             assert_eq!((retry_after(&envelope), scene.upstream.calls("live")), (Some(30_000), 3));
-            assert_eq!(envelope.reasons, [Reason::OracleUnreachable].into());
+            assert_eq!(envelope.reasons, [AxisReason::OracleUnreachable].into());
             // the source was not called, so no call is logged
-            assert_eq!(asked_of(system, &envelope.execution_id), [("archive".to_owned(), false, false)]);
+            assert_eq!(
+                logged_source_calls(system, &envelope.execution_id),
+                [("archive".to_owned(), false, false)]
+            );
             after_s(12).await;
             assert_eq!(retry_after(&*verified(system).await), Some(18_000));
 
@@ -81,7 +84,9 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
 
             // the source recovers: one call at a time is permitted, and two successes close the circuit
             after_s(30).await;
-            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(700, ScriptedSourceReply::People("54208"))]);
             let trial = actix_rt::spawn({
                 let system = system.clone();
                 async move { verified(&system).await }
@@ -91,9 +96,9 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
             assert_eq!((beside.kind, retry_after(&beside)), (EnvelopeKind::Blocked, Some(1_000)));
             let trial = trial.await.expect("it is answered");
             assert_eq!((trial.kind, trial.candidates[0].latency_ms), (EnvelopeKind::Authoritative, 700));
-            assert_eq!(health(system, "live").await, Status::Unhealthy);
+            assert_eq!(health(system, "live").await, OracleHealthLevel::Unhealthy);
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-            assert_eq!(health(system, "live").await, Status::Healthy);
+            assert_eq!(health(system, "live").await, OracleHealthLevel::Healthy);
         },
     );
 }
@@ -102,19 +107,19 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
 fn source_that_fails_every_other_call_is_still_called_each_time() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             let flapping: Vec<_> =
-                (0..12).map(|call| if call % 2 == 0 { Act::DEAD } else { HONEST }).collect();
-            scene.upstream.plays("live", &flapping);
+                (0..12).map(|call| if call % 2 == 0 { ScriptedCall::DEAD } else { HONEST }).collect();
+            scene.upstream.set_script("live", &flapping);
             for call in 0..12 {
                 let expected =
                     if call % 2 == 0 { EnvelopeKind::Blocked } else { EnvelopeKind::Authoritative };
                 assert_eq!(verified(system).await.kind, expected);
             }
             assert_eq!(scene.upstream.calls("live"), 12);
-            assert_ne!(health(system, "live").await, Status::CircuitOpen);
+            assert_ne!(health(system, "live").await, OracleHealthLevel::CircuitOpen);
         },
     );
 }
@@ -123,13 +128,13 @@ fn source_that_fails_every_other_call_is_still_called_each_time() {
 fn hanging_source_is_left_alone_if_no_budget_reaches_its_timeout() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, within(3_000)).await;
-            scene.upstream.plays("live", &[Act::HANGS]);
+            scene.upstream.set_script("live", &[ScriptedCall::HANGS]);
             for _ in 0..3 {
                 let (envelope, took_ms) = timed(verified(system)).await;
-                assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+                assert_eq!((&envelope.reasons, took_ms), (&[AxisReason::BudgetExceeded].into(), 2_980));
             }
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.candidates[0].outcome, took_ms), (CallOutcome::CircuitOpen, 0));
@@ -141,14 +146,14 @@ fn hanging_source_is_left_alone_if_no_budget_reaches_its_timeout() {
 fn hanging_source_is_left_alone_if_a_budget_ends_before_its_timeout() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, within(2_000)).await;
             let latency = json!({"soft_timeout_ms": 500_000, "hard_timeout_ms": 600_000,
                                  "on_timeout": "FAIL_CLOSED_BLOCK"});
             let patient = json!({"workflow_id": "patient", "oracle_latency": latency});
             workflow(system, &["live", "archive"], patient).await;
-            scene.upstream.plays("live", &[Act::HANGS]);
+            scene.upstream.set_script("live", &[ScriptedCall::HANGS]);
             for _ in 0..3 {
                 assert_eq!(verified(system).await.candidates[0].outcome, CallOutcome::TimedOut);
             }
@@ -161,20 +166,23 @@ fn hanging_source_is_left_alone_if_a_budget_ends_before_its_timeout() {
 fn workflow_with_short_timeouts_does_not_open_the_circuit() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             let latency =
                 json!({"soft_timeout_ms": 20, "hard_timeout_ms": 50, "on_timeout": "FAIL_CLOSED_BLOCK"});
             let hasty = json!({"workflow_id": "hasty", "oracle_latency": latency});
             workflow(system, &["live", "archive"], hasty).await;
-            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(700, ScriptedSourceReply::People("54208"))]);
             for _ in 0..12 {
-                let envelope = asked(system, json!({"workflow": "hasty"})).await.expect("an envelope");
+                let envelope =
+                    verify_population(system, json!({"workflow": "hasty"})).await.expect("an envelope");
                 assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
             }
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-            assert_eq!(health(system, "live").await, Status::Healthy);
+            assert_eq!(health(system, "live").await, OracleHealthLevel::Healthy);
         },
     );
 }
@@ -183,10 +191,13 @@ fn workflow_with_short_timeouts_does_not_open_the_circuit() {
 fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, serves_stale()).await;
-            scene.upstream.plays("live", &[Act::after(10, Says::People("54208")), Act::DEAD]);
+            scene.upstream.set_script(
+                "live",
+                &[ScriptedCall::after(10, ScriptedSourceReply::People("54208")), ScriptedCall::DEAD],
+            );
             let first = verified(system).await;
             let observed_at = first.candidates[0].observed_at.expect("it has answered");
             assert_eq!(observed_at, first.decided_at);
@@ -209,20 +220,20 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
                 let is_asked = envelope.candidates[0].outcome != CallOutcome::CircuitOpen;
                 let live = is_asked.then(|| ("live".to_owned(), false, true));
                 let told: Vec<_> = live.into_iter().chain([("archive".to_owned(), false, false)]).collect();
-                assert_eq!(asked_of(system, &envelope.execution_id), told);
+                assert_eq!(logged_source_calls(system, &envelope.execution_id), told);
             }
             after_s(1).await;
             let beyond = verified(system).await;
             assert_eq!(
                 (beyond.kind, &beyond.reasons),
-                (EnvelopeKind::Blocked, &[Reason::OracleUnreachable].into())
+                (EnvelopeKind::Blocked, &[AxisReason::OracleUnreachable].into())
             );
             assert!(!beyond.candidates[0].stale && beyond.candidates[0].observed_at.is_none());
             let told = beyond.warnings.last().expect("a warning");
             assert!(told.ends_with("601 seconds old; the workflow allows 600 seconds"), "{told}");
 
             after_s(60).await;
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("live", &[HONEST]);
             let back = verified(system).await;
             assert_eq!(
                 (back.kind, back.candidates[0].observed_at),
@@ -237,17 +248,19 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
 fn cached_answer_is_served_when_the_request_ends_before_the_source() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, serves_stale()).await;
-            scene.upstream.plays("live", &[HONEST, Act::after(4_900, Says::GaveUp)]);
+            scene
+                .upstream
+                .set_script("live", &[HONEST, ScriptedCall::after(4_900, ScriptedSourceReply::GaveUp)]);
             let first = verified(system).await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 4_900), "{envelope:#?}");
             assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
             let evidence = &envelope.axes["population"].evidence[0];
             assert_eq!((evidence.stale, evidence.observed_at), (true, first.decided_at));
-            let told = asked_of(system, &envelope.execution_id);
+            let told = logged_source_calls(system, &envelope.execution_id);
             assert_eq!(told, [("live".to_owned(), false, true), ("archive".to_owned(), false, false)]);
         },
     );
@@ -257,10 +270,10 @@ fn cached_answer_is_served_when_the_request_ends_before_the_source() {
 fn cached_answer_of_a_replaced_adapter_is_not_served() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, serves_stale()).await;
-            scene.upstream.plays("live", &[HONEST, Act::HANGS]);
+            scene.upstream.set_script("live", &[HONEST, ScriptedCall::HANGS]);
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
             let on_its_way = actix_rt::spawn({
                 let system = system.clone();
@@ -279,13 +292,15 @@ fn cached_answer_of_a_replaced_adapter_is_not_served() {
 fn untrusted_source_that_hangs_is_awaited_to_the_soft_timeout() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
             two_sources(&scene, json!({})).await;
             workflow(system, &["scraper", "live", "archive"], json!({})).await;
-            scene.upstream.plays("scraper", &[Act::HANGS]);
-            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            scene.upstream.set_script("scraper", &[ScriptedCall::HANGS]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(700, ScriptedSourceReply::People("54208"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 2_000));
             assert_eq!(envelope.candidates[0].outcome, CallOutcome::NotAwaited);
@@ -300,49 +315,58 @@ fn untrusted_source_that_hangs_is_awaited_to_the_soft_timeout() {
                 (&json!("error"), &json!("not_awaited"))
             );
             // a registered source that is slower than the soft timeout is awaited, and the untrusted one meanwhile, too
-            scene.upstream.plays("live", &[Act::after(3_000, Says::People("54208"))]);
-            scene.upstream.plays("scraper", &[Act::after(2_900, Says::People("1"))]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(3_000, ScriptedSourceReply::People("54208"))]);
+            scene
+                .upstream
+                .set_script("scraper", &[ScriptedCall::after(2_900, ScriptedSourceReply::People("1"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 3_000));
             assert_eq!(envelope.candidates[0].outcome, CallOutcome::Answered);
             // the untrusted source does not cause an exceeded budget
             workflow(system, &["scraper", "live", "archive"], within(2_000)).await;
-            scene.upstream.plays("scraper", &[Act::HANGS]);
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("scraper", &[ScriptedCall::HANGS]);
+            scene.upstream.set_script("live", &[HONEST]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 1_980));
-            scene.upstream.plays("scraper", &[Act::HANGS]);
+            scene.upstream.set_script("scraper", &[ScriptedCall::HANGS]);
             // if only the untrusted source is queried, it is awaited, but decides nothing
             workflow(system, &["scraper"], json!({})).await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Blocked, 5_000));
-            assert_eq!(envelope.reasons, [Reason::NoValue].into());
+            assert_eq!(envelope.reasons, [AxisReason::NoValue].into());
         },
     );
 }
 
 #[test]
 fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
-    const FOR_A_MINUTE: Act = Act::at_once(Says::People("54208"));
+    const FOR_A_MINUTE: ScriptedCall = ScriptedCall::at_once(ScriptedSourceReply::People("54208"));
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             adapter(system, "live", json!({"ttl_seconds": 60})).await;
-            scene.upstream.plays("live", &[FOR_A_MINUTE, Act::DEAD, Act::DEAD, Act::DEAD, FOR_A_MINUTE]);
+            scene.upstream.set_script(
+                "live",
+                &[FOR_A_MINUTE, ScriptedCall::DEAD, ScriptedCall::DEAD, ScriptedCall::DEAD, FOR_A_MINUTE],
+            );
             let first = verified(system).await;
             // three failures for another subject open the circuit; a cached answer needs no lease
             for _ in 0..3 {
-                asked(system, json!({"where": {"area": "ZZZ", "year": 1960}})).await.expect("an envelope");
+                verify_population(system, json!({"where": {"area": "ZZZ", "year": 1960}}))
+                    .await
+                    .expect("an envelope");
             }
-            assert_eq!(health(system, "live").await, Status::CircuitOpen);
+            assert_eq!(health(system, "live").await, OracleHealthLevel::CircuitOpen);
             after_s(60).await;
             let cached = verified(system).await;
             assert_eq!((cached.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 4));
             assert_eq!(cached.candidates[0].observed_at, Some(first.decided_at));
             assert!(!cached.candidates[0].stale, "it is still fresh");
-            let told = asked_of(system, &cached.execution_id);
+            let told = logged_source_calls(system, &cached.execution_id);
             assert_eq!(told, [("live".to_owned(), true, false), ("archive".to_owned(), false, false)]);
             after_s(1).await;
             let anew = verified(system).await;
@@ -350,7 +374,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
             assert_eq!(anew.candidates[0].observed_at, Some(anew.decided_at));
 
             // a source that was declared stale is queried again, although its answer has not expired
-            assert!(asked_of(system, &verified(system).await.execution_id)[0].1);
+            assert!(logged_source_calls(system, &verified(system).await.execution_id)[0].1);
             after_s(1).await;
             invalidation_count(system, "live").await;
             after_s(1).await;
@@ -361,20 +385,22 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
 }
 
 /// Declares the earlier statements of a source stale.
-async fn invalidation_count(system: &System, oracle_id: &str) {
+async fn invalidation_count(system: &ActorSystem, oracle_id: &str) {
     let (mut state, _) = system.store.source(&source_id(oracle_id)).expect("it is read").expect("it exists");
     state = state.invalidated(system.clock.now());
-    written(system, oracled_store::Write::PutSource(Arc::new(state))).await;
+    commit_write(system, oracled_store::TableWrite::PutSource(Arc::new(state))).await;
 }
 
 #[test]
 fn decision_is_logged_after_its_caller_has_disconnected() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            scene.upstream.plays("live", &[Act::after(900, Says::People("54208"))]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(900, ScriptedSourceReply::People("54208"))]);
             // the daemon runs each request in such a task
             let asked = actix_rt::spawn({
                 let system = system.clone();
@@ -401,17 +427,17 @@ fn decision_is_logged_after_its_caller_has_disconnected() {
 fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
     with_scene(
         |outside| outside.at_once = Some(1),
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            scene.upstream.plays("live", &[Act::HANGS]);
+            scene.upstream.set_script("live", &[ScriptedCall::HANGS]);
             let first = actix_rt::spawn({
                 let system = system.clone();
                 async move { verified(&system).await }
             });
             tokio::time::sleep(Duration::from_millis(100)).await;
             workflow(system, &["live", "archive"], within(3_000)).await;
-            let (refused, took_ms) = timed(asked(system, json!({}))).await;
+            let (refused, took_ms) = timed(verify_population(system, json!({}))).await;
             assert!(matches!(refused, Err(VerifyError::Busy)), "{refused:?}");
             assert_eq!(took_ms, 2_980);
             let narrative = json!({"authority_latency": {"authority_latency_budget_ms": 150,
@@ -428,10 +454,13 @@ fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
 fn wait_for_a_slot_counts_toward_the_budget() {
     with_scene(
         |outside| outside.at_once = Some(1),
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, within(3_000)).await;
-            scene.upstream.plays("live", &[Act::after(2_200, Says::People("54208")), Act::HANGS]);
+            scene.upstream.set_script(
+                "live",
+                &[ScriptedCall::after(2_200, ScriptedSourceReply::People("54208")), ScriptedCall::HANGS],
+            );
             let first = actix_rt::spawn({
                 let system = system.clone();
                 async move { verified(&system).await }
@@ -439,7 +468,7 @@ fn wait_for_a_slot_counts_toward_the_budget() {
             tokio::task::yield_now().await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Authoritative);
-            assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+            assert_eq!((&envelope.reasons, took_ms), (&[AxisReason::BudgetExceeded].into(), 2_980));
             assert_eq!(
                 envelope.candidates[0].latency_ms, 780,
                 "the latency of the call excludes the wait for a slot"
@@ -447,7 +476,7 @@ fn wait_for_a_slot_counts_toward_the_budget() {
             assert!(!envelope.candidates[0].late);
             assert_eq!(
                 health(system, "live").await,
-                Status::Healthy,
+                OracleHealthLevel::Healthy,
                 "the wait was too short to count as a failure"
             );
         },
@@ -455,7 +484,7 @@ fn wait_for_a_slot_counts_toward_the_budget() {
 }
 
 /// Settings by which a conflict invalidates all values of its sources, so that they are queried again.
-fn asks_again() -> Json {
+fn requery_settings() -> Json {
     json!({
         "conflict_resolution": {"same_tier_strategy": "most_recent", "scope": {"partial_conflict_behavior": "invalidate_all"}},
         "authority_latency": {"authority_latency_budget_ms": 3000, "enforcement_mode": "INLINE", "on_timeout_behavior": "FAIL_CLOSED"}
@@ -466,15 +495,18 @@ fn asks_again() -> Json {
 fn conflicting_sources_are_queried_once_more_within_the_same_budget() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            two_sources(&scene, asks_again()).await;
+            two_sources(&scene, requery_settings()).await;
             // the source corrects its mistake in the second call
-            scene.upstream.plays("live", &[Act::after(400, Says::People("54209")), HONEST]);
+            scene.upstream.set_script(
+                "live",
+                &[ScriptedCall::after(400, ScriptedSourceReply::People("54209")), HONEST],
+            );
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 400));
             assert!(envelope.steps.is_empty() && envelope.reverify.is_empty());
-            let told = asked_of(system, &envelope.execution_id);
+            let told = logged_source_calls(system, &envelope.execution_id);
             let asked: Vec<_> = told.iter().map(|(oracle_id, ..)| oracle_id.as_str()).collect();
             assert_eq!(asked, ["live", "archive", "live", "archive"]);
             let statuses: Vec<_> = entries(system, &envelope.execution_id);
@@ -485,15 +517,20 @@ fn conflicting_sources_are_queried_once_more_within_the_same_budget() {
             assert!(decisions.len() == 1 && decisions[0].0.inputs.reverified);
 
             // the source repeats its value: the conflict is settled, and no source is queried a third time
-            scene.upstream.plays("live", &[Act::after(400, Says::People("54209"))]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::after(400, ScriptedSourceReply::People("54209"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 800));
             assert_eq!((envelope.steps.len(), scene.upstream.calls("live")), (1, 2));
 
             // the source hangs in the second call: both calls together stay within the budget
-            scene.upstream.plays("live", &[Act::after(1_000, Says::People("54209")), Act::HANGS]);
+            scene.upstream.set_script(
+                "live",
+                &[ScriptedCall::after(1_000, ScriptedSourceReply::People("54209")), ScriptedCall::HANGS],
+            );
             let (envelope, took_ms) = timed(verified(system)).await;
-            assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+            assert_eq!((&envelope.reasons, took_ms), (&[AxisReason::BudgetExceeded].into(), 2_980));
             assert_eq!(envelope.candidates[0].latency_ms, 1_980);
         },
     );
@@ -503,16 +540,17 @@ fn conflicting_sources_are_queried_once_more_within_the_same_budget() {
 fn repeated_query_bypasses_the_cache() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            two_sources(&scene, asks_again()).await;
+            two_sources(&scene, requery_settings()).await;
             adapter(system, "live", json!({"ttl_seconds": 60})).await;
-            let kept = candidate("live", thing(ARUBA_CODE), "54209", system.clock.now());
-            keep(system, ARUBA_CODE, kept).await;
-            scene.upstream.plays("live", &[HONEST]);
+            let kept = candidate("live", subject_identity(ARUBA_CODE), "54209", system.clock.now());
+            cache_candidate(system, ARUBA_CODE, kept).await;
+            scene.upstream.set_script("live", &[HONEST]);
             let envelope = verified(system).await;
             assert_eq!((envelope.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 1));
-            let told: Vec<_> = asked_of(system, &envelope.execution_id).iter().map(|asked| asked.1).collect();
+            let told: Vec<_> =
+                logged_source_calls(system, &envelope.execution_id).iter().map(|asked| asked.1).collect();
             assert_eq!(told, [true, false, false, false]);
         },
     );
@@ -520,34 +558,35 @@ fn repeated_query_bypasses_the_cache() {
 
 #[test]
 fn expired_answer_is_queried_again_within_its_cache_time() {
-    const STALE_BY_ITSELF: Act = Act::at_once(Says::Changed("54208", |candidate| {
-        candidate.observed_at -= SignedDuration::from_secs(61);
-    }));
+    const STALE_BY_ITSELF: ScriptedCall =
+        ScriptedCall::at_once(ScriptedSourceReply::Changed("54208", |candidate| {
+            candidate.observed_at -= SignedDuration::from_secs(61);
+        }));
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             let ontology = json!({"ontology_id": "population", "version": "2"});
             register_short_lived(system).await;
             live(system, "live", json!({"ontology": ontology})).await;
-            scene.time.begin();
+            scene.time.start_clock();
             workflow(system, &["live"], json!({"ontology": ontology})).await;
-            scene.upstream.plays("live", &[STALE_BY_ITSELF, HONEST]);
+            scene.upstream.set_script("live", &[STALE_BY_ITSELF, HONEST]);
             let envelope = verified(system).await;
             assert_eq!((envelope.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 2));
-            assert_eq!(asked_of(system, &envelope.execution_id).len(), 2);
-            scene.upstream.plays("live", &[STALE_BY_ITSELF]);
-            let before = kept_at(system, ARUBA_CODE);
+            assert_eq!(logged_source_calls(system, &envelope.execution_id).len(), 2);
+            scene.upstream.set_script("live", &[STALE_BY_ITSELF]);
+            let before = cached_answer_time(system, ARUBA_CODE);
             let envelope = verified(system).await;
             assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-            assert!(envelope.reasons.contains(&Reason::Expired), "{:?}", envelope.reasons);
+            assert!(envelope.reasons.contains(&AxisReason::Expired), "{:?}", envelope.reasons);
             assert_eq!(
                 (envelope.reverify.len(), scene.upstream.calls("live")),
                 (0, 2),
                 "there is no third query"
             );
             assert_eq!(
-                kept_at(system, ARUBA_CODE),
+                cached_answer_time(system, ARUBA_CODE),
                 before,
                 "an older answer does not replace the cached one"
             );
@@ -556,7 +595,7 @@ fn expired_answer_is_queried_again_within_its_cache_time() {
 }
 
 /// Registers the gallery's ontology with a ttl of one minute for populations.
-async fn register_short_lived(system: &System) {
+async fn register_short_lived(system: &ActorSystem) {
     let mut document = ontology();
     document["version"] = json!("2");
     for axis in document["axes"].as_array_mut().expect("axes") {
@@ -574,11 +613,13 @@ async fn register_short_lived(system: &System) {
 fn many_questions_at_once_are_each_answered_in_their_own_time() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, within(3_000)).await;
-            let slower: Vec<_> = (0..40).map(|call| Act::after(50 * call, Says::People("54208"))).collect();
-            scene.upstream.plays("live", &slower);
+            let slower: Vec<_> = (0..40)
+                .map(|call| ScriptedCall::after(50 * call, ScriptedSourceReply::People("54208")))
+                .collect();
+            scene.upstream.set_script("live", &slower);
             let asking: Vec<_> = (0..40)
                 .map(|_| {
                     let system = system.clone();
@@ -609,10 +650,10 @@ fn request() -> VerifyRequest {
 fn decision_that_cannot_be_logged_is_not_returned() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            scene.upstream.plays("live", &[HONEST]);
+            scene.upstream.set_script("live", &[HONEST]);
             scene.world.break_store();
             let refused = system.verification.verify(&request()).await;
             assert!(matches!(refused, Err(VerifyError::Commit(_) | VerifyError::Store(_))), "{refused:?}");

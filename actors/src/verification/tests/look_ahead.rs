@@ -1,8 +1,8 @@
 //! A later release does not change an envelope about an earlier time, or about the knowledge at an earlier time.
 
 use super::support::*;
-use crate::system::System;
-use crate::testing::{World, with_world};
+use crate::system::ActorSystem;
+use crate::testing::{TestSystem, with_system};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value as Json, json};
@@ -12,18 +12,18 @@ const STRATEGIES: [&str; 4] = ["most_recent", "use_conservative", "dispute_summa
 
 /// A release of one of the sources: the source's index, the year of the release, and the population; `None` for a rejected
 /// record.
-type Released = (usize, i64, Option<u32>);
+type SourceReleaseCase = (usize, i64, Option<u32>);
 
-async fn release(system: &System, place: usize, (source, year, people): Released) {
+async fn release(system: &ActorSystem, place: usize, (source, year, people): SourceReleaseCase) {
     let row = people
         .map_or_else(|| "Aruba,ABW,1960,\"1,0\"".to_owned(), |people| format!("Aruba,ABW,1960,{people}"));
     let version = format!("{year}-01-{:02}", place + 1);
-    released(system, SOURCES[source], &version, &[&row, "Zambia,ZMB,1960,1"]).await;
+    ingest_source_release(system, SOURCES[source], &version, &[&row, "Zambia,ZMB,1960,1"]).await;
 }
 
 /// The decision, without the fields that differ for each question.
-async fn decided(system: &System, question: Json) -> Json {
-    let envelope = asked(system, question).await.expect("there is an envelope");
+async fn decided(system: &ActorSystem, question: Json) -> Json {
+    let envelope = verify_population(system, question).await.expect("there is an envelope");
     let axes = envelope.axes.iter().map(|(axis, outcome)| (axis, json!([outcome.kind, outcome.value])));
     let candidates = envelope.candidates.iter().map(|candidate| {
         json!([
@@ -49,7 +49,7 @@ fn later_release_changes_no_envelope_about_an_earlier_time() {
     let cases = if cfg!(debug_assertions) { 24 } else { 200 };
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let result = runner.run(&strategy, |(releases, year, (source_of_later, _, people), strategy)| {
-        with_world(async |World { system, time, .. }: World| {
+        with_system(async |TestSystem { system, time, .. }: TestSystem| {
             for oracle_id in SOURCES {
                 source(&system, oracle_id, json!({})).await;
             }
@@ -59,19 +59,19 @@ fn later_release_changes_no_envelope_about_an_earlier_time() {
             });
             workflow(&system, &SOURCES, settings).await;
             for (place, of) in releases.into_iter().enumerate() {
-                time.turn(60);
+                time.advance(60);
                 release(&system, place, of).await;
             }
-            time.turn(60);
+            time.advance(60);
             let known_at = time.clock().now();
             let about = json!({"point_in_time": format!("{year}-06-01T00:00:00Z")});
             let known = json!({"known_at": known_at});
             let before = (decided(&system, about.clone()).await, decided(&system, known.clone()).await);
-            time.turn(60);
+            time.advance(60);
             release(&system, 20, (source_of_later, year + 1, people)).await;
             // a decision about the present moves the baselines
             verified(&system).await;
-            time.turn(60);
+            time.advance(60);
             let after = (decided(&system, about).await, decided(&system, known).await);
             assert_eq!(after.0, before.0, "about {year}");
             assert_eq!(after.1, before.1, "known at {known_at}");

@@ -5,21 +5,28 @@
 //! archive, always answers at once with the same value.
 
 use super::support::*;
-use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, with_scene};
+use super::upstream::{
+    ScriptedCall, ScriptedSourceReply, TestScenario, cache_candidate, cached_answer_time, candidate, live,
+    subject_identity, with_scene,
+};
 use crate::testing::ground::PEER;
-use crate::upstream::oracle_health::Steer;
-use crate::verification::source::watched_as;
+use crate::upstream::oracle_health::ApplyCircuitAction;
+use crate::verification::source::health_oracle_id;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::verification::VerificationEntry;
-use oracled_domain::ground::value::Value;
+use oracled_domain::ground::value::AxisValue;
 use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verification::EnvelopeKind::{
     Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional,
 };
 use oracled_domain::verification::workflow::EnforcementMode::{Async, Inline, NonAuthoritativeOnly};
-use oracled_domain::verification::workflow::{EnforcementMode, OnBudget, OnTimeout};
-use oracled_domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal, Stage};
+use oracled_domain::verification::workflow::{
+    BudgetExceededBehavior, EnforcementMode, OracleTimeoutBehavior,
+};
+use oracled_domain::verification::{
+    AnswerFault, AxisReason, CallOutcome, CandidateAnswer, DecisionStage, Envelope, EnvelopeKind,
+};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use tokio::time::Instant;
@@ -32,38 +39,46 @@ const DECIDING_MS: u64 = 20;
 /// Below the soft timeout, between the two, above the hard one.
 const BUDGETS_MS: [u64; 3] = [1_500, 3_000, 6_000];
 const MODES: [EnforcementMode; 3] = [Inline, Async, NonAuthoritativeOnly];
-const ON_TIMEOUT: [OnTimeout; 3] =
-    [OnTimeout::FailOpenNarrative, OnTimeout::FailClosedBlock, OnTimeout::ServeStale];
-const ON_BUDGET: [OnBudget; 3] = [OnBudget::Escalate, OnBudget::DegradeToNarrative, OnBudget::FailClosed];
-const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Tolerated, Kept::TooOld];
-const DOES: [Does; 13] = [
-    Does::Answers(0),
-    Does::Answers(100),
-    Does::Answers(SOFT_MS),
-    Does::Answers(SOFT_MS + 1),
-    Does::Answers(4_000),
-    Does::Answers(HARD_MS),
-    Does::Answers(HARD_MS + 1),
-    Does::Hangs,
-    Does::IsDead,
-    Does::SignsWrongly,
-    Does::SpeaksOfAnother,
-    Does::SpeaksForAnother,
-    Does::IsAhead,
+const ON_TIMEOUT: [OracleTimeoutBehavior; 3] = [
+    OracleTimeoutBehavior::FailOpenNarrative,
+    OracleTimeoutBehavior::FailClosedBlock,
+    OracleTimeoutBehavior::ServeStale,
+];
+const ON_BUDGET: [BudgetExceededBehavior; 3] = [
+    BudgetExceededBehavior::Escalate,
+    BudgetExceededBehavior::DegradeToNarrative,
+    BudgetExceededBehavior::FailClosed,
+];
+const KEPT: [MatrixCachedAge; 3] =
+    [MatrixCachedAge::Nothing, MatrixCachedAge::Tolerated, MatrixCachedAge::TooOld];
+const DOES: [MatrixBehavior; 13] = [
+    MatrixBehavior::Answers(0),
+    MatrixBehavior::Answers(100),
+    MatrixBehavior::Answers(SOFT_MS),
+    MatrixBehavior::Answers(SOFT_MS + 1),
+    MatrixBehavior::Answers(4_000),
+    MatrixBehavior::Answers(HARD_MS),
+    MatrixBehavior::Answers(HARD_MS + 1),
+    MatrixBehavior::Hangs,
+    MatrixBehavior::IsDead,
+    MatrixBehavior::SignsWrongly,
+    MatrixBehavior::SpeaksOfAnother,
+    MatrixBehavior::SpeaksForAnother,
+    MatrixBehavior::IsAhead,
 ];
 
 /// The settings of a workflow.
 #[derive(Debug, Clone, Copy)]
-struct Policy {
-    on_timeout: OnTimeout,
+struct MatrixPolicy {
+    on_timeout: OracleTimeoutBehavior,
     mode: EnforcementMode,
-    on_budget: OnBudget,
+    on_budget: BudgetExceededBehavior,
     budget_ms: u64,
 }
 
 /// The behavior of the live source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum MatrixBehavior {
     /// Answers after this number of milliseconds.
     Answers(u64),
     Hangs,
@@ -76,7 +91,7 @@ enum Does {
 
 /// The age of the cached answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum MatrixCachedAge {
     Nothing,
     /// 100 s old.
     Tolerated,
@@ -85,15 +100,15 @@ enum Kept {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Case {
-    policy: Policy,
-    does: Does,
-    kept: Kept,
+struct MatrixCase {
+    policy: MatrixPolicy,
+    does: MatrixBehavior,
+    kept: MatrixCachedAge,
 }
 
 /// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comes {
+enum MatrixCallOutcome {
     InTime,
     /// The call is cut off by this limit.
     Slow(&'static str),
@@ -102,7 +117,7 @@ enum Comes {
     Poisoned(&'static str),
 }
 
-impl Policy {
+impl MatrixPolicy {
     fn all() -> impl Iterator<Item = Self> {
         let registered = |policy: &Self| {
             // RFC, Enforcement Modes: INLINE is for budgets above the soft timeout; registration refuses others
@@ -119,7 +134,7 @@ impl Policy {
     }
 
     fn settings(&self) -> Json {
-        let tolerance_s = (self.on_timeout == OnTimeout::ServeStale).then_some(TOLERANCE_S);
+        let tolerance_s = (self.on_timeout == OracleTimeoutBehavior::ServeStale).then_some(TOLERANCE_S);
         json!({
             "oracle_latency": {"soft_timeout_ms": SOFT_MS, "hard_timeout_ms": HARD_MS, "on_timeout": self.on_timeout,
                                "stale_tolerance_seconds": tolerance_s},
@@ -140,40 +155,46 @@ impl Policy {
     }
 }
 
-impl Policy {
+impl MatrixPolicy {
     /// All cases of this policy. If no source is queried, there is one behavior. If no cached answer may be served, there
     /// is one nevertheless.
-    fn cases(self) -> impl Iterator<Item = Case> {
-        let kept: &[Kept] = if self.on_timeout == OnTimeout::ServeStale { &KEPT } else { &[Kept::Tolerated] };
+    fn cases(self) -> impl Iterator<Item = MatrixCase> {
+        let kept: &[MatrixCachedAge] = if self.on_timeout == OracleTimeoutBehavior::ServeStale {
+            &KEPT
+        } else {
+            &[MatrixCachedAge::Tolerated]
+        };
         let asks = self.mode != NonAuthoritativeOnly;
         let does = DOES.into_iter().take(if asks { DOES.len() } else { 1 });
-        does.flat_map(move |does| kept.iter().map(move |kept| Case { policy: self, does, kept: *kept }))
+        does.flat_map(move |does| kept.iter().map(move |kept| MatrixCase { policy: self, does, kept: *kept }))
     }
 }
 
-impl Does {
-    fn act(self) -> Act {
-        const SAYS: Says = Says::People("54208");
+impl MatrixBehavior {
+    fn scripted_call(self) -> ScriptedCall {
+        const SAYS: ScriptedSourceReply = ScriptedSourceReply::People("54208");
         match self {
-            Self::Answers(after_ms) => Act::after(after_ms, SAYS),
-            Self::Hangs => Act::HANGS,
-            Self::IsDead => Act::DEAD,
-            Self::SignsWrongly => Act::after(100, Says::Refused(Refusal::Signature)),
-            Self::SpeaksOfAnother => Act::after(
+            Self::Answers(after_ms) => ScriptedCall::after(after_ms, SAYS),
+            Self::Hangs => ScriptedCall::HANGS,
+            Self::IsDead => ScriptedCall::DEAD,
+            Self::SignsWrongly => {
+                ScriptedCall::after(100, ScriptedSourceReply::Refused(AnswerFault::Signature))
+            }
+            Self::SpeaksOfAnother => ScriptedCall::after(
                 100,
-                Says::Changed("54208", |candidate| {
-                    candidate.thing.insert("area".into(), Value::Text("ZZZ".into()));
+                ScriptedSourceReply::Changed("54208", |candidate| {
+                    candidate.thing.insert("area".into(), AxisValue::Text("ZZZ".into()));
                 }),
             ),
-            Self::SpeaksForAnother => Act::after(
+            Self::SpeaksForAnother => ScriptedCall::after(
                 100,
-                Says::Changed("54208", |candidate| {
+                ScriptedSourceReply::Changed("54208", |candidate| {
                     candidate.record.oracle_id = source_id("archive");
                 }),
             ),
-            Self::IsAhead => Act::after(
+            Self::IsAhead => ScriptedCall::after(
                 100,
-                Says::Changed("54208", |candidate| {
+                ScriptedSourceReply::Changed("54208", |candidate| {
                     candidate.observed_at += SignedDuration::from_hours(1);
                 }),
             ),
@@ -181,66 +202,69 @@ impl Does {
     }
 }
 
-impl Case {
-    fn comes(&self) -> Comes {
+impl MatrixCase {
+    fn call_outcome(&self) -> MatrixCallOutcome {
         let (limit_ms, by) = self.policy.limit();
         match self.does {
-            Does::Answers(after_ms) if after_ms <= limit_ms => Comes::InTime,
-            Does::Answers(_) | Does::Hangs => Comes::Slow(by),
+            MatrixBehavior::Answers(after_ms) if after_ms <= limit_ms => MatrixCallOutcome::InTime,
+            MatrixBehavior::Answers(_) | MatrixBehavior::Hangs => MatrixCallOutcome::Slow(by),
             // RFC, Failure Modes: unavailability is a status of 500 and above
-            Does::IsDead => Comes::Unreachable,
+            MatrixBehavior::IsDead => MatrixCallOutcome::Unreachable,
             // RFC, Failure Modes: poisoning is found by signature and schema; Integrity constraints: identities are pinned
-            Does::SignsWrongly => Comes::Poisoned("(signature): not as agreed on"),
-            Does::SpeaksOfAnother => {
-                Comes::Poisoned("(identity): it is about another entity than the requested one")
+            MatrixBehavior::SignsWrongly => MatrixCallOutcome::Poisoned("(signature): not as agreed on"),
+            MatrixBehavior::SpeaksOfAnother => {
+                MatrixCallOutcome::Poisoned("(identity): it is about another entity than the requested one")
             }
-            Does::SpeaksForAnother => Comes::Poisoned("(identity): it is archive's"),
-            Does::IsAhead => Comes::Poisoned("(schema): 2026-11-20T"),
+            MatrixBehavior::SpeaksForAnother => MatrixCallOutcome::Poisoned("(identity): it is archive's"),
+            MatrixBehavior::IsAhead => MatrixCallOutcome::Poisoned("(schema): 2026-11-20T"),
         }
     }
 
     fn latency_ms(&self) -> u64 {
-        match (self.comes(), self.does) {
-            (Comes::InTime, Does::Answers(after_ms)) => after_ms,
-            (Comes::Slow(_), _) => self.policy.limit().0,
-            (Comes::Unreachable, _) => 0,
+        match (self.call_outcome(), self.does) {
+            (MatrixCallOutcome::InTime, MatrixBehavior::Answers(after_ms)) => after_ms,
+            (MatrixCallOutcome::Slow(_), _) => self.policy.limit().0,
+            (MatrixCallOutcome::Unreachable, _) => 0,
             _ => 100,
         }
     }
 
     /// RFC, Stale Data Policy: cached data within tolerance is used. A cached answer does not replace a refused one.
-    fn serves_kept(&self) -> bool {
-        let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);
-        covers && self.policy.on_timeout == OnTimeout::ServeStale && self.kept == Kept::Tolerated
+    fn is_cached_answer_served(&self) -> bool {
+        let covers =
+            matches!(self.call_outcome(), MatrixCallOutcome::Slow(_) | MatrixCallOutcome::Unreachable);
+        covers
+            && self.policy.on_timeout == OracleTimeoutBehavior::ServeStale
+            && self.kept == MatrixCachedAge::Tolerated
     }
 
     fn is_missing(&self) -> bool {
-        self.comes() != Comes::InTime && !self.serves_kept()
+        self.call_outcome() != MatrixCallOutcome::InTime && !self.is_cached_answer_served()
     }
 
     /// The decision that the caller gets, or that the log gets if no caller waits.
-    fn decision(&self) -> (EnvelopeKind, Option<Reason>) {
+    fn decision(&self) -> (EnvelopeKind, Option<AxisReason>) {
         if !self.is_missing() {
             return (Authoritative, None);
         }
-        match self.comes() {
-            Comes::Poisoned(_) => (Blocked, Some(Reason::OracleUnusable)),
+        match self.call_outcome() {
+            MatrixCallOutcome::Poisoned(_) => (Blocked, Some(AxisReason::OracleUnusable)),
             // RFC, Authority Latency Policy, on_timeout_behavior: the budget ends before the hard timeout
-            Comes::Slow(_) if self.policy.limit().0 < HARD_MS => {
+            MatrixCallOutcome::Slow(_) if self.policy.limit().0 < HARD_MS => {
                 let kind = match self.policy.on_budget {
-                    OnBudget::Escalate => HumanReview,
-                    OnBudget::DegradeToNarrative => NarrativeOnly,
-                    OnBudget::FailClosed => Blocked,
+                    BudgetExceededBehavior::Escalate => HumanReview,
+                    BudgetExceededBehavior::DegradeToNarrative => NarrativeOnly,
+                    BudgetExceededBehavior::FailClosed => Blocked,
                 };
-                (kind, Some(Reason::BudgetExceeded))
+                (kind, Some(AxisReason::BudgetExceeded))
             }
             // RFC, Timeout Behaviors; SERVE_STALE without a cached answer is like a missing source
             _ => {
                 let kind = match self.policy.on_timeout {
-                    OnTimeout::FailOpenNarrative => NarrativeOnly,
-                    OnTimeout::FailClosedBlock | OnTimeout::ServeStale => Blocked,
+                    OracleTimeoutBehavior::FailOpenNarrative => NarrativeOnly,
+                    OracleTimeoutBehavior::FailClosedBlock | OracleTimeoutBehavior::ServeStale => Blocked,
                 };
-                (kind, Some(Reason::OracleUnreachable))
+                (kind, Some(AxisReason::OracleUnreachable))
             }
         }
     }
@@ -249,42 +273,43 @@ impl Case {
     fn retry(&self) -> Option<Option<u64>> {
         let (kind, reason) = self.decision();
         // a slow or unreachable source may be back after a hard timeout; an untrusted one needs an administrator
-        (kind == Blocked).then(|| (reason != Some(Reason::OracleUnusable)).then_some(HARD_MS))
+        (kind == Blocked).then(|| (reason != Some(AxisReason::OracleUnusable)).then_some(HARD_MS))
     }
 
     fn outcome(&self) -> CallOutcome {
-        match self.comes() {
-            Comes::InTime => CallOutcome::Answered,
-            Comes::Slow(_) => CallOutcome::TimedOut,
-            Comes::Unreachable => CallOutcome::Failed,
-            Comes::Poisoned(_) => CallOutcome::Refused,
+        match self.call_outcome() {
+            MatrixCallOutcome::InTime => CallOutcome::Answered,
+            MatrixCallOutcome::Slow(_) => CallOutcome::TimedOut,
+            MatrixCallOutcome::Unreachable => CallOutcome::Failed,
+            MatrixCallOutcome::Poisoned(_) => CallOutcome::Refused,
         }
     }
 
     /// The beginnings of the warnings about the source.
-    fn warnings(&self, kept: Option<&Candidate>) -> Vec<String> {
+    fn warnings(&self, kept: Option<&CandidateAnswer>) -> Vec<String> {
         let latency_ms = self.latency_ms();
-        let first = match self.comes() {
-            Comes::InTime if latency_ms > SOFT_MS => {
+        let first = match self.call_outcome() {
+            MatrixCallOutcome::InTime if latency_ms > SOFT_MS => {
                 format!("answered late, after {latency_ms} ms; {SOFT_MS} ms are the soft timeout")
             }
-            Comes::InTime => return Vec::new(),
-            Comes::Slow(by) => by.to_owned(),
-            Comes::Unreachable => "unavailable: status 502".to_owned(),
-            Comes::Poisoned(why) => format!("its answer is rejected {why}"),
+            MatrixCallOutcome::InTime => return Vec::new(),
+            MatrixCallOutcome::Slow(by) => by.to_owned(),
+            MatrixCallOutcome::Unreachable => "unavailable: status 502".to_owned(),
+            MatrixCallOutcome::Poisoned(why) => format!("its answer is rejected {why}"),
         };
         let mut warnings = vec![format!("live: {first}")];
-        let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);
-        if covers && self.policy.on_timeout == OnTimeout::ServeStale {
+        let covers =
+            matches!(self.call_outcome(), MatrixCallOutcome::Slow(_) | MatrixCallOutcome::Unreachable);
+        if covers && self.policy.on_timeout == OracleTimeoutBehavior::ServeStale {
             let waited_s = latency_ms / 1_000;
             let observed_at = kept.map(|kept| kept.observed_at.to_string()).unwrap_or_default();
             warnings.push(match self.kept {
-                Kept::Nothing => "live: no cached answer".to_owned(),
-                Kept::Tolerated => format!(
+                MatrixCachedAge::Nothing => "live: no cached answer".to_owned(),
+                MatrixCachedAge::Tolerated => format!(
                     "live: its cached answer from {observed_at} is used, {} seconds old; the workflow allows 10 minutes",
                     100 + waited_s
                 ),
-                Kept::TooOld => format!(
+                MatrixCachedAge::TooOld => format!(
                     "live: its cached answer is from {observed_at}, {} seconds old; the workflow allows 600 seconds",
                     601 + waited_s
                 ),
@@ -297,17 +322,20 @@ impl Case {
     fn interaction(&self, asked_at: Timestamp) -> Json {
         let latency_ms = self.latency_ms();
         let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
-        let (status, code) = match self.comes() {
-            Comes::InTime => ("success", None),
-            Comes::Slow(_) => ("timeout", Some("timed_out")),
-            Comes::Unreachable => ("error", Some("failed")),
-            Comes::Poisoned(_) => ("error", Some("refused")),
+        let (status, code) = match self.call_outcome() {
+            MatrixCallOutcome::InTime => ("success", None),
+            MatrixCallOutcome::Slow(_) => ("timeout", Some("timed_out")),
+            MatrixCallOutcome::Unreachable => ("error", Some("failed")),
+            MatrixCallOutcome::Poisoned(_) => ("error", Some("refused")),
         };
-        let is_slow = matches!(self.comes(), Comes::Slow(_));
+        let is_slow = matches!(self.call_outcome(), MatrixCallOutcome::Slow(_));
         // version and hash are known of any answer that could be read, even if it was refused
-        let is_read = self.does.act().after_ms.is_some()
+        let is_read = self.does.scripted_call().after_ms.is_some()
             && !is_slow
-            && matches!(self.does.act().says, Says::People(_) | Says::Changed(..));
+            && matches!(
+                self.does.scripted_call().says,
+                ScriptedSourceReply::People(_) | ScriptedSourceReply::Changed(..)
+            );
         json!({
             "oracle_id": "live",
             "oracle_version": if is_read { "v7" } else { "unknown" },
@@ -318,7 +346,7 @@ impl Case {
             "error_code": code,
             "response_hash": is_read.then(|| Sha256Hex::of(b"54208")),
             "cache_hit": false,
-            "stale_data_used": self.serves_kept(),
+            "stale_data_used": self.is_cached_answer_served(),
             "soft_timeout_exceeded": latency_ms > SOFT_MS,
             "workflow_id": "census",
             "timestamp": ended,
@@ -333,29 +361,33 @@ fn area(number: usize) -> String {
 }
 
 /// Resets the source and its circuit, and caches the answer that the case needs.
-async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
+async fn prepare(scene: &TestScenario, case: &MatrixCase, area: &str) -> Option<CandidateAnswer> {
     let system = &scene.world.system;
-    scene.upstream.plays("live", &[case.does.act()]);
-    let close = Steer { oracle_id: watched_as(&source_id("live")), action: CircuitAction::Close, peer: PEER };
+    scene.upstream.set_script("live", &[case.does.scripted_call()]);
+    let close = ApplyCircuitAction {
+        oracle_id: health_oracle_id(&source_id("live")),
+        action: CircuitAction::Close,
+        peer: PEER,
+    };
     // before its first call the source is unknown
     drop(system.oracle_health.ask(close).await.expect("it answers"));
     let age_s = match case.kept {
-        Kept::Nothing => return None,
-        Kept::Tolerated => 100,
-        Kept::TooOld => 601,
+        MatrixCachedAge::Nothing => return None,
+        MatrixCachedAge::Tolerated => 100,
+        MatrixCachedAge::TooOld => 601,
     };
     let at = system.clock.now() - SignedDuration::from_secs(age_s);
-    let candidate = candidate("live", thing(area), "54208", at);
-    keep(system, area, candidate.clone()).await;
+    let candidate = candidate("live", subject_identity(area), "54208", at);
+    cache_candidate(system, area, candidate.clone()).await;
     Some(candidate)
 }
 
 /// Checks an envelope without queries: a narrative, or the provisional answer for a pending decision.
-fn check_unasked(case: &Case, envelope: &Envelope) {
+fn check_unasked(case: &MatrixCase, envelope: &Envelope) {
     let (kind, reason) = match case.policy.mode {
         // RFC, Binding Rules 3, and Enforcement Modes
-        NonAuthoritativeOnly => (NarrativeOnly, Reason::NonAuthoritative),
-        _ => (Provisional, Reason::Deferred),
+        NonAuthoritativeOnly => (NarrativeOnly, AxisReason::NonAuthoritative),
+        _ => (Provisional, AxisReason::Deferred),
     };
     assert_eq!((envelope.kind, &envelope.reasons), (kind, &BTreeSet::from([reason])), "{case:?}");
     assert!(envelope.candidates.is_empty() && envelope.warnings.is_empty(), "{case:?}\n{envelope:#?}");
@@ -363,7 +395,7 @@ fn check_unasked(case: &Case, envelope: &Envelope) {
 }
 
 /// Checks the rules that apply to each envelope.
-fn check_rest(case: &Case, envelope: &Envelope, retry: Option<Option<u64>>) {
+fn check_rest(case: &MatrixCase, envelope: &Envelope, retry: Option<Option<u64>>) {
     let told = envelope.retry.as_ref().map(|retry| retry.after_ms);
     assert_eq!(told, retry, "{case:?}\n{envelope:#?}");
     if let Some(retry) = &envelope.retry {
@@ -382,7 +414,12 @@ fn check_rest(case: &Case, envelope: &Envelope, retry: Option<Option<u64>>) {
 }
 
 /// Checks a decision after the queries.
-fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, kept: Option<&Candidate>) {
+fn check_decision(
+    case: &MatrixCase,
+    entry: &VerificationEntry,
+    envelope: &Envelope,
+    kept: Option<&CandidateAnswer>,
+) {
     let shown = || format!("{case:?}\n{envelope:#?}");
     let (kind, reason) = case.decision();
     assert_eq!((envelope.kind, &envelope.reasons), (kind, &reason.into_iter().collect()), "{}", shown());
@@ -399,19 +436,19 @@ fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, k
     let said = |is_there: bool| usize::from(is_there && tells);
     assert_eq!(
         (live.stale, live.values.len()),
-        (case.serves_kept(), said(!case.is_missing())),
+        (case.is_cached_answer_served(), said(!case.is_missing())),
         "{}",
         shown()
     );
     // RFC, Stale Data Policy: the original observed_at
-    let observed_at = match case.comes() {
-        Comes::InTime => Some(envelope.decided_at),
-        _ => kept.filter(|_| case.serves_kept()).map(|kept| kept.observed_at),
+    let observed_at = match case.call_outcome() {
+        MatrixCallOutcome::InTime => Some(envelope.decided_at),
+        _ => kept.filter(|_| case.is_cached_answer_served()).map(|kept| kept.observed_at),
     };
     assert_eq!(live.observed_at, observed_at, "{}", shown());
     let stale: Vec<_> = envelope.axes["population"].evidence.iter().filter(|one| one.stale).collect();
     assert!(stale.iter().all(|one| Some(one.observed_at) == observed_at), "{}", shown());
-    assert_eq!(stale.len(), usize::from(case.serves_kept()), "{}", shown());
+    assert_eq!(stale.len(), usize::from(case.is_cached_answer_served()), "{}", shown());
 
     assert_eq!((archive.outcome, archive.latency_ms), (CallOutcome::Answered, 0), "{}", shown());
     assert!(!archive.late && !archive.stale && archive.values.len() == said(true), "{}", shown());
@@ -424,7 +461,7 @@ fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, k
 }
 
 /// Checks the log entries of an execution with queries.
-fn check_log(case: &Case, logged: &[Json], asked_at: Timestamp) {
+fn check_log(case: &MatrixCase, logged: &[Json], asked_at: Timestamp) {
     let mut events = vec!["source_asked", "source_asked", "verification_decided"];
     events.extend((case.decision().0 == HumanReview).then_some("review_opened"));
     let names: Vec<_> = logged.iter().map(|entry| entry["event"].as_str().expect("its name")).collect();
@@ -436,11 +473,12 @@ fn check_log(case: &Case, logged: &[Json], asked_at: Timestamp) {
 }
 
 /// Asks the question of a case, and compares the envelope and the log with the expectations.
-async fn check(scene: &Scene, case: &Case, area: &str) {
+async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
     let system = &scene.world.system;
     let kept = prepare(scene, case, area).await;
     let (began, asked_at) = (Instant::now(), system.clock.now());
-    let envelope = asked(system, json!({"where": {"area": area, "year": 1960}})).await.expect("an envelope");
+    let envelope =
+        verify_population(system, json!({"where": {"area": area, "year": 1960}})).await.expect("an envelope");
     let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("it is short");
     let mut logged = entries(system, &envelope.execution_id);
     let is_inline = case.policy.mode == Inline;
@@ -461,36 +499,36 @@ async fn check(scene: &Scene, case: &Case, area: &str) {
         return;
     }
     let (entry, decided) = decisions.last().expect("it is decided");
-    assert_eq!(entry.inputs.stage == Stage::Delayed, case.policy.mode == Async, "{case:?}");
+    assert_eq!(entry.inputs.stage == DecisionStage::Delayed, case.policy.mode == Async, "{case:?}");
     check_decision(case, entry, decided, kept.as_ref());
     check_log(case, &logged, asked_at);
     assert_eq!(scene.upstream.calls("live"), 1, "{case:?}");
     // an accepted answer is cached; any other leaves the cached answer as it is
-    let expected = match case.comes() {
-        Comes::InTime => Some(decided.decided_at),
+    let expected = match case.call_outcome() {
+        MatrixCallOutcome::InTime => Some(decided.decided_at),
         _ => kept.map(|kept| kept.observed_at),
     };
-    assert_eq!(kept_at(system, area), expected, "{case:?}");
-    assert!(system.store.pending().expect("it is read").is_empty(), "{case:?}");
+    assert_eq!(cached_answer_time(system, area), expected, "{case:?}");
+    assert!(system.store.pending_decisions().expect("it is read").is_empty(), "{case:?}");
 }
 
 #[test]
 fn each_policy_and_upstream_match_the_rules_within_their_time() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
-            let count = Policy::all().flat_map(Policy::cases).count();
+            let count = MatrixPolicy::all().flat_map(MatrixPolicy::cases).count();
             // two modes that query sources, with 15 budgets and behaviors; one that does not, with 9
             assert_eq!(count, 15 * 13 * (1 + 1 + 3) + 9 * (1 + 1 + 3));
             live(system, "live", json!({})).await;
             source(system, "archive", json!({})).await;
             let rows: Vec<_> = (0..count).map(|number| format!("Land,{},1960,54208", area(number))).collect();
             let rows: Vec<_> = rows.iter().map(String::as_str).collect();
-            says(system, "archive", "2026-11-01", &rows).await;
-            scene.time.begin();
+            ingest_source_rows(system, "archive", "2026-11-01", &rows).await;
+            scene.time.start_clock();
             let mut number = 0;
-            for policy in Policy::all() {
+            for policy in MatrixPolicy::all() {
                 workflow(system, &["live", "archive"], policy.settings()).await;
                 for case in policy.cases() {
                     check(&scene, &case, &area(number)).await;

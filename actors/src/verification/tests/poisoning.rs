@@ -3,34 +3,39 @@
 
 use super::support::*;
 use super::upstream::{
-    Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources, with_scene,
+    ScriptedCall, ScriptedSourceReply, TestScenario, adapter, after_s, cache_candidate, cached_answer_time,
+    candidate, live, subject_identity, timed, two_sources, with_scene,
 };
-use crate::system::System;
+use crate::system::ActorSystem;
 use jiff::SignedDuration;
-use oracled_domain::ground::value::Value;
-use oracled_domain::verification::candidate::Stated;
-use oracled_domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal};
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verification::candidate::StatedValue;
+use oracled_domain::verification::{
+    AnswerFault, AxisReason, CallOutcome, CandidateAnswer, Envelope, EnvelopeKind,
+};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-const HONEST: Says = Says::People("54208");
+const HONEST: ScriptedSourceReply = ScriptedSourceReply::People("54208");
 /// A value that must never be returned.
 const POISON: &str = "99999999";
-const POISONED: Says = Says::People(POISON);
+const POISONED: ScriptedSourceReply = ScriptedSourceReply::People(POISON);
 
 /// A false answer, and the expected outcome and reason.
-type Lie = (Says, CallOutcome, Reason);
+type FalseAnswerCase = (ScriptedSourceReply, CallOutcome, AxisReason);
 
 /// The false answers of a registered source, with a value that no other source has.
-fn lies() -> Vec<Lie> {
+fn false_answer_cases() -> Vec<FalseAnswerCase> {
+    use AxisReason::{DefinitionMismatch, OracleUnusable};
     use CallOutcome::Refused;
-    use Reason::{DefinitionMismatch, OracleUnusable};
-    let changed = |change: fn(&mut Candidate)| (Says::Changed(POISON, change), Refused, OracleUnusable);
+    let changed = |change: fn(&mut CandidateAnswer)| {
+        (ScriptedSourceReply::Changed(POISON, change), Refused, OracleUnusable)
+    };
     let mut lies = vec![
         // another area, another year, no subject, no year, another source's name
-        changed(|candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into())))),
-        changed(|candidate| drop(candidate.thing.insert("year".into(), Value::Text("1961".into())))),
+        changed(|candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into())))),
+        changed(|candidate| drop(candidate.thing.insert("year".into(), AxisValue::Text("1961".into())))),
         changed(|candidate| candidate.thing.clear()),
         changed(|candidate| drop(candidate.thing.remove("year"))),
         changed(|candidate| candidate.record.oracle_id = source_id("archive")),
@@ -45,13 +50,13 @@ fn lies() -> Vec<Lie> {
         changed(|candidate| candidate.record.verified_at += SignedDuration::from_hours(24 * 365)),
         // not a number, and longer than the limit
         changed(|candidate| {
-            let value = Value::Text(format!("{POISON} or so"));
-            candidate.values.insert("population".into(), Stated { value, definition: None });
+            let value = AxisValue::Text(format!("{POISON} or so"));
+            candidate.values.insert("population".into(), StatedValue { value, definition: None });
         }),
         changed(|candidate| candidate.record.source_locator = POISON.repeat(10_000)),
         // another definition of the value
         (
-            Says::Changed(POISON, |candidate| {
+            ScriptedSourceReply::Changed(POISON, |candidate| {
                 let stated = candidate.values.get_mut("population").expect("it says something");
                 stated.definition = Some("with everybody who ever lived there".into());
             }),
@@ -59,8 +64,8 @@ fn lies() -> Vec<Lie> {
             DefinitionMismatch,
         ),
     ];
-    let refusals = [Refusal::Signature, Refusal::Replay, Refusal::Identity, Refusal::Schema];
-    lies.extend(refusals.map(|refusal| (Says::Refused(refusal), Refused, OracleUnusable)));
+    let refusals = [AnswerFault::Signature, AnswerFault::Replay, AnswerFault::Identity, AnswerFault::Schema];
+    lies.extend(refusals.map(|refusal| (ScriptedSourceReply::Refused(refusal), Refused, OracleUnusable)));
     lies
 }
 
@@ -81,13 +86,13 @@ fn policies() -> [Json; 3] {
 }
 
 /// Whether the envelope has a value, and whether the poisoned value occurs anywhere in it.
-fn told(envelope: &Envelope) -> (bool, bool) {
+fn value_and_poison_flags(envelope: &Envelope) -> (bool, bool) {
     let json = String::from_utf8(envelope.to_json()).expect("it is text");
     (envelope.axes["population"].value.is_some(), json.contains(POISON))
 }
 
 /// The envelope, after a check that it can be rebuilt from the log.
-async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
+async fn verified_and_rebuilt(system: &ActorSystem) -> Arc<Envelope> {
     let envelope = verified(system).await;
     let decisions = rebuilt(system, &envelope.execution_id);
     assert_eq!(decisions.last().expect("it is logged").1.to_json(), envelope.to_json());
@@ -98,34 +103,39 @@ async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
 fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             for policy in policies() {
                 workflow(system, &["live", "archive"], policy.clone()).await;
-                for (says, outcome, reason) in lies() {
+                for (says, outcome, reason) in false_answer_cases() {
                     let shown = format!("{says:?} {policy}");
-                    keep(system, "ABW", candidate("live", thing("ABW"), "54208", system.clock.now())).await;
-                    let before = kept_at(system, "ABW");
+                    cache_candidate(
+                        system,
+                        "ABW",
+                        candidate("live", subject_identity("ABW"), "54208", system.clock.now()),
+                    )
+                    .await;
+                    let before = cached_answer_time(system, "ABW");
                     after_s(1).await;
                     // honest calls in between keep the source's circuit closed
-                    scene.upstream.plays("live", &[Act::at_once(says)]);
+                    scene.upstream.set_script("live", &[ScriptedCall::at_once(says)]);
                     let envelope = verified_and_rebuilt(system).await;
                     let kind = match reason {
-                        Reason::OracleUnusable => EnvelopeKind::Blocked,
+                        AxisReason::OracleUnusable => EnvelopeKind::Blocked,
                         _ => EnvelopeKind::HumanReview,
                     };
                     assert_eq!((envelope.kind, &envelope.reasons), (kind, &[reason].into()), "{shown}");
                     assert_eq!(envelope.candidates[0].outcome, outcome, "{shown}");
                     let tells = kind == EnvelopeKind::HumanReview;
-                    assert_eq!(told(&envelope), (false, tells), "{shown}");
+                    assert_eq!(value_and_poison_flags(&envelope), (false, tells), "{shown}");
                     assert_eq!(
-                        kept_at(system, "ABW") == before,
-                        reason != Reason::DefinitionMismatch,
+                        cached_answer_time(system, "ABW") == before,
+                        reason != AxisReason::DefinitionMismatch,
                         "{shown}"
                     );
-                    scene.upstream.plays("live", &[Act::at_once(HONEST)]);
-                    asked(system, json!({"where": {"area": "ZZZ", "year": 1960}}))
+                    scene.upstream.set_script("live", &[ScriptedCall::at_once(HONEST)]);
+                    verify_population(system, json!({"where": {"area": "ZZZ", "year": 1960}}))
                         .await
                         .expect("an envelope");
                 }
@@ -138,14 +148,14 @@ fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
 fn clocks_may_differ_by_a_minute() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            let ahead = Says::Changed("54208", |candidate| {
+            let ahead = ScriptedSourceReply::Changed("54208", |candidate| {
                 candidate.observed_at += SignedDuration::from_secs(60);
                 candidate.record.retrieved_at += SignedDuration::from_secs(60);
             });
-            scene.upstream.plays("live", &[Act::at_once(ahead)]);
+            scene.upstream.set_script("live", &[ScriptedCall::at_once(ahead)]);
             assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
         },
     );
@@ -153,11 +163,14 @@ fn clocks_may_differ_by_a_minute() {
 
 #[test]
 fn untrusted_source_with_extreme_values_has_no_effect() {
-    let boasts = Says::Changed(POISON, |candidate| candidate.record.verification_method = "by God".into());
-    let in_anothers_name = Says::Changed(POISON, |candidate| candidate.record.oracle_id = source_id("live"));
+    let boasts = ScriptedSourceReply::Changed(POISON, |candidate| {
+        candidate.record.verification_method = "by God".into();
+    });
+    let in_anothers_name =
+        ScriptedSourceReply::Changed(POISON, |candidate| candidate.record.oracle_id = source_id("live"));
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
             two_sources(&scene, json!({})).await;
@@ -168,8 +181,8 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
                                       "escalation_delta_threshold": 1}});
                 workflow(system, &["scraper", "live", "archive"], settings).await;
                 for says in [POISONED, boasts, in_anothers_name] {
-                    scene.upstream.plays("scraper", &[Act::at_once(says)]);
-                    scene.upstream.plays("live", &[Act::after(10, HONEST)]);
+                    scene.upstream.set_script("scraper", &[ScriptedCall::at_once(says)]);
+                    scene.upstream.set_script("live", &[ScriptedCall::after(10, HONEST)]);
                     let envelope = verified_and_rebuilt(system).await;
                     assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{strategy} {says:?}");
                     let value = envelope.axes["population"].value.as_ref().map(ToString::to_string);
@@ -179,14 +192,18 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
                     // them
                     let unknown = json!({"where": {"area": "ZZZ", "year": 1960}});
                     workflow(system, &["scraper", "archive"], json!({})).await;
-                    let alone = asked(system, unknown).await.expect("an envelope");
+                    let alone = verify_population(system, unknown).await.expect("an envelope");
                     assert_ne!(alone.kind, EnvelopeKind::Authoritative, "{says:?}");
-                    assert_eq!(told(&alone), (false, false), "{says:?}");
+                    assert_eq!(value_and_poison_flags(&alone), (false, false), "{says:?}");
                     workflow(system, &["scraper", "live"], json!({})).await;
-                    scene.upstream.plays("live", &[Act::DEAD]);
+                    scene.upstream.set_script("live", &[ScriptedCall::DEAD]);
                     let away = verified_and_rebuilt(system).await;
-                    assert_eq!((away.kind, told(&away)), (EnvelopeKind::Blocked, (false, false)), "{says:?}");
-                    scene.upstream.plays("live", &[Act::at_once(HONEST)]);
+                    assert_eq!(
+                        (away.kind, value_and_poison_flags(&away)),
+                        (EnvelopeKind::Blocked, (false, false)),
+                        "{says:?}"
+                    );
+                    scene.upstream.set_script("live", &[ScriptedCall::at_once(HONEST)]);
                     workflow(system, &["scraper", "live", "archive"], json!({})).await;
                     verified(system).await;
                 }
@@ -199,7 +216,7 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
 fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             let limits = json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}},
                                 "conflict_resolution": {"same_tier_strategy": "most_recent"}});
@@ -210,17 +227,19 @@ fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
                 json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}}),
             )
             .await;
-            scene.upstream.plays("live", &[Act::at_once(HONEST), Act::at_once(POISONED)]);
+            scene
+                .upstream
+                .set_script("live", &[ScriptedCall::at_once(HONEST), ScriptedCall::at_once(POISONED)]);
             assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
             for _ in 0..3 {
                 after_s(3600).await;
                 let envelope = verified_and_rebuilt(system).await;
-                let reasons = [Reason::Deviation].into();
+                let reasons = [AxisReason::Deviation].into();
                 assert_eq!((envelope.kind, &envelope.reasons), (EnvelopeKind::HumanReview, &reasons));
-                assert!(!told(&envelope).0);
+                assert!(!value_and_poison_flags(&envelope).0);
             }
             // a change within the limits is no deviation
-            scene.upstream.plays("live", &[Act::at_once(Says::People("60000"))]);
+            scene.upstream.set_script("live", &[ScriptedCall::at_once(ScriptedSourceReply::People("60000"))]);
             assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
         },
     );
@@ -228,22 +247,27 @@ fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
 
 #[test]
 fn replayed_old_answer_does_not_replace_the_cached_one() {
-    let old = Says::Changed("54208", |candidate| candidate.observed_at -= SignedDuration::from_hours(24));
+    let old = ScriptedSourceReply::Changed("54208", |candidate| {
+        candidate.observed_at -= SignedDuration::from_hours(24);
+    });
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(
                 &scene,
                 json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
             )
             .await;
-            scene.upstream.plays("live", &[Act::at_once(HONEST), Act::at_once(old), Act::DEAD]);
+            scene.upstream.set_script(
+                "live",
+                &[ScriptedCall::at_once(HONEST), ScriptedCall::at_once(old), ScriptedCall::DEAD],
+            );
             verified(system).await;
-            let kept = kept_at(system, "ABW").expect("it is kept");
+            let kept = cached_answer_time(system, "ABW").expect("it is kept");
             after_s(1).await;
             verified(system).await;
-            assert_eq!(kept_at(system, "ABW"), Some(kept));
+            assert_eq!(cached_answer_time(system, "ABW"), Some(kept));
             let envelope = verified_and_rebuilt(system).await;
             assert_eq!(
                 (envelope.kind, envelope.candidates[0].observed_at),
@@ -255,9 +279,9 @@ fn replayed_old_answer_does_not_replace_the_cached_one() {
 
 #[test]
 fn invalid_cached_answer_is_never_served() {
-    type Spoil = fn(&mut Candidate);
+    type Spoil = fn(&mut CandidateAnswer);
     let spoilt: [Spoil; 5] = [
-        |candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into()))),
+        |candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into()))),
         |candidate| candidate.record.oracle_id = source_id("archive"),
         |candidate| candidate.observed_at += SignedDuration::from_hours(1),
         |candidate| candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false,
@@ -265,24 +289,24 @@ fn invalid_cached_answer_is_never_served() {
     ];
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(
                 &scene,
                 json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
             )
             .await;
-            scene.upstream.plays("live", &[Act::DEAD]);
+            scene.upstream.set_script("live", &[ScriptedCall::DEAD]);
             for spoil in spoilt {
                 // served as a fallback, and as a fresh cached answer
                 for settings in [json!({}), json!({"ttl_seconds": 600})] {
                     adapter(system, "live", settings).await;
-                    let mut kept = candidate("live", thing("ABW"), POISON, system.clock.now());
+                    let mut kept = candidate("live", subject_identity("ABW"), POISON, system.clock.now());
                     spoil(&mut kept);
-                    keep(system, "ABW", kept).await;
+                    cache_candidate(system, "ABW", kept).await;
                     let envelope = verified_and_rebuilt(system).await;
                     assert_ne!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:#?}");
-                    assert!(!told(&envelope).0);
+                    assert!(!value_and_poison_flags(&envelope).0);
                 }
             }
         },
@@ -291,18 +315,21 @@ fn invalid_cached_answer_is_never_served() {
 
 #[test]
 fn values_on_axes_that_were_not_requested_are_dropped() {
-    let talks = Says::Changed("54208", |candidate| {
-        let stated = Stated { value: Value::Text(POISON.into()), definition: None };
+    let talks = ScriptedSourceReply::Changed("54208", |candidate| {
+        let stated = StatedValue { value: AxisValue::Text(POISON.into()), definition: None };
         drop(candidate.values.insert("area_name".into(), stated));
     });
     with_scene(
         |_| {},
-        async |scene: Scene| {
+        async |scene: TestScenario| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
-            scene.upstream.plays("live", &[Act::at_once(talks)]);
+            scene.upstream.set_script("live", &[ScriptedCall::at_once(talks)]);
             let envelope = verified_and_rebuilt(system).await;
-            assert_eq!((envelope.kind, told(&envelope)), (EnvelopeKind::Authoritative, (true, false)));
+            assert_eq!(
+                (envelope.kind, value_and_poison_flags(&envelope)),
+                (EnvelopeKind::Authoritative, (true, false))
+            );
             let logged = entries(system, &envelope.execution_id);
             assert!(logged.iter().all(|entry| !entry.to_string().contains(POISON)), "{logged:#?}");
         },
@@ -310,17 +337,17 @@ fn values_on_axes_that_were_not_requested_are_dropped() {
 }
 
 /// The behavior of a source for a random choice; half of them are honest.
-fn act(choice: u8) -> Act {
+fn scripted_call_of(choice: u8) -> ScriptedCall {
     // a wrong definition is left out, because two registered sources with the same one would agree
     let lies: Vec<_> =
-        lies().into_iter().filter(|(_, outcome, _)| *outcome == CallOutcome::Refused).collect();
+        false_answer_cases().into_iter().filter(|(_, outcome, _)| *outcome == CallOutcome::Refused).collect();
     let choice = usize::from(choice);
     match choice % 6 {
-        0 | 1 => Act::at_once(HONEST),
-        2 => Act::after((choice as u64) * 25, HONEST),
-        3 => Act::DEAD,
-        4 => Act::HANGS,
-        _ => Act::at_once(lies[choice % lies.len()].0),
+        0 | 1 => ScriptedCall::at_once(HONEST),
+        2 => ScriptedCall::after((choice as u64) * 25, HONEST),
+        3 => ScriptedCall::DEAD,
+        4 => ScriptedCall::HANGS,
+        _ => ScriptedCall::at_once(lies[choice % lies.len()].0),
     }
 }
 
@@ -330,12 +357,12 @@ proptest! {
     fn any_sequence_of_source_events_yields_true_answers_and_log(
         script in prop::collection::vec((0_usize..3, any::<[u8; 3]>(), 0_u64..40), 1..16),
     ) {
-        with_scene(|_| {}, async |scene: Scene| play(&scene, &script).await);
+        with_scene(|_| {}, async |scene: TestScenario| run_script(&scene, &script).await);
     }
 }
 
 /// Asks a sequence of questions to sources with random behavior.
-async fn play(scene: &Scene, script: &[(usize, [u8; 3], u64)]) {
+async fn run_script(scene: &TestScenario, script: &[(usize, [u8; 3], u64)]) {
     let system = &scene.world.system;
     live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
     live(system, "second", json!({"oracle_tier": "secondary"})).await;
@@ -346,7 +373,7 @@ async fn play(scene: &Scene, script: &[(usize, [u8; 3], u64)]) {
         workflow(system, &["scraper", "live", "second"], policy).await;
         let sources = ["scraper", "live", "second"];
         for (oracle_id, choice) in sources.iter().zip(choices) {
-            scene.upstream.plays(oracle_id, &[act(*choice)]);
+            scene.upstream.set_script(oracle_id, &[scripted_call_of(*choice)]);
         }
         let (envelope, took_ms) = timed(verified_and_rebuilt(system)).await;
         assert!(took_ms <= 4_000, "{took_ms} ms");

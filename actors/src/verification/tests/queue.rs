@@ -1,17 +1,17 @@
 //! The queue of open reviews and its limits.
 
 use super::support::*;
-use crate::system::System;
+use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
-use crate::testing::{World, with_world};
-use crate::verification::{Dismiss, Resolve};
+use crate::testing::{TestSystem, with_system};
+use crate::verification::{DismissReview, ResolveReview};
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::verification::review::{
-    CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState,
+    CALLERS_QUEUE_MAX, DismissalRequest, QUEUE_MAX, ReviewResolution, ReviewState,
 };
-use oracled_domain::verification::{EnvelopeKind, Reason, Review};
-use oracled_domain::{Event, EventKind};
-use oracled_store::{Record, Write};
+use oracled_domain::verification::{AxisReason, EnvelopeKind, ReviewCase};
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{JournalRecord, TableWrite};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const AT_ONCE: usize = 500;
 
 /// Opens `number` more reviews with the content of `state`.
-async fn open_copies(system: &System, state: &ReviewState, number: u64) {
+async fn open_copies(system: &ActorSystem, state: &ReviewState, number: u64) {
     let copies: Vec<_> = (0..number)
         .map(|number| {
             let mut state = state.clone();
@@ -28,21 +28,22 @@ async fn open_copies(system: &System, state: &ReviewState, number: u64) {
         })
         .collect();
     for states in copies.chunks(AT_ONCE) {
-        let Review { review_id, opened_at, .. } = &states[0].review;
+        let ReviewCase { review_id, opened_at, .. } = &states[0].review;
         let review = Box::new(states[0].review.clone());
         let entry = ReviewEntry { review_id: review_id.clone(), review };
-        let mut record = Record::from(Event::new(*opened_at, None, EventKind::ReviewOpened(entry)));
-        record.writes.extend(states.iter().cloned().map(Write::PutReview));
+        let mut record =
+            JournalRecord::from(AuditEvent::new(*opened_at, None, EventKind::ReviewOpened(entry)));
+        record.writes.extend(states.iter().cloned().map(TableWrite::PutReview));
         system.log.commit(record).await.expect("it is committed");
     }
 }
 
 #[test]
 fn full_review_queue_blocks_until_reviews_are_closed() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
         source(system, "office", json!({})).await;
-        says(
+        ingest_source_rows(
             system,
             "office",
             "2020-04-14",
@@ -57,95 +58,100 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         let (state, _) = system.store.review(&review_id).expect("read").expect("it is open");
         open_copies(system, &state, QUEUE_MAX - 1).await;
         let of_another = json!({"where": {"area": "ABW", "year": 1961}});
-        let blocked = asked(system, of_another.clone()).await.expect("there is an envelope");
+        let blocked = verify_population(system, of_another.clone()).await.expect("there is an envelope");
         assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
-        assert!(blocked.reasons.contains(&Reason::QueueFull), "{:?}", blocked.reasons);
+        assert!(blocked.reasons.contains(&AxisReason::QueueFull), "{:?}", blocked.reasons);
         assert_eq!(rebuilt(system, &blocked.execution_id)[0].1, *blocked);
         // another workflow has its own pool
         let always = json!({"conflict_resolution": {"always_human_axes": ["population"]},
                             "workflow_id": "other"});
         workflow(system, &["office"], always).await;
-        let elsewhere = asked(system, json!({"workflow": "other"})).await.expect("there is an envelope");
+        let elsewhere =
+            verify_population(system, json!({"workflow": "other"})).await.expect("there is an envelope");
         assert_eq!(elsewhere.kind, EnvelopeKind::HumanReview, "{:?}", elsewhere.reasons);
         let again = verified(system).await;
         assert_eq!(again.review_id.as_ref(), Some(&review_id), "the open review stays open");
 
-        let resolution = Resolution {
+        let resolution = ReviewResolution {
             values: [("population".to_owned(), json!("54208"))].into(),
             definitions: [].into(),
             own_value: true,
             reason: "seen on paper".into(),
             valid_for_seconds: 60,
         };
-        let resolve = Resolve { review_id, resolution, peer: PEER };
+        let resolve = ResolveReview { review_id, resolution, peer: PEER };
         system.verification.resolve(&resolve).await.expect("it is resolved");
-        let waits = asked(system, of_another).await.expect("there is an envelope");
+        let waits = verify_population(system, of_another).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
         let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
-        let blocked = asked(system, of_a_third.clone()).await.expect("there is an envelope");
+        let blocked = verify_population(system, of_a_third.clone()).await.expect("there is an envelope");
         assert_eq!(blocked.kind, EnvelopeKind::Blocked, "the queue is full again");
-        let dismissal = Dismissal { reason: "nobody has to".into() };
+        let dismissal = DismissalRequest { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("it has one");
-        let dismiss = Dismiss { review_id, dismissal, peer: PEER };
+        let dismiss = DismissReview { review_id, dismissal, peer: PEER };
         system.verification.dismiss(&dismiss).await.expect("it is dismissed");
-        let waits = asked(system, of_a_third).await.expect("there is an envelope");
+        let waits = verify_population(system, of_a_third).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
 }
 
 #[test]
 fn claims_fill_their_share_and_sources_disputes_still_open() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
         source(system, "office", json!({})).await;
-        says(system, "office", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"]).await;
+        ingest_source_rows(system, "office", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"])
+            .await;
         source(system, "other", json!({})).await;
-        says(system, "other", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,99999"]).await;
+        ingest_source_rows(system, "other", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,99999"])
+            .await;
         workflow(system, &["office", "other"], json!({})).await;
         let claim = |value: u64| json!({"claimed": {"population": {"value": value, "claimed_by": "p-1"}}});
-        let first = asked(system, claim(1)).await.expect("there is an envelope");
+        let first = verify_population(system, claim(1)).await.expect("there is an envelope");
         let (state, _) =
             system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
         assert!(state.review.of_claim);
         open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
-        let further = asked(system, claim(2)).await.expect("there is an envelope");
+        let further = verify_population(system, claim(2)).await.expect("there is an envelope");
         assert_eq!(further.kind, EnvelopeKind::Blocked);
-        assert!(further.reasons.contains(&Reason::QueueFull), "{:?}", further.reasons);
+        assert!(further.reasons.contains(&AxisReason::QueueFull), "{:?}", further.reasons);
         assert_eq!(rebuilt(system, &further.execution_id)[0].1, *further);
-        let same = asked(system, claim(1)).await.expect("there is an envelope");
+        let same = verify_population(system, claim(1)).await.expect("there is an envelope");
         assert_eq!(same.review_id, first.review_id);
-        let disputed = asked(system, json!({"where": {"area": "ABW", "year": 1961}})).await;
+        let disputed = verify_population(system, json!({"where": {"area": "ABW", "year": 1961}})).await;
         let disputed = disputed.expect("there is an envelope");
         assert_eq!(disputed.kind, EnvelopeKind::HumanReview, "{:?}", disputed.reasons);
 
-        let dismissal = Dismissal { reason: "nobody has to".into() };
+        let dismissal = DismissalRequest { reason: "nobody has to".into() };
         let dismiss =
-            Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
+            DismissReview { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
         system.verification.dismiss(&dismiss).await.expect("it is dismissed");
-        let room = asked(system, claim(3)).await.expect("there is an envelope");
+        let room = verify_population(system, claim(3)).await.expect("there is an envelope");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
     });
 }
 
 #[test]
 fn past_reviews_at_their_limit_do_not_block_present_ones() {
-    with_world(async |World { system, .. }: World| {
+    with_system(async |TestSystem { system, .. }: TestSystem| {
         let system = &system;
         let rows = ["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"];
         source(system, "office", json!({})).await;
-        says(system, "office", "2020-04-14", &rows).await;
+        ingest_source_rows(system, "office", "2020-04-14", &rows).await;
         let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
         workflow(system, &["office"], always).await;
         let past = |year: u32, field: &str| json!({"where": {"area": "ABW", "year": year}, field: "2026-01-01T00:00:00Z"});
-        let first = asked(system, past(1960, "point_in_time")).await.expect("there is an envelope");
+        let first =
+            verify_population(system, past(1960, "point_in_time")).await.expect("there is an envelope");
         let (state, _) =
             system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
         open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
-        let further = asked(system, past(1961, "point_in_time")).await.expect("there is an envelope");
+        let further =
+            verify_population(system, past(1961, "point_in_time")).await.expect("there is an envelope");
         assert_eq!(further.kind, EnvelopeKind::Blocked);
-        assert!(further.reasons.contains(&Reason::QueueFull), "{:?}", further.reasons);
+        assert!(further.reasons.contains(&AxisReason::QueueFull), "{:?}", further.reasons);
         let present = json!({"where": {"area": "ABW", "year": 1961}});
-        let present = asked(system, present).await.expect("there is an envelope");
+        let present = verify_population(system, present).await.expect("there is an envelope");
         assert_eq!(present.kind, EnvelopeKind::HumanReview, "{:?}", present.reasons);
 
         open_copies(system, &state, QUEUE_MAX).await;

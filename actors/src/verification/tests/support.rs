@@ -1,20 +1,20 @@
 //! Sources with a few values each, and workflows over them.
 
-use crate::ground::registry::Review;
-use crate::system::System;
-use crate::testing::ground::{PEER, ingested};
+use crate::ground::registry::SourceReviewDecision;
+use crate::system::ActorSystem;
+use crate::testing::ground::{PEER, ingest_version};
 use crate::verification::VerifyError;
 use oracled_domain::audit::event::ground::DocumentEntry;
 use oracled_domain::audit::event::verification::VerificationEntry;
-use oracled_domain::documents::Registered;
+use oracled_domain::documents::RegisteredDocument;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::run::Run;
-use oracled_domain::ground::source::Registration;
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::run::IngestionRun;
+use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
-use oracled_domain::{Event, EventKind};
-use oracled_store::{LogQuery, Record, Write};
+use oracled_domain::{AuditEvent, EventKind};
+use oracled_store::{JournalRecord, LogQuery, TableWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -48,20 +48,24 @@ pub(crate) fn source_id(id: &str) -> SourceId {
 }
 
 /// A registration with the gallery's values, except for these settings.
-pub(crate) fn registration(oracle_id: &str, settings: Json) -> Registration {
+pub(crate) fn registration(oracle_id: &str, settings: Json) -> SourceRegistration {
     let mut document = parsed(SOURCE);
     document["oracle_id"] = json!(oracle_id);
     with(document, settings)
 }
 
 /// Registers and approves a source.
-pub(crate) async fn source(system: &System, oracle_id: &str, settings: Json) {
+pub(crate) async fn source(system: &ActorSystem, oracle_id: &str, settings: Json) {
     registered(system, oracle_id, settings).await;
-    system.registry.review(&source_id(oracle_id), Review::Approve, PEER).await.expect("it is approved");
+    system
+        .registry
+        .review(&source_id(oracle_id), SourceReviewDecision::Approve, PEER)
+        .await
+        .expect("it is approved");
 }
 
 /// Registers a source without approving it.
-pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json) {
+pub(crate) async fn registered(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let ontology: Ontology = read(parsed(ONTOLOGY));
     let registered = system.registry.register(&ontology, PEER).await;
     registered.expect("it is registered");
@@ -70,21 +74,26 @@ pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json)
 }
 
 /// Ingests population rows of a source: name, code, year and number.
-pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: &[&str]) {
-    let run = released(system, oracle_id, version, rows).await;
+pub(crate) async fn ingest_source_rows(system: &ActorSystem, oracle_id: &str, version: &str, rows: &[&str]) {
+    let run = ingest_source_release(system, oracle_id, version, rows).await;
     assert_eq!(run.counts.records, rows.len() as u64, "{run:?}");
 }
 
 /// Ingests these rows of a source, valid or not, and returns the run.
-pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, rows: &[&str]) -> Run {
+pub(crate) async fn ingest_source_release(
+    system: &ActorSystem,
+    oracle_id: &str,
+    version: &str,
+    rows: &[&str],
+) -> IngestionRun {
     let mut document = parsed(PIPELINE);
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
-    let definition: Definition = read(document);
+    let definition: PipelineDefinition = read(document);
     system.registry.register(&definition, PEER).await.expect("it is registered");
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
-    ingested(system, &definition.pipeline.pipeline_id, &payload, version).await
+    ingest_version(system, &definition.pipeline.pipeline_id, &payload, version).await
 }
 
 /// A workflow over `oracles` with simple defaults, except for these settings.
@@ -101,21 +110,25 @@ pub(crate) fn workflow_over(oracles: &[&str], settings: Json) -> Workflow {
 }
 
 /// Stores a workflow without validating it.
-pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
+pub(crate) async fn workflow(system: &ActorSystem, oracles: &[&str], settings: Json) {
     let workflow = workflow_over(oracles, settings);
-    let registered = Registered::new(workflow.clone(), system.clock.now(), "7".into());
+    let registered = RegisteredDocument::new(workflow.clone(), system.clock.now(), "7".into());
     let entry = DocumentEntry::new(None, &workflow, PEER);
-    let event = Event::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
-    let record = Record { writes: vec![Write::registered(&registered)], ..Record::from(event) };
+    let event = AuditEvent::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
+    let record =
+        JournalRecord { writes: vec![TableWrite::registered(&registered)], ..JournalRecord::from(event) };
     system.log.commit(record).await.expect("it is committed");
 }
 
 /// Asks for the population of Aruba in 1960.
-pub(crate) async fn verified(system: &System) -> Arc<Envelope> {
-    asked(system, json!({})).await.expect("there is an envelope")
+pub(crate) async fn verified(system: &ActorSystem) -> Arc<Envelope> {
+    verify_population(system, json!({})).await.expect("there is an envelope")
 }
 
-pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, VerifyError> {
+pub(crate) async fn verify_population(
+    system: &ActorSystem,
+    more: Json,
+) -> Result<Arc<Envelope>, VerifyError> {
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let request: VerifyRequest = with(document, more);
@@ -123,7 +136,7 @@ pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, 
 }
 
 /// The log entries of one execution.
-pub(crate) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
+pub(crate) fn entries(system: &ActorSystem, execution_id: &str) -> Vec<Json> {
     let query =
         LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
     let lines = system.store.log(&query).expect("the log is read");
@@ -131,17 +144,17 @@ pub(crate) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
 }
 
 /// The event names of the log entries of one execution.
-pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
+pub(crate) fn events(system: &ActorSystem, execution_id: &str) -> Vec<String> {
     let event = |entry: &Json| entry["event"].as_str().expect("an event has its name").to_owned();
     entries(system, execution_id).iter().map(event).collect()
 }
 
 /// The logged decisions of an execution, each with its rebuilt envelope.
-pub(crate) fn rebuilt(system: &System, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
+pub(crate) fn rebuilt(system: &ActorSystem, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
     let decisions = system.store.decisions(execution_id).expect("the log is read");
     let rebuild = |entry: VerificationEntry| {
         assert!(entry.is_reproduced(), "the decision is reproduced: {entry:?}");
-        let envelope = entry.told().expect("the envelope is intact").clone();
+        let envelope = entry.read_envelope().expect("the envelope is intact").clone();
         (entry, envelope)
     };
     decisions.into_iter().map(rebuild).collect()

@@ -5,25 +5,26 @@
 //! clock would advance. So the runtime checks before it parks whether a commit is in progress. If so, a task is woken, and
 //! a runtime with a task to run does not advance its clock. The system's clock follows the runtime's.
 
-use super::support::{says, source, source_id, with, workflow};
-use crate::audit::logger::Log;
-use crate::system::System;
+use super::support::{ingest_source_rows, source, source_id, with, workflow};
+use crate::audit::logger::LoggerHandle;
+use crate::system::ActorSystem;
 use crate::testing::ground::PEER;
-use crate::testing::{Hand, Outside, World, start};
+use crate::testing::{TestClock, TestServices, TestSystem, start};
 use crate::upstream::BoxFuture;
-use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
+use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::web::WebError;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::ground::value::Value;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::adapter::{Adapter, Ready};
-use oracled_domain::verification::candidate::Stated;
-use oracled_domain::verification::record::SignatureInfo;
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::adapter::{Adapter, ValidatedAdapter};
+use oracled_domain::verification::candidate::StatedValue;
+use oracled_domain::verification::record::SignatureVerification;
 use oracled_domain::verification::{
-    Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
+    AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallTimeLimit, CandidateAnswer, OracleReply,
+    OracleVerificationRecord, VerificationTier,
 };
-use oracled_domain::{Event, EventKind, Sha256Hex};
-use oracled_store::{Record, Write};
+use oracled_domain::{AuditEvent, EventKind, Sha256Hex};
+use oracled_store::{JournalRecord, TableWrite};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -34,62 +35,62 @@ use tokio::time::Instant;
 
 /// The behavior of an upstream in one call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Act {
+pub(crate) struct ScriptedCall {
     /// Delay of the answer in milliseconds; `None` for no answer.
     pub(crate) after_ms: Option<u64>,
-    pub(crate) says: Says,
+    pub(crate) says: ScriptedSourceReply,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Says {
+pub(crate) enum ScriptedSourceReply {
     /// A population of this number.
     People(&'static str),
     /// A population of this number, in a changed answer.
-    Changed(&'static str, fn(&mut Candidate)),
+    Changed(&'static str, fn(&mut CandidateAnswer)),
     /// Status 502.
     Unavailable,
     /// An answer that the reader of answers refuses.
-    Refused(Refusal),
+    Refused(AnswerFault),
     /// A timeout that the client itself reports.
     GaveUp,
 }
 
-impl Act {
-    pub(crate) const fn at_once(says: Says) -> Self {
+impl ScriptedCall {
+    pub(crate) const fn at_once(says: ScriptedSourceReply) -> Self {
         Self::after(0, says)
     }
 
-    pub(crate) const fn after(after_ms: u64, says: Says) -> Self {
+    pub(crate) const fn after(after_ms: u64, says: ScriptedSourceReply) -> Self {
         Self { after_ms: Some(after_ms), says }
     }
 
-    pub(crate) const HANGS: Self = Self { after_ms: None, says: Says::Unavailable };
-    pub(crate) const DEAD: Self = Self::at_once(Says::Unavailable);
+    pub(crate) const HANGS: Self = Self { after_ms: None, says: ScriptedSourceReply::Unavailable };
+    pub(crate) const DEAD: Self = Self::at_once(ScriptedSourceReply::Unavailable);
 }
 
 /// All live sources of a test. Each has a script with one entry for each call; the last entry is repeated.
 #[derive(Debug)]
-pub(crate) struct Upstream {
-    parts: Mutex<BTreeMap<String, Part>>,
-    time: Hand,
+pub(crate) struct ScriptedSources {
+    parts: Mutex<BTreeMap<String, SourceScript>>,
+    time: TestClock,
 }
 
 #[derive(Debug, Default)]
-struct Part {
-    acts: Vec<Act>,
+struct SourceScript {
+    acts: Vec<ScriptedCall>,
     calls: usize,
     /// Issue time of the cached answer at the last call.
     guarded_by: Option<Timestamp>,
 }
 
-impl Upstream {
-    pub(crate) fn new(time: &Hand) -> Arc<Self> {
+impl ScriptedSources {
+    pub(crate) fn new(time: &TestClock) -> Arc<Self> {
         Arc::new(Self { parts: Mutex::default(), time: time.clone() })
     }
 
     /// Sets the script of a source, and resets its number of calls.
-    pub(crate) fn plays(&self, oracle_id: &str, acts: &[Act]) {
-        let part = Part { acts: acts.to_vec(), ..Part::default() };
+    pub(crate) fn set_script(&self, oracle_id: &str, acts: &[ScriptedCall]) {
+        let part = SourceScript { acts: acts.to_vec(), ..SourceScript::default() };
         self.parts.lock().expect("the lock is not poisoned").insert(oracle_id.to_owned(), part);
     }
 
@@ -103,24 +104,24 @@ impl Upstream {
         self.parts.lock().expect("the lock is not poisoned")[oracle_id].guarded_by
     }
 
-    fn next(&self, ask: &LiveAsk) -> Act {
+    fn next_scripted_call(&self, ask: &LiveQuery) -> ScriptedCall {
         let mut parts = self.parts.lock().expect("the lock is not poisoned");
         let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("it has a part");
-        part.guarded_by = ask.kept.as_ref().and_then(|kept| kept.issued_at);
+        part.guarded_by = ask.cached_answer.as_ref().and_then(|kept| kept.issued_at);
         let act = part.acts.get(part.calls).or(part.acts.last()).copied();
         part.calls += 1;
         act.expect("it has something to do")
     }
 }
 
-impl LiveOracle for Upstream {
-    fn check(&self, _: &Ready) -> Result<(), WebError> {
+impl LiveOracle for ScriptedSources {
+    fn check(&self, _: &ValidatedAdapter) -> Result<(), WebError> {
         Ok(())
     }
 
-    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
+    fn ask(&self, ask: LiveQuery) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
-            let Act { after_ms, says } = self.next(&ask);
+            let ScriptedCall { after_ms, says } = self.next_scripted_call(&ask);
             match after_ms {
                 // an immediate answer, too, arrives only after the query
                 Some(0) => tokio::task::yield_now().await,
@@ -133,9 +134,9 @@ impl LiveOracle for Upstream {
 }
 
 /// An answer whose reader accepts all of its values and caches it.
-fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
-    let answered = |candidate: Candidate| LiveAnswer {
-        keep: Some(KeptAnswer {
+fn answer(ask: &LiveQuery, says: ScriptedSourceReply, now: Timestamp) -> LiveAnswer {
+    let answered = |candidate: CandidateAnswer| LiveAnswer {
+        answer_to_cache: Some(CachedAnswer {
             candidate: Some(candidate.clone()),
             point_in_time: ask.point_in_time,
             adapter_sha256: ask.adapter.sha256().clone(),
@@ -143,52 +144,57 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
             invalidation_count: 0,
             etag: None,
         }),
-        reply: Reply::Answered { candidate: Box::new(candidate) },
-        outcome: Outcome::Success { latency_ms: None },
+        reply: OracleReply::Answered { candidate: Box::new(candidate) },
+        outcome: CircuitCallOutcome::Success { latency_ms: None },
         warnings: Vec::new(),
     };
     let failed = |reply, cause: &str| LiveAnswer {
         reply,
-        keep: None,
-        outcome: Outcome::Failure(cause.into()),
+        answer_to_cache: None,
+        outcome: CircuitCallOutcome::Failure(cause.into()),
         warnings: Vec::new(),
     };
     match says {
-        Says::People(count) => {
-            answered(candidate(ask.adapter.adapter().oracle_id.as_str(), ask.thing.clone(), count, now))
+        ScriptedSourceReply::People(count) => {
+            answered(candidate(ask.adapter.adapter().oracle_id.as_str(), ask.identity.clone(), count, now))
         }
-        Says::Changed(count, change) => {
+        ScriptedSourceReply::Changed(count, change) => {
             let mut candidate =
-                candidate(ask.adapter.adapter().oracle_id.as_str(), ask.thing.clone(), count, now);
+                candidate(ask.adapter.adapter().oracle_id.as_str(), ask.identity.clone(), count, now);
             change(&mut candidate);
             answered(candidate)
         }
-        Says::Unavailable => {
+        ScriptedSourceReply::Unavailable => {
             let cause = "status 502";
-            failed(Reply::Failed { failure: Failure::Unavailable, cause: cause.into() }, cause)
+            failed(OracleReply::Failed { failure: CallFailure::Unavailable, cause: cause.into() }, cause)
         }
-        Says::Refused(refusal) => {
+        ScriptedSourceReply::Refused(refusal) => {
             let cause = "not as agreed on";
-            failed(Reply::Refused { refusal, cause: cause.into() }, cause)
+            failed(OracleReply::Refused { refusal, cause: cause.into() }, cause)
         }
-        Says::GaveUp => failed(Reply::TimedOut { cut: Cut::HardTimeout }, "no answer in time"),
+        ScriptedSourceReply::GaveUp => {
+            failed(OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout }, "no answer in time")
+        }
     }
 }
 
 /// The candidate of an honest source at this time.
 pub(crate) fn candidate(
     oracle_id: &str,
-    thing: BTreeMap<String, Value>,
+    thing: BTreeMap<String, AxisValue>,
     count: &str,
     now: Timestamp,
-) -> Candidate {
-    Candidate {
+) -> CandidateAnswer {
+    CandidateAnswer {
         thing,
-        values: [("population".to_owned(), Stated { value: Value::Text(count.into()), definition: None })]
-            .into(),
+        values: [(
+            "population".to_owned(),
+            StatedValue { value: AxisValue::Text(count.into()), definition: None },
+        )]
+        .into(),
         record: OracleVerificationRecord {
             oracle_id: source_id(oracle_id),
-            oracle_tier: Tier::Primary,
+            oracle_tier: VerificationTier::Primary,
             source_locator: format!("https://{oracle_id}.example/population"),
             source_version: Some("v7".into()),
             retrieved_at: now,
@@ -196,7 +202,7 @@ pub(crate) fn candidate(
             verification_method: "signature".into(),
             verifier_id: "oracled".into(),
             evidence_hash: Some(Sha256Hex::of(count.as_bytes())),
-            signature_info: Some(SignatureInfo {
+            signature_info: Some(SignatureVerification {
                 signed_by: "key-1".into(),
                 signature_alg: "Ed25519".into(),
                 signature_valid: true,
@@ -212,14 +218,14 @@ pub(crate) fn candidate(
 }
 
 /// Registers and approves a live source.
-pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
+pub(crate) async fn live(system: &ActorSystem, oracle_id: &str, mut settings: Json) {
     settings["adapter_id"] = json!("http");
     source(system, oracle_id, settings).await;
     adapter(system, oracle_id, json!({})).await;
 }
 
 /// Registers the adapter of a live source with simple defaults, except for these settings.
-pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
+pub(crate) async fn adapter(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
     let registered = system.registry.register(&*adapter, PEER).await;
     registered.expect("it is registered");
@@ -239,27 +245,28 @@ pub(crate) fn adapter_of(oracle_id: &str, settings: Json) -> Adapter {
 }
 
 /// The subject of the questions: an area in 1960.
-pub(crate) fn thing(area: &str) -> BTreeMap<String, Value> {
-    [("area".to_owned(), Value::Text(area.into())), ("year".to_owned(), Value::Text("1960".into()))].into()
+pub(crate) fn subject_identity(area: &str) -> BTreeMap<String, AxisValue> {
+    [("area".to_owned(), AxisValue::Text(area.into())), ("year".to_owned(), AxisValue::Text("1960".into()))]
+        .into()
 }
 
 /// The cache key of the live source's answer.
-pub(crate) fn key(area: &str) -> KeptKey {
-    KeptKey::of(&source_id("live"), &thing(area), None)
+pub(crate) fn key(area: &str) -> CachedAnswerKey {
+    CachedAnswerKey::of(&source_id("live"), &subject_identity(area), None)
 }
 
 /// The `observed_at` of the live source's cached answer.
-pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
-    let kept = system.store.kept(&key(area)).expect("it is read");
+pub(crate) fn cached_answer_time(system: &ActorSystem, area: &str) -> Option<Timestamp> {
+    let kept = system.store.cached_answer(&key(area)).expect("it is read");
     Some(kept?.0.candidate?.observed_at)
 }
 
 /// Caches an answer as if the source had given it.
-pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
+pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate: CandidateAnswer) {
     let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it exists").0;
     let adapter_sha256 = adapter.sha256;
     let candidate = Some(candidate);
-    let kept = KeptAnswer {
+    let kept = CachedAnswer {
         candidate,
         point_in_time: None,
         adapter_sha256,
@@ -267,25 +274,28 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
         invalidation_count: 0,
         etag: None,
     };
-    written(system, Write::PutKept(key(area), Arc::new(kept))).await;
+    commit_write(system, TableWrite::PutKept(key(area), Arc::new(kept))).await;
 }
 
 /// Writes a row directly to the store.
-pub(crate) async fn written(system: &System, write: Write) {
+pub(crate) async fn commit_write(system: &ActorSystem, write: TableWrite) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
-    let mut record =
-        Record::from(Event::new(timestamp, None, EventKind::ControlAction { action, detail, peer: None }));
+    let mut record = JournalRecord::from(AuditEvent::new(
+        timestamp,
+        None,
+        EventKind::ControlAction { action, detail, peer: None },
+    ));
     record.writes.push(write);
     system.log.commit(record).await.expect("it is committed");
 }
 
 /// A live source, an archive with a population of 54208 for Aruba in 1960, and a workflow over both.
-pub(crate) async fn two_sources(scene: &Scene, settings: Json) {
+pub(crate) async fn two_sources(scene: &TestScenario, settings: Json) {
     let system = &scene.world.system;
     live(system, "live", serde_json::json!({})).await;
     source(system, "archive", serde_json::json!({})).await;
-    says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
-    scene.time.begin();
+    ingest_source_rows(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+    scene.time.start_clock();
     workflow(system, &["live", "archive"], settings).await;
 }
 
@@ -303,72 +313,76 @@ pub(crate) async fn timed<T>(asking: impl Future<Output = T>) -> (T, u64) {
 
 /// The clock of a test.
 #[derive(Clone)]
-pub(crate) struct Time {
-    hand: Hand,
+pub(crate) struct ScenarioClock {
+    hand: TestClock,
     /// The system's time when the clock starts, and the instant of that.
     begins: Arc<OnceLock<(Timestamp, Instant)>>,
     /// The log whose commits are awaited.
-    log: Arc<Mutex<Option<Log>>>,
+    log: Arc<Mutex<Option<LoggerHandle>>>,
 }
 
-impl Time {
-    fn waits_for(&self, log: &Log) {
+impl ScenarioClock {
+    fn set_awaited_log(&self, log: &LoggerHandle) {
         *self.log.lock().expect("the lock is not poisoned") = Some(log.clone());
     }
 
     /// Whether a commit is in progress.
-    fn stands_still(&self) -> bool {
+    fn is_commit_in_progress(&self) -> bool {
         let log = self.log.lock().expect("the lock is not poisoned");
-        log.as_ref().is_some_and(|log| log.door().report().queue_depth > 0)
+        log.as_ref().is_some_and(|log| log.actor_handle().report().queue_depth > 0)
     }
 
     /// Starts the system's clock. Anything before this takes no time.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn start_clock(&self) {
         let begins = (self.hand.clock().now(), Instant::now());
         self.begins.set(begins).expect("it begins once");
     }
 
-    fn follow(&self) {
+    fn sync_clock(&self) {
         let Some((at, since)) = self.begins.get() else { return };
         let passed = SignedDuration::try_from(since.elapsed()).expect("a test is short");
-        self.hand.show(*at + passed);
+        self.hand.set_time(*at + passed);
     }
 }
 
 /// The parts of a running test.
-pub(crate) struct Scene {
-    pub(crate) world: World,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) time: Time,
+pub(crate) struct TestScenario {
+    pub(crate) world: TestSystem,
+    pub(crate) upstream: Arc<ScriptedSources>,
+    pub(crate) time: ScenarioClock,
 }
 
-impl Scene {
+impl TestScenario {
     /// Stops the system, and starts another one on the same directory, with these sources.
-    pub(crate) async fn restarted(self, upstream: Arc<Upstream>) -> Self {
-        let outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
+    pub(crate) async fn restarted(self, upstream: Arc<ScriptedSources>) -> Self {
+        let outside = TestServices { live: Some(Arc::clone(&upstream) as _), ..TestServices::default() };
         let world = self.world.restarted(outside).await;
-        self.time.waits_for(&world.system.log);
+        self.time.set_awaited_log(&world.system.log);
         Self { world, upstream, ..self }
     }
 }
 
 /// Runs `test` with a freshly started system on a paused clock.
 pub(crate) fn with_scene<F: Future<Output = ()>>(
-    change: impl FnOnce(&mut Outside),
-    test: impl FnOnce(Scene) -> F,
+    change: impl FnOnce(&mut TestServices),
+    test: impl FnOnce(TestScenario) -> F,
 ) {
-    let time = Time { hand: Hand::new(), begins: Arc::default(), log: Arc::default() };
+    let time = ScenarioClock { hand: TestClock::new(), begins: Arc::default(), log: Arc::default() };
     let pulse = Arc::new(Notify::new());
     let runtime = {
         let (pulse, time, still) = (Arc::clone(&pulse), time.clone(), time.clone());
         let stay = move || {
-            if still.stands_still() {
+            if still.is_commit_in_progress() {
                 std::thread::sleep(Duration::from_micros(50));
                 pulse.notify_one();
             }
         };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().start_paused(true).on_thread_park(stay).on_thread_unpark(move || time.follow());
+        runtime
+            .enable_all()
+            .start_paused(true)
+            .on_thread_park(stay)
+            .on_thread_unpark(move || time.sync_clock());
         runtime.build().expect("a runtime")
     };
     actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
@@ -378,14 +392,15 @@ pub(crate) fn with_scene<F: Future<Output = ()>>(
             }
         });
         let dir = tempfile::tempdir().expect("a directory");
-        let upstream = Upstream::new(&time.hand);
+        let upstream = ScriptedSources::new(&time.hand);
         let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let mut outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
+        let mut outside = TestServices { live: Some(Arc::clone(&upstream) as _), ..TestServices::default() };
         change(&mut outside);
         let system = start(dir.path(), &time.hand, outside, Arc::clone(&fallback_lines));
-        time.waits_for(&system.log);
-        let world = World { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
-        test(Scene { world, upstream, time }).await;
+        time.set_awaited_log(&system.log);
+        let world =
+            TestSystem { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
+        test(TestScenario { world, upstream, time }).await;
         drop(dir);
     });
 }

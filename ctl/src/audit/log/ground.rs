@@ -1,14 +1,16 @@
 //! Log lines for the events of the ground-truth layer.
 
-use super::{by, text_of};
+use super::{field_text, format_peer};
 use serde_json::Value;
 
 /// The summary of an entry of the event `name`; `None` if the event is not about sources and their facts.
-pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
-    let text = |name: &str| text_of(entry, name);
+pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| field_text(entry, name);
     Some(match name {
-        "document_registered" => format!("{} {} by {}", text("kind"), text("document_id"), by(entry)),
-        "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), by(entry)),
+        "document_registered" => {
+            format!("{} {} by {}", text("kind"), text("document_id"), format_peer(entry))
+        }
+        "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), format_peer(entry)),
         "source_invalidated" => {
             format!("{} by {}: {}", text("oracle_id"), text("trigger"), text("detail"))
         }
@@ -37,7 +39,12 @@ pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
         }
         "source_rebuilt" => {
             let files = entry.get("files").and_then(Value::as_array).map_or(0, Vec::len);
-            format!("{} by {}: {files} files out of {} runs", text("oracle_id"), by(entry), text("runs"))
+            format!(
+                "{} by {}: {files} files out of {} runs",
+                text("oracle_id"),
+                format_peer(entry),
+                text("runs")
+            )
         }
         "source_queried" => {
             let (read, oracle_id, version) = (text("read"), text("oracle_id"), text("data_version"));
@@ -59,8 +66,8 @@ mod tests {
             "event": "ingestion_ended", "oracle_id": "cnf", "version": "2015", "state": "completed",
             "counts": {"records": 16, "rejected": 2},
         });
-        let told = for_people("ingestion_ended", &entry).expect("a ground-truth event");
+        let told = format_entry("ingestion_ended", &entry).expect("a ground-truth event");
         assert_eq!(told.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
-        assert_eq!(for_people("service_started", &entry), None);
+        assert_eq!(format_entry("service_started", &entry), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Log lines for the events of verification.
 
-use super::{by, text_of};
+use super::{field_text, format_peer};
 use serde_json::Value;
 
 /// The summary of an entry of the event `name`; `None` if the event is not about verification.
-pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
-    let text = |name: &str| text_of(entry, name);
+pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| field_text(entry, name);
     let inside = |place: &str| entry.pointer(place).and_then(Value::as_str).unwrap_or_default();
     Some(match name {
         "source_asked" => {
@@ -27,10 +27,10 @@ pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
             format!("{} {}: {axes}", text("review_id"), inside("/review/workflow_id"))
         }
         "review_resolved" => {
-            format!("{} by {}: {}", text("review_id"), by(entry), inside("/resolution/reason"))
+            format!("{} by {}: {}", text("review_id"), format_peer(entry), inside("/resolution/reason"))
         }
         "review_revoked" | "review_dismissed" => {
-            format!("{} by {}: {}", text("review_id"), by(entry), text("reason"))
+            format!("{} by {}: {}", text("review_id"), format_peer(entry), text("reason"))
         }
         _ => return None,
     })
@@ -47,7 +47,7 @@ mod tests {
             "execution_id": "v-1", "workflow_id": "census", "kind": "human_review",
             "reasons": ["same_tier", "escalation_threshold"], "inputs": {"stage": "first"},
         });
-        let told = |entry: &Value| for_people("verification_decided", entry).expect("a verification event");
+        let told = |entry: &Value| format_entry("verification_decided", entry).expect("a verification event");
         let words = |told: String| told.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words(told(&entry)), "v-1 census human_review same_tier, escalation_threshold");
         entry["inputs"]["stage"] = json!("delayed");
@@ -61,20 +61,20 @@ mod tests {
             "error_code": "timed_out", "stale_data_used": true, "latency_ms": 5000,
         });
         assert_eq!(
-            for_people("source_asked", &asked).as_deref(),
+            format_entry("source_asked", &asked).as_deref(),
             Some("v-1 un-live unknown timeout timed_out kept 5000 ms")
         );
         let opened = json!({
             "review_id": "v-1", "review": {"workflow_id": "census", "axes": {"population": ["same_tier"]}},
         });
-        assert_eq!(for_people("review_opened", &opened).as_deref(), Some("v-1 census: population"));
+        assert_eq!(format_entry("review_opened", &opened).as_deref(), Some("v-1 census: population"));
         let resolved = json!({
             "review_id": "v-1", "resolution": {"reason": "measured anew"}, "peer": {"uid": 1, "gid": 2, "pid": 3},
         });
         assert_eq!(
-            for_people("review_resolved", &resolved).as_deref(),
+            format_entry("review_resolved", &resolved).as_deref(),
             Some("v-1 by uid 1 gid 2 pid 3: measured anew")
         );
-        assert_eq!(for_people("service_started", &asked), None);
+        assert_eq!(format_entry("service_started", &asked), None);
     }
 }

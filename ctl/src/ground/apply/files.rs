@@ -2,10 +2,10 @@
 
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
-use crate::base::lines::{name, reason};
-use oracled_domain::base::distinct::Distinct;
-use oracled_domain::base::wording::plain;
-use oracled_domain::documents::{AnyDocument, DocumentKind, KindHint};
+use crate::base::lines::{display_name, json_error_text};
+use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
+use oracled_domain::base::wording::reword_serde_error;
+use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::with_deserializer_from_str_with_options;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// A document and its position in a file.
 #[derive(Debug)]
-pub(super) struct ReadDocument {
+pub(super) struct FileDocument {
     pub(super) file: String,
     /// The line on which the document begins, from 1.
     pub(super) line: usize,
@@ -37,7 +37,7 @@ pub(super) struct FileFault {
 }
 
 impl FileFault {
-    pub(super) fn of(document: &ReadDocument, detail: &str) -> Self {
+    pub(super) fn from_document(document: &FileDocument, detail: &str) -> Self {
         let detail = format!("{} {}: {detail}", document.document.kind(), document.document.document_id());
         Self { file: document.file.clone(), line: document.line, column: None, detail }
     }
@@ -54,7 +54,7 @@ impl fmt::Display for FileFault {
 }
 
 /// All documents of these files and folders, and the faults of those that cannot be read.
-pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<FileFault>), CtlError> {
+pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<FileDocument>, Vec<FileFault>), CtlError> {
     let mut files = Vec::new();
     for path in given {
         if path.is_dir() { files.extend(files_in(path)?) } else { files.push(path.clone()) }
@@ -62,15 +62,15 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<File
     let (mut documents, mut faults) = (Vec::new(), Vec::new());
     for file in files {
         match read_text(&file) {
-            Ok(text) => read_file(&name(&file), &text, &mut documents, &mut faults),
+            Ok(text) => read_file(&display_name(&file), &text, &mut documents, &mut faults),
             Err(error) => {
                 let detail = error.to_string();
-                faults.push(FileFault { file: name(&file), line: 1, column: None, detail });
+                faults.push(FileFault { file: display_name(&file), line: 1, column: None, detail });
             }
         }
     }
     let mut places: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
-    documents.retain(|read: &ReadDocument| {
+    documents.retain(|read: &FileDocument| {
         match places.entry((read.document.kind(), read.document.document_id())) {
             Entry::Vacant(vacant) => {
                 vacant.insert(format!("{}:{}", read.file, read.line));
@@ -78,7 +78,7 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<File
             }
             Entry::Occupied(first) => {
                 let detail = format!("the same document is at {}, too; remove one", first.get());
-                faults.push(FileFault::of(read, &detail));
+                faults.push(FileFault::from_document(read, &detail));
                 false
             }
         }
@@ -106,16 +106,16 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, CtlError> {
 }
 
 /// Appends the documents and the faults of a file.
-fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: &mut Vec<FileFault>) {
-    for (first_line, part) in parts(text) {
+fn read_file(file: &str, text: &str, documents: &mut Vec<FileDocument>, faults: &mut Vec<FileFault>) {
+    for (first_line, part) in split_parts(text) {
         let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         if part.lines().all(is_blank) {
             continue;
         }
         let line = first_line + part.lines().take_while(|line| is_blank(line)).count();
         match read_part(part) {
-            Ok(document) => documents.push(ReadDocument { file: file.to_owned(), line, document }),
-            Err(PartFault { place, detail }) => {
+            Ok(document) => documents.push(FileDocument { file: file.to_owned(), line, document }),
+            Err(FilePartFault { place, detail }) => {
                 let line = place.map_or(line, |(line, _)| first_line + line - 1);
                 let column = place.map(|(_, column)| column);
                 faults.push(FileFault { file: file.to_owned(), line, column, detail });
@@ -125,7 +125,7 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: 
 }
 
 /// The parts of a file between its `---` lines, each with the number of its first line.
-fn parts(text: &str) -> Vec<(usize, &str)> {
+fn split_parts(text: &str) -> Vec<(usize, &str)> {
     let (mut parts, mut start, mut first_line, mut position) = (Vec::new(), 0, 1, 0);
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let separated = line.strip_prefix("---").map(str::trim);
@@ -140,20 +140,20 @@ fn parts(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// A fault in one part of a file.
-struct PartFault {
+struct FilePartFault {
     /// Its line and column in the part, from 1; `None` for a fault of the whole document.
     place: Option<(usize, usize)>,
     detail: String,
 }
 
-impl From<serde_json::Error> for PartFault {
+impl From<serde_json::Error> for FilePartFault {
     fn from(error: serde_json::Error) -> Self {
         let place = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
-        Self { place, detail: plain(&reason(&error)) }
+        Self { place, detail: reword_serde_error(&json_error_text(&error)) }
     }
 }
 
-impl From<serde_saphyr::Error> for PartFault {
+impl From<serde_saphyr::Error> for FilePartFault {
     fn from(error: serde_saphyr::Error) -> Self {
         let error = error.without_snippet();
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -177,10 +177,10 @@ impl From<serde_saphyr::Error> for PartFault {
 }
 
 /// The document of one part.
-fn read_part(text: &str) -> Result<AnyDocument, PartFault> {
+fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
     if text.trim_start().starts_with(['{', '[']) {
-        let Distinct = serde_json::from_str(text)?;
-        let KindHint(kind) = serde_json::from_str(text)?;
+        let DuplicateKeyCheck = serde_json::from_str(text)?;
+        let DocumentKindHint(kind) = serde_json::from_str(text)?;
         let mut json = serde_json::Deserializer::from_str(text);
         let document = AnyDocument::read(kind, &mut json)?;
         json.end()?;
@@ -188,8 +188,8 @@ fn read_part(text: &str) -> Result<AnyDocument, PartFault> {
     }
     // text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member
     let options = || serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false };
-    let KindHint(kind) =
-        with_deserializer_from_str_with_options(text, options(), |yaml| KindHint::deserialize(yaml))?;
+    let DocumentKindHint(kind) =
+        with_deserializer_from_str_with_options(text, options(), |yaml| DocumentKindHint::deserialize(yaml))?;
     Ok(with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))?)
 }
 
@@ -202,7 +202,7 @@ mod tests {
     const POLICY: &str = "oracle_id: un-wpp\naxis_freshness: {}\ndefault_max_age_seconds: 60\n\
                           default_stale_behavior: fail_closed\ninvalidation_triggers: []\n";
 
-    fn read(text: &str) -> (Vec<ReadDocument>, Vec<FileFault>) {
+    fn read(text: &str) -> (Vec<FileDocument>, Vec<FileFault>) {
         let (mut documents, mut faults) = (Vec::new(), Vec::new());
         read_file("f", text, &mut documents, &mut faults);
         (documents, faults)
@@ -263,8 +263,8 @@ mod tests {
         });
         let odd = AnyDocument::read(DocumentKind::FreshnessPolicy, odd).expect("it is a policy");
         for document in documents.into_iter().map(|read| read.document).chain([odd]) {
-            let printed =
-                crate::ground::documents::yaml(document.kind(), &document.to_json()).expect("it is written");
+            let printed = crate::ground::documents::to_yaml(document.kind(), &document.to_json())
+                .expect("it is written");
             let (again, faults) = read(&printed);
             assert_eq!(faults, [], "{printed}");
             assert_eq!(again.into_iter().map(|read| read.document).collect::<Vec<_>>(), [document]);

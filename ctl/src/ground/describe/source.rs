@@ -1,15 +1,15 @@
 //! `oraclectl describe source`.
 
 use crate::base::error::CtlError;
-use crate::base::output::{by_whom, count, pairs, table};
-use crate::ground::source::{is_live, status};
-use oracled_api::ground::CheckedSource;
+use crate::base::output::{format_count, format_pairs, format_requester, format_table};
+use crate::ground::source::{format_status, is_live};
+use oracled_api::ground::SourceReport;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::source::VersionRecord;
 use std::io::Write;
 
-pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), CtlError> {
-    let CheckedSource { entry, last_check, .. } = source;
+pub(super) fn show(out: &mut dyn Write, source: &SourceReport) -> Result<(), CtlError> {
+    let SourceReport { entry, last_check, .. } = source;
     let registration = &entry.registration;
     let holds = match (is_live(entry), registration.snapshot) {
         (true, _) => "none: the source is live",
@@ -19,7 +19,7 @@ pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), Ct
     let shown = [
         ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
         ("tier", registration.oracle_tier.into_str().to_owned()),
-        ("status", status(entry)),
+        ("status", format_status(entry)),
         ("authority", registration.upstream_authority.clone()),
         ("published at", registration.upstream_url.clone()),
         ("licence", registration.data_license.clone()),
@@ -28,10 +28,10 @@ pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), Ct
         ("ontology", registration.ontology.to_string()),
         ("axes", registration.axes_provided.join(", ")),
         ("release content", holds.into()),
-        ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
-        ("last check", last_check.as_ref().map_or_else(|| "never".into(), checked)),
+        ("registered", format!("{} by {}", entry.registered_at, format_requester(&entry.registered_by))),
+        ("last check", last_check.as_ref().map_or_else(|| "never".into(), format_check)),
     ];
-    out.write_all(pairs(&shown).as_bytes())?;
+    out.write_all(format_pairs(&shown).as_bytes())?;
     if is_live(entry) {
         let oracle_id = &registration.oracle_id;
         let how =
@@ -50,14 +50,17 @@ pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), Ct
         ]
     };
     let rows = entry.version_history.iter().map(row).collect();
-    Ok(writeln!(out, "\n{}", table(["version", "released at", "ingested at", "records"], rows))?)
+    Ok(writeln!(out, "\n{}", format_table(["version", "released at", "ingested at", "records"], rows))?)
 }
 
-fn checked(SourceCheck { checked_at, fault_count }: &SourceCheck) -> String {
+fn format_check(SourceCheck { checked_at, fault_count }: &SourceCheck) -> String {
     match fault_count {
         0 => format!("{checked_at}: no faults"),
         number => {
-            format!("{checked_at}: {}; see `oraclectl source verify`", count(*number, "fault", "faults"))
+            format!(
+                "{checked_at}: {}; see `oraclectl source verify`",
+                format_count(*number, "fault", "faults")
+            )
         }
     }
 }

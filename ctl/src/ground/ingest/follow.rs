@@ -1,8 +1,8 @@
 //! Watches a run until it ends.
 
-use super::seen;
+use super::read_run;
 use crate::base::error::CtlError;
-use crate::base::options::Options;
+use crate::base::options::GlobalOptions;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use oracled_api::ground::RunReport;
@@ -21,13 +21,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// `Detached` if the user interrupts the wait.
-pub(crate) async fn to_its_end(options: &Options, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
+pub(crate) async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");
     let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
     let mut interrupted = pin!(ctrl_c());
     loop {
-        let seen = seen(options, run_id.as_str()).await?;
+        let seen = read_run(options, run_id.as_str()).await?;
         if seen.run.state != RunState::Running {
             bar.finish_and_clear();
             return Ok(seen);

@@ -1,13 +1,13 @@
 //! Runs as text for people and rows for programs.
 
 use crate::base::error::CtlError;
-use crate::base::output::{by_whom, on_one_line, pairs, short};
+use crate::base::output::{escape_line, format_pairs, format_requester, short_run_id};
 use oracled_api::ground::RunReport;
 use oracled_domain::base::decimal::Decimal;
-use oracled_domain::ground::rejection::Rule;
-use oracled_domain::ground::run::Effect;
+use oracled_domain::ground::rejection::RecordRule;
+use oracled_domain::ground::run::ReleaseEffect;
 use oracled_domain::ground::run::RunProgress;
-use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
+use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -40,7 +40,7 @@ pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [
     };
     let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
     [
-        short(&run.run_id),
+        short_run_id(&run.run_id),
         run.oracle_id.to_string(),
         run.input.version.clone(),
         state.to_owned(),
@@ -69,7 +69,7 @@ pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] 
 }
 
 /// The progress of a run, in words.
-fn how_far(progress: &RunProgress) -> String {
+fn format_progress(progress: &RunProgress) -> String {
     let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
     let doing: &str = progress.phase.into();
     format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
@@ -80,14 +80,14 @@ pub(crate) fn show(
     out: &mut dyn Write,
     RunReport { run, progress, undone_by }: &RunReport,
 ) -> Result<(), CtlError> {
-    let Run { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
+    let IngestionRun { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
     let mut shown = vec![
         ("run", run_id.to_string()),
-        ("state", progress.as_ref().map_or_else(|| run.state.into_str().to_owned(), how_far)),
+        ("state", progress.as_ref().map_or_else(|| run.state.into_str().to_owned(), format_progress)),
         ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
         ("pipeline", pipeline_id.to_string()),
         ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
-        ("requested by", by_whom(&run.requested_by)),
+        ("requested by", format_requester(&run.requested_by)),
         ("started", run.started_at.to_string()),
     ];
     shown.extend(run.source_url.clone().map(|url| ("pulled from", url)));
@@ -97,18 +97,18 @@ pub(crate) fn show(
             ("read", counts.read.to_string()),
             ("records", counts.records.to_string()),
             ("collapsed", counts.collapsed.to_string()),
-            ("rejected", with_parts(counts.rejected, by_rule(&counts.rejected_by_rule))),
+            ("rejected", format_total(counts.rejected, format_rule_counts(&counts.rejected_by_rule))),
         ]);
         let warnings = counts.warnings_by_rule.values().sum::<u64>() + counts.warnings.len() as u64;
         let of_run = counts.warnings.iter().map(|warning| warning.into_str().to_owned());
-        let parts = by_rule(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
-        shown.push(("warnings", with_parts(warnings, parts)));
-        shown.extend(counts.warnings.iter().map(|warning| ("warning", on_one_line(&warning.to_string()))));
-        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", filled(axis, fill))));
+        let parts = format_rule_counts(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
+        shown.push(("warnings", format_total(warnings, parts)));
+        shown.extend(counts.warnings.iter().map(|warning| ("warning", escape_line(&warning.to_string()))));
+        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", format_axis_fill(axis, fill))));
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
-        shown.push(("changes", with_parts(changes, parts)));
-        if let Some(Effect { in_force, withdrawn, changed }) = counts.effect {
+        shown.push(("changes", format_total(changes, parts)));
+        if let Some(ReleaseEffect { in_force, withdrawn, changed }) = counts.effect {
             let effect = format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed");
             shown.push(("in force", effect));
         }
@@ -124,22 +124,22 @@ pub(crate) fn show(
     shown.extend(undone_by.as_ref().map(|by| ("undone by", format!("run {by}"))));
     shown.extend(run.breaches.iter().map(|breach| ("gate", breach.to_string())));
     if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
-        shown.push(("decision", format!("by {} at {decided_at}: {reason}", by_whom(decided_by))));
+        shown.push(("decision", format!("by {} at {decided_at}: {reason}", format_requester(decided_by))));
     }
     shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
-    Ok(out.write_all(pairs(&shown).as_bytes())?)
+    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
 /// The number and the share of records with a value for an axis.
-fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
+fn format_axis_fill(axis: &str, AxisCoverage { records, share }: &AxisCoverage) -> String {
     let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
     format!("{axis} {percent} %, {records} records")
 }
 
-fn by_rule(counts: &BTreeMap<Rule, u64>) -> Vec<String> {
+fn format_rule_counts(counts: &BTreeMap<RecordRule, u64>) -> Vec<String> {
     counts.iter().map(|(rule, count)| format!("{} {count}", rule.into_str())).collect()
 }
 
-fn with_parts(total: u64, parts: Vec<String>) -> String {
+fn format_total(total: u64, parts: Vec<String>) -> String {
     if parts.is_empty() { total.to_string() } else { format!("{total}: {}", parts.join(", ")) }
 }

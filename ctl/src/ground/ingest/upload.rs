@@ -3,10 +3,10 @@
 use super::follow;
 use crate::base::error::CtlError;
 use crate::base::lines;
-use crate::base::options::{Options, problem, segment};
-use crate::base::output::json;
-use oracled_api::base::client::{Answer, Client, ClientError, PATIENCE};
-use oracled_api::base::pieces::{Pieces, Sender};
+use crate::base::options::{GlobalOptions, encode_segment, problem_error};
+use crate::base::output::print_json;
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
+use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_api::ground::UploadResponse;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 /// Upload a payload and show the progress of its run; Ctrl-C does not stop the run
 #[derive(Debug, clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct IngestRunArgs {
     /// The pipeline
     #[arg(value_name = "PIPELINE")]
     pipeline_id: PipelineId,
@@ -45,34 +45,34 @@ pub(crate) struct Run {
     detach: bool,
 }
 
-impl Run {
-    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+impl IngestRunArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let ingested = self.upload(options).await?;
         if ingested.unchanged || self.detach {
             if options.json {
-                json(out, &ingested)?;
-                return super::came_to(&ingested.run);
+                print_json(out, &ingested)?;
+                return super::check_state(&ingested.run);
             }
             let UploadResponse { unchanged, run } = ingested;
-            super::came_to(&run)?;
+            super::check_state(&run)?;
             let how =
                 if unchanged { "has brought these records before; nothing changes" } else { "continues" };
             return Ok(writeln!(out, "run {} {how}", run.run_id)?);
         }
-        super::ended(options, out, &follow::to_its_end(options, &ingested.run.run_id).await?)
+        super::show_ended(options, out, &follow::wait_for_end(options, &ingested.run.run_id).await?)
     }
 
     /// Sends the payload, and waits for the daemon's answer.
-    async fn upload(&self, options: &Options) -> Result<UploadResponse, CtlError> {
-        let unreadable = |cause| CtlError::Read { file: lines::name(&self.file), cause };
+    async fn upload(&self, options: &GlobalOptions) -> Result<UploadResponse, CtlError> {
+        let unreadable = |cause| CtlError::Read { file: lines::display_name(&self.file), cause };
         let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
         let Self { pipeline_id, version, released_at: Moment(released_at), replace, .. } = self;
-        let (version, released_at) = (segment(version), segment(&released_at.to_string()));
+        let (version, released_at) = (encode_segment(version), encode_segment(&released_at.to_string()));
         let path = format!(
             "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
         );
-        let mut client = Client::connect(&options.control_path()).await?;
-        let (pieces, body) = Pieces::new(1);
+        let mut client = DaemonClient::connect(&options.control_path()).await?;
+        let (pieces, body) = StreamedBody::new(1);
         let wanted = Arc::new(Notify::new());
         let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
         let mut answering = pin!(client.upload(&path, body, bar.length(), wanted));
@@ -86,8 +86,8 @@ impl Run {
             response = &mut answering => response?,
         };
         bar.finish_and_clear();
-        let answer = Answer::whole(response).await?;
-        if answer.status.is_success() { Ok(answer.json()?) } else { Err(problem(&answer)) }
+        let answer = DaemonResponse::read_whole(response).await?;
+        if answer.status.is_success() { Ok(answer.json()?) } else { Err(problem_error(&answer)) }
     }
 }
 
@@ -97,7 +97,7 @@ impl Run {
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
-    mut pieces: Sender,
+    mut pieces: StreamedBodySender,
     wanted: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (done, sent) = oneshot::channel();
@@ -119,7 +119,11 @@ fn send(
 }
 
 /// Sends until the end of the payload, or until the daemon has answered.
-async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mut Sender) -> io::Result<()> {
+async fn send_all(
+    mut payload: impl Read,
+    length_bytes: Option<u64>,
+    pieces: &mut StreamedBodySender,
+) -> io::Result<()> {
     let (mut read_bytes, mut held) = (0, Vec::new());
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -156,7 +160,7 @@ mod tests {
         for (length_bytes, is_whole) in
             [(None, true), (Some(length), true), (Some(length + 1), false), (Some(length - 1), false)]
         {
-            let (mut pieces, body) = Pieces::new(2);
+            let (mut pieces, body) = StreamedBody::new(2);
             let ended = send_all(&content[..], length_bytes, &mut pieces).await;
             assert_eq!(ended.is_ok(), is_whole, "{length_bytes:?}: {ended:?}");
             pieces.finish();
@@ -171,10 +175,10 @@ mod tests {
     }
 
     /// The head of the upload request for `file`, as a daemon receives it that rejects the upload.
-    async fn announced(dir: &Path, file: &Path) -> String {
+    async fn read_upload_head(dir: &Path, file: &Path) -> String {
         let socket = dir.join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
-        let run = Run {
+        let run = IngestRunArgs {
             pipeline_id: "people".parse().unwrap(),
             file: file.to_owned(),
             version: "1".into(),
@@ -182,7 +186,7 @@ mod tests {
             replace: false,
             detach: true,
         };
-        let options = Options { socket: None, control_socket: Some(socket.clone()), json: false };
+        let options = GlobalOptions { socket: None, control_socket: Some(socket.clone()), json: false };
         let heard = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
@@ -202,10 +206,10 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("payload");
         std::fs::write(&file, "abc").unwrap();
-        let head = announced(dir.path(), &file).await;
+        let head = read_upload_head(dir.path(), &file).await;
         assert!(head.contains("content-length: 3\r\n") && !head.contains("transfer-encoding"), "{head}");
         for endless in ["/dev/null", "/proc/self/stat"] {
-            let head = announced(dir.path(), Path::new(endless)).await;
+            let head = read_upload_head(dir.path(), Path::new(endless)).await;
             assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
         }
     }

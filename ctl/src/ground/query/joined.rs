@@ -36,7 +36,7 @@ fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
     metadata.data_version = [known, new].concat().join(", ");
     metadata.oracle_tier = metadata.oracle_tier.min(other.oracle_tier);
     let data_as_of = metadata.freshness.data_as_of.max(other.freshness.data_as_of);
-    if badness(&other.freshness) > badness(&metadata.freshness) {
+    if staleness_rank(&other.freshness) > staleness_rank(&metadata.freshness) {
         metadata.freshness = other.freshness;
     }
     metadata.freshness.data_as_of = data_as_of;
@@ -45,7 +45,7 @@ fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
 }
 
 /// Orders freshness from better to worse: by the outcome of the policy, the number of stale axes, and the age.
-fn badness(freshness: &QueryFreshness) -> impl Ord + use<> {
+fn staleness_rank(freshness: &QueryFreshness) -> impl Ord + use<> {
     let stale = freshness.policy.axes.iter().filter(|axis| axis.stale).count();
     (freshness.policy.answer, stale, freshness.staleness_seconds)
 }

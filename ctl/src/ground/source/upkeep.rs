@@ -1,17 +1,17 @@
 //! `oraclectl source verify`, `prune`, `rebuild` and `export`.
 
-use super::path;
+use super::source_path;
 use crate::base::error::CtlError;
 use crate::base::lines;
-use crate::base::options::{Options, answer_lines};
-use crate::base::output::{count, json, on_one_line, short};
+use crate::base::options::{GlobalOptions, response_lines};
+use crate::base::output::{escape_line, format_count, print_json, short_run_id};
 use hyper::Method;
-use oracled_api::base::client::{Answer, Client};
-use oracled_api::ground::CheckedSource;
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::ground::SourceReport;
 use oracled_api::ground::{PruneRequest, VerifyFilesRequest};
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::CheckProgress;
-use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
+use oracled_domain::ground::check::SourceCheckProgress;
+use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckReport};
 use oracled_domain::ground::id::SourceId;
 use std::io::Write;
 use std::pin::pin;
@@ -22,32 +22,32 @@ use tokio::time::sleep;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
-/// `CameToNothing` if there is a fault; it was printed.
+/// `RunFailed` if there is a fault; it was printed.
 pub(crate) async fn verify(
-    options: &Options,
+    options: &GlobalOptions,
     out: &mut dyn Write,
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
     let order = VerifyFilesRequest::default();
-    let verify = path(oracle_id, "/verify");
-    let verified: VerifiedSource =
-        with_progress(options, oracle_id, options.done_on_control(&verify, &order)).await?.json()?;
+    let verify = source_path(oracle_id, "/verify");
+    let verified: SourceCheckReport =
+        with_progress(options, oracle_id, options.run_on_control(&verify, &order)).await?.json()?;
     if options.json {
-        json(out, &verified)?;
+        print_json(out, &verified)?;
     } else {
         show(out, &verified)?;
     }
     let is_whole = verified.file_fault.is_none() && verified.runs.iter().all(|run| run.fault_count == 0);
-    if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
+    if is_whole { Ok(()) } else { Err(CtlError::RunFailed) }
 }
 
 /// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl and with it the check.
 async fn with_progress(
-    options: &Options,
+    options: &GlobalOptions,
     oracle_id: &SourceId,
-    answered: impl Future<Output = Result<Answer, CtlError>>,
-) -> Result<Answer, CtlError> {
-    let bar = lines::progress(Some(0), "checking");
+    answered: impl Future<Output = Result<DaemonResponse, CtlError>>,
+) -> Result<DaemonResponse, CtlError> {
+    let bar = lines::progress_bar(Some(0), "checking");
     let mut answered = pin!(answered);
     loop {
         tokio::select! {
@@ -57,56 +57,58 @@ async fn with_progress(
             }
             () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
         }
-        let seen = options.on_control(Method::GET, &path(oracle_id, ""), None).await;
+        let seen = options.call_control(Method::GET, &source_path(oracle_id, ""), None).await;
         // the bar is not essential: the check continues if this request fails
-        let seen = seen.ok().and_then(|answer| answer.json::<CheckedSource>().ok());
-        if let Some(CheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
+        let seen = seen.ok().and_then(|answer| answer.json::<SourceReport>().ok());
+        if let Some(SourceCheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
             bar.set_length(bytes);
             bar.set_position(bytes_read);
         }
     }
 }
 
-fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> {
+fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlError> {
     match &verified.file_fault {
         None => writeln!(out, "{} rows in the files of {} are intact", verified.rows, verified.oracle_id)?,
-        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, on_one_line(fault))?,
+        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, escape_line(fault))?,
     }
-    for VerifiedRun { run_id, version, records, payload_bytes, has_payload, fault_count, faults, .. } in
-        &verified.runs
+    for RunCheckReport {
+        run_id, version, records, payload_bytes, has_payload, fault_count, faults, ..
+    } in &verified.runs
     {
         // several runs may have the same version
-        let version = format!("{}, run {}", on_one_line(version), short(run_id));
+        let version = format!("{}, run {}", escape_line(version), short_run_id(run_id));
         if !has_payload {
             writeln!(out, "{version}: the payload is not archived")?;
             continue;
         }
         let wrong = match fault_count {
             0 => "no faults".to_owned(),
-            number => count(*number, "fault", "faults"),
+            number => format_count(*number, "fault", "faults"),
         };
         writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {wrong}")?;
         for fault in faults {
-            writeln!(out, "  {}", on_one_line(fault))?;
+            writeln!(out, "  {}", escape_line(fault))?;
         }
     }
     Ok(())
 }
 
 pub(crate) async fn prune(
-    options: &Options,
+    options: &GlobalOptions,
     out: &mut dyn Write,
     oracle_id: &SourceId,
     before: Option<Moment>,
 ) -> Result<(), CtlError> {
     let order = PruneRequest { before };
-    let pruned: PruneOutcome = options.done_on_control(&path(oracle_id, "/prune"), &order).await?.json()?;
+    let pruned: PruneOutcome =
+        options.run_on_control(&source_path(oracle_id, "/prune"), &order).await?.json()?;
     if options.json {
-        return json(out, &pruned);
+        return print_json(out, &pruned);
     }
     let PruneOutcome { before, versions, payloads, freed_bytes } = pruned;
-    let versions = count(versions, "version", "versions");
-    let payloads = count(payloads.len() as u64, "payload", "payloads");
+    let versions = format_count(versions, "version", "versions");
+    let payloads = format_count(payloads.len() as u64, "payload", "payloads");
     Ok(writeln!(
         out,
         "pruned {versions} that ended before {before}, removed {payloads}, freed {freed_bytes} bytes"
@@ -114,21 +116,22 @@ pub(crate) async fn prune(
 }
 
 pub(crate) async fn rebuild(
-    options: &Options,
+    options: &GlobalOptions,
     out: &mut dyn Write,
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
     let order = serde_json::json!({});
     let rebuilt: RebuildOutcome =
-        options.done_on_control(&path(oracle_id, "/rebuild"), &order).await?.json()?;
+        options.run_on_control(&source_path(oracle_id, "/rebuild"), &order).await?.json()?;
     if options.json {
-        return json(out, &rebuilt);
+        return print_json(out, &rebuilt);
     }
     let RebuildOutcome { oracle_id, runs, prunings, files } = rebuilt;
     if files.is_empty() {
         return Ok(writeln!(out, "the files of {oracle_id} have no faults; no file was rebuilt")?);
     }
-    let (files, runs) = (count(files.len() as u64, "file", "files"), count(runs, "run", "runs"));
+    let (files, runs) =
+        (format_count(files.len() as u64, "file", "files"), format_count(runs, "run", "runs"));
     let pruned = match prunings {
         0 => "",
         _ => "; pruned content stays pruned",
@@ -137,12 +140,13 @@ pub(crate) async fn rebuild(
 }
 
 pub(crate) async fn export(
-    options: &Options,
+    options: &GlobalOptions,
     out: &mut dyn Write,
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
-    let mut client = Client::connect(&options.control_path()).await?;
-    let mut lines = answer_lines(client.open(Method::GET, &path(oracle_id, "/export"), None).await?).await?;
+    let mut client = DaemonClient::connect(&options.control_path()).await?;
+    let mut lines =
+        response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await?;
     while let Some(line) = lines.next_line().await? {
         out.write_all(&line)?;
     }

@@ -12,13 +12,13 @@ const PLACES_NAMED: usize = 256;
 /// of flag.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct ByFlag<T> {
-    names: Vec<Named<T>>,
+pub(crate) struct FlagTotals<T> {
+    names: Vec<FlagTotal<T>>,
 }
 
 /// The counts of one flag name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Named<T> {
+pub(crate) struct FlagTotal<T> {
     /// The flag's name, without a place.
     pub flag: &'static str,
     /// Its weight in V_r (dimensionless).
@@ -35,22 +35,22 @@ pub(crate) struct Named<T> {
 
 /// Counts by the place that a flag names: `Curvature` in `empty_analysis:Curvature`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Places {
+pub(crate) struct FlagPlaces {
     /// By place, for the first 256 places in the corpus. Empty for a flag without places.
     pub places: BTreeMap<String, u64>,
     /// The total of all further places.
     pub other_places: u64,
 }
 
-impl<T> Default for ByFlag<T> {
+impl<T> Default for FlagTotals<T> {
     fn default() -> Self {
         Self { names: Vec::new() }
     }
 }
 
-impl<T: Default> ByFlag<T> {
+impl<T: Default> FlagTotals<T> {
     /// The counts of the name of `flag`; they start at their default.
-    pub(crate) fn of(&mut self, flag: &Flag) -> &mut T {
+    pub(crate) fn get_or_insert(&mut self, flag: &Flag) -> &mut T {
         let known = self.names.iter().position(|named| named.flag == flag.into_str());
         let index = known.unwrap_or_else(|| self.insert(flag));
         &mut self.names.get_mut(index).expect("it was found, or has just been inserted").counts
@@ -59,19 +59,19 @@ impl<T: Default> ByFlag<T> {
     fn insert(&mut self, flag: &Flag) -> usize {
         let index = self.names.partition_point(|named| named.order < *flag);
         let (v_r, e_d) = (flag.v_r(), flag.e_d());
-        let named = Named { flag: flag.into_str(), v_r, e_d, counts: T::default(), order: flag.clone() };
+        let named = FlagTotal { flag: flag.into_str(), v_r, e_d, counts: T::default(), order: flag.clone() };
         self.names.insert(index, named);
         index
     }
 
     /// The names that occur, in the fixed order of flags.
     #[must_use]
-    pub(crate) fn names(&self) -> &[Named<T>] {
+    pub(crate) fn names(&self) -> &[FlagTotal<T>] {
         &self.names
     }
 }
 
-impl Places {
+impl FlagPlaces {
     /// Counts the place of `flag`, if it has one.
     pub(crate) fn count(&mut self, flag: &Flag) {
         let word = flag.to_string();

@@ -1,9 +1,9 @@
 //! A corpus of model outputs: one `{"tier", "raw", …}` object per line, read one line at a time.
 
 use super::CalibrateError;
-use crate::base::lines::{Lines, TooLong, reason};
-use oracled_domain::Tier;
-use oracled_domain::verdict::label::UnknownWord;
+use crate::base::lines::{InputLineReader, LineTooLong, json_error_text};
+use oracled_domain::ProductTier;
+use oracled_domain::verdict::label::UnknownWordError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
@@ -11,10 +11,10 @@ use std::io::BufRead;
 
 /// A fault in a line. Each message says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LineFault {
+pub(crate) enum CorpusLineFault {
     /// The line has more bytes than [`LINE_MAX_BYTES`](crate::base::lines::LINE_MAX_BYTES).
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] LineTooLong),
     /// The line is not a JSON document.
     #[error("not JSON ({reason}, column {column}); a line is one {{\"tier\", \"raw\", …}} object")]
     NotJson {
@@ -46,82 +46,85 @@ pub(crate) enum LineFault {
     },
     /// The tier is unknown.
     #[error(transparent)]
-    UnknownTier(#[from] UnknownWord),
+    UnknownTier(#[from] UnknownWordError),
 }
 
 /// One model output to judge.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) tier: Tier,
+pub(crate) struct CorpusEntry {
+    pub(crate) tier: ProductTier,
     pub(crate) raw: String,
 }
 
 /// Reads a corpus, with one line in memory at a time.
-pub(crate) struct Corpus<R> {
+pub(crate) struct CorpusReader<R> {
     name: String,
-    lines: Lines<R>,
+    lines: InputLineReader<R>,
 }
 
-impl<R: BufRead> Corpus<R> {
+impl<R: BufRead> CorpusReader<R> {
     pub(crate) fn new(name: String, input: R) -> Self {
-        Self { name, lines: Lines::new(input) }
+        Self { name, lines: InputLineReader::new(input) }
     }
 
     /// The next line that is not blank; `None` at the end; an error for an invalid line.
-    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, CalibrateError> {
+    pub(crate) fn next_entry(&mut self) -> Result<Option<CorpusEntry>, CalibrateError> {
         let file = || self.name.clone();
         let read = self.lines.next_line().map_err(|cause| CalibrateError::Read { file: file(), cause })?;
         let Some(line) = read else { return Ok(None) };
-        let read = line.text.map_err(LineFault::from).and_then(entry);
+        let read = line.text.map_err(CorpusLineFault::from).and_then(parse_entry);
         read.map(Some).map_err(|fault| CalibrateError::Line { file: file(), line: line.number, fault })
     }
 }
 
 /// The two fields that are read; they may not be strings.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct CorpusFields<'a> {
     #[serde(borrow)]
-    tier: Option<Field<'a>>,
+    tier: Option<CorpusField<'a>>,
     #[serde(borrow)]
-    raw: Option<Field<'a>>,
+    raw: Option<CorpusField<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Field<'a> {
+enum CorpusField<'a> {
     Text(#[serde(borrow)] Cow<'a, str>),
     Other(IgnoredAny),
 }
 
-fn entry(line: &[u8]) -> Result<Entry, LineFault> {
+fn parse_entry(line: &[u8]) -> Result<CorpusEntry, CorpusLineFault> {
     // serde also accepts an array with the fields in their order
     let is_object = line.first() == Some(&b'{');
-    let fields: Fields<'_> = match serde_json::from_slice(line) {
+    let fields: CorpusFields<'_> = match serde_json::from_slice(line) {
         Ok(fields) if is_object => fields,
-        Ok(_) => return Err(LineFault::NotAnObject),
-        Err(error) => return Err(unread(&error, is_object)),
+        Ok(_) => return Err(CorpusLineFault::NotAnObject),
+        Err(error) => return Err(line_fault(&error, is_object)),
     };
-    let tier = text("tier", fields.tier)?;
-    let raw = text("raw", fields.raw)?;
-    Ok(Entry { tier: tier.parse()?, raw: raw.into_owned() })
+    let tier = require_text("tier", fields.tier)?;
+    let raw = require_text("raw", fields.raw)?;
+    Ok(CorpusEntry { tier: tier.parse()?, raw: raw.into_owned() })
 }
 
-fn text<'a>(field: &'static str, value: Option<Field<'a>>) -> Result<Cow<'a, str>, LineFault> {
+fn require_text<'a>(
+    field: &'static str,
+    value: Option<CorpusField<'a>>,
+) -> Result<Cow<'a, str>, CorpusLineFault> {
     match value {
-        None => Err(LineFault::Missing { field }),
-        Some(Field::Other(_)) => Err(LineFault::NotText { field }),
-        Some(Field::Text(text)) => Ok(text),
+        None => Err(CorpusLineFault::Missing { field }),
+        Some(CorpusField::Other(_)) => Err(CorpusLineFault::NotText { field }),
+        Some(CorpusField::Text(text)) => Ok(text),
     }
 }
 
-fn unread(error: &serde_json::Error, is_object: bool) -> LineFault {
-    let reason = reason(error);
+fn line_fault(error: &serde_json::Error, is_object: bool) -> CorpusLineFault {
+    let reason = json_error_text(error);
     if !error.is_data() {
-        LineFault::NotJson { reason, column: error.column() }
+        CorpusLineFault::NotJson { reason, column: error.column() }
     } else if is_object {
-        LineFault::Repeated { reason }
+        CorpusLineFault::Repeated { reason }
     } else {
-        LineFault::NotAnObject
+        CorpusLineFault::NotAnObject
     }
 }
 
@@ -131,8 +134,8 @@ mod tests {
     use crate::base::lines::LINE_MAX_BYTES;
     use std::io::{self, BufReader, Read};
 
-    fn read(text: impl Read) -> Corpus<BufReader<impl Read>> {
-        Corpus::new("verdicts.ndjson".to_owned(), BufReader::new(text))
+    fn read(text: impl Read) -> CorpusReader<BufReader<impl Read>> {
+        CorpusReader::new("verdicts.ndjson".to_owned(), BufReader::new(text))
     }
 
     fn first_error(text: &[u8]) -> String {
@@ -151,9 +154,9 @@ mod tests {
         let text = "\n{\"tier\":\"quick\",\"raw\":\"{}\"}\r\n  \t\n \
                     {\"raw\":\"a\\nb\\u00e9\",\"id\":7,\"x\":{\"raw\":1},\"tier\":\"full\"}";
         let mut corpus = read(text.as_bytes());
-        let entry = |tier, raw: &str| Some(Entry { tier, raw: raw.to_owned() });
-        assert_eq!(corpus.next_entry().unwrap(), entry(Tier::Quick, "{}"));
-        assert_eq!(corpus.next_entry().unwrap(), entry(Tier::Full, "a\nbé"));
+        let entry = |tier, raw: &str| Some(CorpusEntry { tier, raw: raw.to_owned() });
+        assert_eq!(corpus.next_entry().unwrap(), entry(ProductTier::Quick, "{}"));
+        assert_eq!(corpus.next_entry().unwrap(), entry(ProductTier::Full, "a\nbé"));
         assert_eq!(corpus.next_entry().unwrap(), None);
     }
 
@@ -212,13 +215,13 @@ mod tests {
 
     #[test]
     fn failed_read_is_reported_with_the_file() {
-        struct Broken;
-        impl Read for Broken {
+        struct BrokenReader;
+        impl Read for BrokenReader {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
                 Err(io::Error::other("the disk is gone"))
             }
         }
-        let error = read(Broken).next_entry().unwrap_err().to_string();
+        let error = read(BrokenReader).next_entry().unwrap_err().to_string();
         assert_eq!(error, "cannot read the corpus verdicts.ndjson: the disk is gone");
     }
 }

@@ -11,59 +11,59 @@
 //! - [`oracled_domain::verdict::crosscheck::decide`] decides on the changed values, and `approved` is the result. So a
 //!   refusal for `malformed_json` always flips: such a text has no other flags.
 
-use super::by_flag::{ByFlag, Places};
-use super::by_tier::ByTier;
-use oracled_domain::verdict::crosscheck::{Inspection, decide};
-use oracled_domain::{Flag, Judgement, Tier};
+use super::by_flag::{FlagPlaces, FlagTotals};
+use super::by_tier::TierTotals;
+use oracled_domain::verdict::crosscheck::{CrosscheckInspection, decide};
+use oracled_domain::{CrosscheckJudgment, Flag, ProductTier};
 use serde::Serialize;
 
 /// The effect of single flags on the decisions over a whole corpus.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub(crate) struct Flips {
+pub(crate) struct DecisionFlips {
     /// Refused verdicts that would be approved with one flag less.
-    pub to_approval: ToApproval,
+    pub to_approval: ApprovalFlips,
     /// Approved verdicts that would be refused with one flag more.
-    pub to_refusal: ToRefusal,
+    pub to_refusal: RefusalFlips,
 }
 
 /// Refused verdicts, with each of their flags removed separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub(crate) struct ToApproval {
+pub(crate) struct ApprovalFlips {
     /// Refused verdicts.
-    pub refused: ByTier<u64>,
+    pub refused: TierTotals<u64>,
     /// Refused verdicts that are approved if one certain flag is removed. The others depend on two or more flags.
-    pub by_one_flag: ByTier<u64>,
+    pub by_one_flag: TierTotals<u64>,
     /// By flag name, in the order of the flags: `verdicts` are the refused ones with the flag.
-    pub flags: ByFlag<Trials>,
+    pub flags: FlagTotals<FlagTrials>,
 }
 
 /// Approved verdicts, with each missing flag of their tier added separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub(crate) struct ToRefusal {
+pub(crate) struct RefusalFlips {
     /// Approved verdicts.
-    pub approved: ByTier<u64>,
+    pub approved: TierTotals<u64>,
     /// Approved verdicts that are refused if one certain flag with a weight in V_r is added. (A flag with an E_D refuses
     /// every verdict, so it is not counted.)
-    pub by_one_v_r_flag: ByTier<u64>,
+    pub by_one_v_r_flag: TierTotals<u64>,
     /// By flag name, in the order of the flags: `verdicts` are the approved ones that the flag can be added to.
-    pub flags: ByFlag<Trials>,
+    pub flags: FlagTotals<FlagTrials>,
 }
 
 /// The effect of removing or adding single flags of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Trials {
+pub(crate) struct FlagTrials {
     /// Verdicts in the trial.
     pub verdicts: u64,
     /// Verdicts whose decision flips by one flag of this name, at any place.
     pub flips: u64,
     /// Number of flipped decisions by place.
     #[serde(flatten)]
-    pub places: Places,
+    pub places: FlagPlaces,
 }
 
-impl Flips {
-    pub(crate) fn add(&mut self, judgement: &Judgement) {
-        let Judgement { tier, inspection, decision, .. } = judgement;
+impl DecisionFlips {
+    pub(crate) fn add(&mut self, judgement: &CrosscheckJudgment) {
+        let CrosscheckJudgment { tier, inspection, decision, .. } = judgement;
         if decision.approved {
             self.to_refusal.add(*tier, inspection);
         } else {
@@ -72,39 +72,39 @@ impl Flips {
     }
 }
 
-impl ToApproval {
-    fn add(&mut self, tier: Tier, inspection: &Inspection) {
+impl ApprovalFlips {
+    fn add(&mut self, tier: ProductTier, inspection: &CrosscheckInspection) {
         self.refused.count(tier);
-        let flags = || inspection.flags.iter().filter(|flag| weighs(flag));
+        let flags = || inspection.flags.iter().filter(|flag| has_weight(flag));
         let trials: Vec<(&Flag, bool)> =
-            flags().map(|flag| (flag, decide(&without(inspection, flag)).approved)).collect();
+            flags().map(|flag| (flag, decide(&remove_flag(inspection, flag)).approved)).collect();
         if trials.iter().any(|(_, flips)| *flips) {
             self.by_one_flag.count(tier);
         }
-        tally(&mut self.flags, &trials);
+        count_trials(&mut self.flags, &trials);
     }
 }
 
-impl ToRefusal {
-    fn add(&mut self, tier: Tier, inspection: &Inspection) {
+impl RefusalFlips {
+    fn add(&mut self, tier: ProductTier, inspection: &CrosscheckInspection) {
         self.approved.count(tier);
-        let raisable = raisable(tier);
+        let raisable = raisable_flags(tier);
         let trials: Vec<(&Flag, bool)> = raisable
             .iter()
             .filter(|flag| !inspection.flags.contains(flag))
-            .map(|flag| (flag, !decide(&with(inspection, flag)).approved))
+            .map(|flag| (flag, !decide(&add_flag(inspection, flag)).approved))
             .collect();
         if trials.iter().any(|(flag, flips)| *flips && flag.v_r() > 0.0) {
             self.by_one_v_r_flag.count(tier);
         }
-        tally(&mut self.flags, &trials);
+        count_trials(&mut self.flags, &trials);
     }
 }
 
 /// The inspection without `flag`, at the same V_t.
-fn without(inspection: &Inspection, flag: &Flag) -> Inspection {
+fn remove_flag(inspection: &CrosscheckInspection, flag: &Flag) -> CrosscheckInspection {
     let flags: Vec<Flag> = inspection.flags.iter().filter(|other| *other != flag).cloned().collect();
-    Inspection {
+    CrosscheckInspection {
         // weights are multiples of 0.5, so the difference is exact
         v_r: inspection.v_r - flag.v_r(),
         e_d: flags.iter().map(Flag::e_d).fold(0.0, f64::max),
@@ -114,11 +114,11 @@ fn without(inspection: &Inspection, flag: &Flag) -> Inspection {
 }
 
 /// The inspection with `flag` added, at the same V_t.
-fn with(inspection: &Inspection, flag: &Flag) -> Inspection {
+fn add_flag(inspection: &CrosscheckInspection, flag: &Flag) -> CrosscheckInspection {
     let mut flags = inspection.flags.clone();
     flags.push(flag.clone());
     flags.sort();
-    Inspection {
+    CrosscheckInspection {
         v_r: inspection.v_r + flag.v_r(),
         e_d: inspection.e_d.max(flag.e_d()),
         flags,
@@ -126,16 +126,16 @@ fn with(inspection: &Inspection, flag: &Flag) -> Inspection {
     }
 }
 
-fn weighs(flag: &Flag) -> bool {
+fn has_weight(flag: &Flag) -> bool {
     flag.v_r() > 0.0 || flag.e_d() > 0.0
 }
 
 /// Counts the trials of one verdict: once for each name, and once for each place that flips.
-fn tally(flags: &mut ByFlag<Trials>, trials: &[(&Flag, bool)]) {
+fn count_trials(flags: &mut FlagTotals<FlagTrials>, trials: &[(&Flag, bool)]) {
     // flags are in their fixed order, so flags of one name are adjacent
     for of_one_name in trials.chunk_by(|(one, _), (other, _)| one.into_str() == other.into_str()) {
         let Some((flag, _)) = of_one_name.first() else { continue };
-        let count = flags.of(flag);
+        let count = flags.get_or_insert(flag);
         count.verdicts += 1;
         count.flips += u64::from(of_one_name.iter().any(|(_, flips)| *flips));
         for (flag, _) in of_one_name.iter().filter(|(_, flips)| *flips) {
@@ -145,7 +145,7 @@ fn tally(flags: &mut ByFlag<Trials>, trials: &[(&Flag, bool)]) {
 }
 
 /// All flags with a weight that the mapping can raise in `tier`, in the order of the flags.
-fn raisable(tier: Tier) -> Vec<Flag> {
+fn raisable_flags(tier: ProductTier) -> Vec<Flag> {
     let mut flags: Vec<Flag> =
         Flag::all().filter(|flag| flag.first_tier().is_some_and(|first| first <= tier)).collect();
     flags.sort();

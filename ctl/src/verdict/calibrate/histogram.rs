@@ -1,7 +1,7 @@
 //! C in bins. No bin crosses Ω, so each bin has only refused or only approved verdicts.
 
-use super::by_tier::ByTier;
-use oracled_domain::Tier;
+use super::by_tier::TierTotals;
+use oracled_domain::ProductTier;
 use oracled_domain::verdict::tmm::OMEGA;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ const EDGES: [f64; 17] =
 
 /// The verdicts with C in a range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Bin {
+pub(crate) struct CoherenceBin {
     /// The smallest C of the bin, inclusive; null for the first bin, which has no lower limit. (The second bin excludes its
     /// -1.0: malformed JSON has a C of -1.0 and is in the first bin.)
     pub from: Option<f64>,
@@ -21,23 +21,23 @@ pub(crate) struct Bin {
     /// Whether C is at least Ω in the whole bin.
     pub at_least_omega: bool,
     /// The verdicts in the bin.
-    pub verdicts: ByTier<u64>,
+    pub verdicts: TierTotals<u64>,
 }
 
 /// The bins, from the lowest C to C = 1.0, with the empty ones.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Histogram {
-    bins: Vec<Bin>,
+pub(crate) struct CoherenceHistogram {
+    bins: Vec<CoherenceBin>,
 }
 
-impl Histogram {
+impl CoherenceHistogram {
     pub(crate) fn new() -> Self {
-        let bin = |from: Option<f64>, to| Bin {
+        let bin = |from: Option<f64>, to| CoherenceBin {
             from,
             to,
             at_least_omega: from.is_some_and(|from| from >= OMEGA),
-            verdicts: ByTier::default(),
+            verdicts: TierTotals::default(),
         };
         let ends = EDGES.into_iter().chain([1.0]);
         let mut from = None;
@@ -45,8 +45,8 @@ impl Histogram {
         Self { bins }
     }
 
-    pub(crate) fn add(&mut self, tier: Tier, c: f64) {
-        let holds = |bin: &Bin| c < bin.to || (bin.from.is_none() && c <= bin.to);
+    pub(crate) fn add(&mut self, tier: ProductTier, c: f64) {
+        let holds = |bin: &CoherenceBin| c < bin.to || (bin.from.is_none() && c <= bin.to);
         let home = self.bins.iter().position(holds).unwrap_or(EDGES.len());
         if let Some(bin) = self.bins.get_mut(home) {
             bin.verdicts.count(tier);
@@ -55,12 +55,12 @@ impl Histogram {
 
     /// The bins, from the lowest C.
     #[must_use]
-    pub(crate) fn bins(&self) -> &[Bin] {
+    pub(crate) fn bins(&self) -> &[CoherenceBin] {
         &self.bins
     }
 }
 
-impl Bin {
+impl CoherenceBin {
     /// The bin's range for people, such as `0.9 to Ω`.
     #[must_use]
     pub(crate) fn label(&self) -> String {
@@ -68,12 +68,12 @@ impl Bin {
             None => format!("at most {:.1}", self.to),
             Some(from) if from == self.to => format!("{from:.1}"),
             Some(-1.0) => "negative".to_owned(),
-            Some(from) => format!("{} to {}", edge(from), edge(self.to)),
+            Some(from) => format!("{} to {}", format_edge(from), format_edge(self.to)),
         }
     }
 }
 
 /// An edge between bins for people.
-pub(crate) fn edge(c: f64) -> String {
+pub(crate) fn format_edge(c: f64) -> String {
     if c == OMEGA { "Ω".to_owned() } else { format!("{c:?}") }
 }

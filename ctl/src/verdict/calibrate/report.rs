@@ -1,17 +1,17 @@
 //! The result of a calibration. `--json` writes these types, so the names of their fields are a stable interface.
 
-use super::by_flag::{ByFlag, Places};
-use super::by_tier::ByTier;
-use super::flips::Flips;
-use super::histogram::Histogram;
-use oracled_domain::verdict::crosscheck::Reason;
+use super::by_flag::{FlagPlaces, FlagTotals};
+use super::by_tier::TierTotals;
+use super::flips::DecisionFlips;
+use super::histogram::CoherenceHistogram;
+use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::tmm::{OMEGA, PHI};
-use oracled_domain::{Flag, Judgement, Tier};
+use oracled_domain::{CrosscheckJudgment, Flag, ProductTier};
 use serde::Serialize;
 
 /// The result of a calibration. The same corpus gives the same report, byte for byte.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct CalibrationReport {
     /// The corpus, as given on the command line, or `standard input`.
     pub corpus: String,
     /// Ω: a verdict is approved if its C is at least this.
@@ -19,24 +19,24 @@ pub(crate) struct Report {
     /// Φ, the weight of V_r.
     pub phi: f64,
     /// Numbers of verdicts and of approvals.
-    pub approval: ByTier<Approval>,
+    pub approval: TierTotals<ApprovalCounts>,
     /// The largest C among the refused verdicts; null if none is refused.
     pub highest_refused: Option<f64>,
     /// The smallest C among the approved verdicts; null if none is approved.
     pub lowest_approved: Option<f64>,
     /// C in bins, from the lowest.
-    pub histogram: Histogram,
+    pub histogram: CoherenceHistogram,
     /// Every reason that occurs, in the order of the crosscheck's decision.
     pub reasons: Vec<ReasonCount>,
     /// Every flag that occurs, by name, in the fixed order of flags.
-    pub flags: ByFlag<Occurrences>,
+    pub flags: FlagTotals<FlagOccurrences>,
     /// The single flags that decide.
-    pub flips: Flips,
+    pub flips: DecisionFlips,
 }
 
 /// The share of approved verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalCounts {
     /// Verdicts judged.
     pub verdicts: u64,
     /// Verdicts approved.
@@ -51,43 +51,43 @@ pub(crate) struct Approval {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ReasonCount {
     /// The decision's `crosscheck_reason`.
-    pub reason: Reason,
+    pub reason: CrosscheckReason,
     /// Verdicts with this reason.
-    pub verdicts: ByTier<u64>,
+    pub verdicts: TierTotals<u64>,
 }
 
 /// The frequency of a flag.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Occurrences {
+pub(crate) struct FlagOccurrences {
     /// Verdicts with the flag, at one or more places.
-    pub verdicts: ByTier<u64>,
+    pub verdicts: TierTotals<u64>,
     /// Verdicts with the flag that are approved.
     pub approved: u64,
     /// Number of occurrences by place.
     #[serde(flatten)]
-    pub places: Places,
+    pub places: FlagPlaces,
 }
 
-impl Report {
+impl CalibrationReport {
     pub(crate) fn new(corpus: String) -> Self {
         Self {
             corpus,
             threshold: OMEGA,
             phi: PHI,
-            approval: ByTier::default(),
+            approval: TierTotals::default(),
             highest_refused: None,
             lowest_approved: None,
-            histogram: Histogram::new(),
+            histogram: CoherenceHistogram::new(),
             reasons: Vec::new(),
-            flags: ByFlag::default(),
-            flips: Flips::default(),
+            flags: FlagTotals::default(),
+            flips: DecisionFlips::default(),
         }
     }
 
-    pub(crate) fn add(&mut self, judgement: &Judgement) {
-        let Judgement { tier, decision, .. } = judgement;
+    pub(crate) fn add(&mut self, judgement: &CrosscheckJudgment) {
+        let CrosscheckJudgment { tier, decision, .. } = judgement;
         let c = decision.coherence_score;
-        for approval in self.approval.both(*tier) {
+        for approval in self.approval.both_mut(*tier) {
             approval.add(decision.approved);
         }
         if decision.approved {
@@ -96,16 +96,16 @@ impl Report {
             self.highest_refused = Some(self.highest_refused.map_or(c, |highest| highest.max(c)));
         }
         self.histogram.add(*tier, c);
-        self.reason(*tier, decision.crosscheck_reason);
-        self.flagged(*tier, &decision.flags, decision.approved);
+        self.count_reason(*tier, decision.crosscheck_reason);
+        self.count_flags(*tier, &decision.flags, decision.approved);
         self.flips.add(judgement);
     }
 
-    fn reason(&mut self, tier: Tier, reason: Reason) {
+    fn count_reason(&mut self, tier: ProductTier, reason: CrosscheckReason) {
         match self.reasons.iter_mut().find(|count| count.reason == reason) {
             Some(count) => count.verdicts.count(tier),
             None => {
-                let mut verdicts = ByTier::default();
+                let mut verdicts = TierTotals::default();
                 verdicts.count(tier);
                 self.reasons.push(ReasonCount { reason, verdicts });
                 self.reasons.sort_by_key(|count| count.reason);
@@ -113,11 +113,11 @@ impl Report {
         }
     }
 
-    fn flagged(&mut self, tier: Tier, flags: &[Flag], approved: bool) {
+    fn count_flags(&mut self, tier: ProductTier, flags: &[Flag], approved: bool) {
         // flags are in their fixed order, so flags of one name are adjacent
         for of_one_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
             let Some(flag) = of_one_name.first() else { continue };
-            let occurrences = self.flags.of(flag);
+            let occurrences = self.flags.get_or_insert(flag);
             occurrences.verdicts.count(tier);
             occurrences.approved += u64::from(approved);
             for flag in of_one_name {
@@ -127,7 +127,7 @@ impl Report {
     }
 }
 
-impl Approval {
+impl ApprovalCounts {
     fn add(&mut self, approved: bool) {
         self.verdicts += 1;
         *(if approved { &mut self.approved } else { &mut self.refused }) += 1;

@@ -1,14 +1,14 @@
 //! A report for people: tables, and a histogram of C drawn with block characters.
 
-use super::by_flag::Named;
-use super::by_tier::ByTier;
-use super::flips::Trials;
-use super::histogram::Bin;
-use super::report::{Approval, Occurrences, Report};
-use crate::base::look::{Look, section};
-use crate::base::output::{on_one_line, shortened};
+use super::by_flag::FlagTotal;
+use super::by_tier::TierTotals;
+use super::flips::FlagTrials;
+use super::histogram::CoherenceBin;
+use super::report::{ApprovalCounts, CalibrationReport, FlagOccurrences};
+use crate::base::output::{escape_line, shorten_line};
+use crate::base::output_style::{OutputStyle, write_section};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use oracled_domain::Tier;
+use oracled_domain::ProductTier;
 use std::io::{self, Write};
 
 /// Maximum length of a bar, in columns.
@@ -25,26 +25,26 @@ const PLACE_CHARS: usize = 28;
 const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 /// Writes `report` to `out`.
-pub(crate) fn write(out: &mut dyn Write, report: &Report, look: Look) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, report: &CalibrationReport, look: OutputStyle) -> io::Result<()> {
     let all = &report.approval.all;
-    let name = on_one_line(&report.corpus);
+    let name = escape_line(&report.corpus);
     writeln!(out, "{name}: {} verdicts, {} approved, {} refused", all.verdicts, all.approved, all.refused)?;
-    section(out, "Approval by tier", &approval(&report.approval, look))?;
+    write_section(out, "Approval by tier", &approval_table(&report.approval, look))?;
     let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);
-    section(out, &title, &histogram(report, look))?;
-    nearest(out, report)?;
-    section(out, "Reasons", &reasons(report, look))?;
-    section(out, "Flags", &flags(report, look))?;
-    section(out, "Flags by place", &flags_by_place(report, look))?;
-    section(out, &to_approval_title(report), &to_approval(report, look))?;
-    section(out, &to_refusal_title(report), &to_refusal(report, look))
+    write_section(out, &title, &histogram_table(report, look))?;
+    write_nearest(out, report)?;
+    write_section(out, "Reasons", &reason_table(report, look))?;
+    write_section(out, "Flags", &flag_table(report, look))?;
+    write_section(out, "Flags by place", &flag_place_table(report, look))?;
+    write_section(out, &approval_flip_title(report), &approval_flip_table(report, look))?;
+    write_section(out, &refusal_flip_title(report), &refusal_flip_table(report, look))
 }
 
-fn approval(approval: &ByTier<Approval>, look: Look) -> Table {
+fn approval_table(approval: &TierTotals<ApprovalCounts>, look: OutputStyle) -> Table {
     let header = ["tier", "verdicts", "approved", "refused", "rate"];
-    let width = bars_beside(look, header.iter().map(|name| name.len().max("strategy".len())));
+    let width = bar_width(look, header.iter().map(|name| name.len().max("strategy".len())));
     let mut table = look.table(&[&header[..], &[""]].concat(), &[0, 5]);
-    for (tier, of_tier) in approval.named() {
+    for (tier, of_tier) in approval.named_values() {
         let rate = of_tier.approval_rate.map(|rate| format!("{:.1} %", rate * 100.0));
         table.add_row([
             Cell::new(tier),
@@ -52,19 +52,19 @@ fn approval(approval: &ByTier<Approval>, look: Look) -> Table {
             Cell::new(of_tier.approved),
             Cell::new(of_tier.refused),
             Cell::new(rate.as_deref().unwrap_or("-")),
-            Cell::new(bar(of_tier.approved, of_tier.verdicts, width)).fg(Color::DarkGreen),
+            Cell::new(draw_bar(of_tier.approved, of_tier.verdicts, width)).fg(Color::DarkGreen),
         ]);
     }
     table
 }
 
-fn histogram(report: &Report, look: Look) -> Table {
+fn histogram_table(report: &CalibrationReport, look: OutputStyle) -> Table {
     let bins = report.histogram.bins();
     let highest = bins.iter().map(|bin| bin.verdicts.all).max().unwrap_or_default();
     let labels = bins.iter().map(|bin| bin.label().chars().count()).max();
     let digits = highest.to_string().len();
     let counts = ["all", "quick", "full", "strategy"].map(|name| name.len().max(digits));
-    let width = bars_beside(look, labels.into_iter().chain(counts));
+    let width = bar_width(look, labels.into_iter().chain(counts));
     let mut table = look.table(&["C", "", "all", "quick", "full", "strategy"], &[1]);
     table.set_content_arrangement(ContentArrangement::Disabled);
     let mut above = false;
@@ -78,10 +78,10 @@ fn histogram(report: &Report, look: Look) -> Table {
     table
 }
 
-fn bin_row(bin: &Bin, highest: u64, width: usize) -> Vec<Cell> {
+fn bin_row(bin: &CoherenceBin, highest: u64, width: usize) -> Vec<Cell> {
     let colour = if bin.at_least_omega { Color::DarkGreen } else { Color::DarkRed };
-    let bar = Cell::new(bar(bin.verdicts.all, highest, width)).fg(colour);
-    let counts = bin.verdicts.named().map(|(_, count)| count_cell(*count));
+    let bar = Cell::new(draw_bar(bin.verdicts.all, highest, width)).fg(colour);
+    let counts = bin.verdicts.named_values().map(|(_, count)| count_cell(*count));
     [Cell::new(bin.label()), bar].into_iter().chain(counts).collect()
 }
 
@@ -90,7 +90,7 @@ fn count_cell(count: u64) -> Cell {
     Cell::new(if count == 0 { String::new() } else { count.to_string() })
 }
 
-fn nearest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+fn write_nearest(out: &mut dyn Write, report: &CalibrationReport) -> io::Result<()> {
     let score = |c: Option<f64>| c.map_or_else(|| "none".to_owned(), |c| format!("{c:.5}"));
     writeln!(
         out,
@@ -100,33 +100,37 @@ fn nearest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     )
 }
 
-fn reasons(report: &Report, look: Look) -> Table {
+fn reason_table(report: &CalibrationReport, look: OutputStyle) -> Table {
     let mut table = look.table(&["reason", "all", "quick", "full", "strategy"], &[0]);
     for count in &report.reasons {
-        let counts = count.verdicts.named().map(|(_, count)| count_cell(*count));
+        let counts = count.verdicts.named_values().map(|(_, count)| count_cell(*count));
         table.add_row([Cell::new(count.reason.into_str())].into_iter().chain(counts));
     }
     table
 }
 
-fn flags(report: &Report, look: Look) -> Table {
+fn flag_table(report: &CalibrationReport, look: OutputStyle) -> Table {
     // on a narrow terminal the tiers are left out, so that words do not break
-    let tiers: &[Tier] = if look.is_narrow() { &[] } else { &Tier::ALL };
+    let tiers: &[ProductTier] = if look.is_narrow() { &[] } else { &ProductTier::ALL };
     let mut header = vec!["flag", "weight", "verdicts", "approved"];
     header.extend(tiers.iter().map(|tier| tier.into_str()));
     let mut table = look.table(&header, &[0, 1]);
     for named in report.flags.names() {
-        let Occurrences { verdicts, approved, .. } = &named.counts;
-        let by_tier = tiers.iter().map(|tier| count_cell(*verdicts.of(*tier)));
-        let all =
-            [Cell::new(named.flag), Cell::new(weight(named)), Cell::new(verdicts.all), count_cell(*approved)];
+        let FlagOccurrences { verdicts, approved, .. } = &named.counts;
+        let by_tier = tiers.iter().map(|tier| count_cell(*verdicts.get(*tier)));
+        let all = [
+            Cell::new(named.flag),
+            Cell::new(format_weight(named)),
+            Cell::new(verdicts.all),
+            count_cell(*approved),
+        ];
         table.add_row(all.into_iter().chain(by_tier));
     }
     table
 }
 
 /// The flags with places, as in the log, the most frequent ones first.
-fn flags_by_place(report: &Report, look: Look) -> Table {
+fn flag_place_table(report: &CalibrationReport, look: OutputStyle) -> Table {
     let mut table = look.table(&["flag and place", "times"], &[0]);
     for named in report.flags.names() {
         let places = &named.counts.places;
@@ -134,7 +138,7 @@ fn flags_by_place(report: &Report, look: Look) -> Table {
         let (listed, rest) = by_frequency.split_at(by_frequency.len().min(PLACES_LISTED));
         for (place, count) in listed {
             table.add_row([
-                Cell::new(format!("{}:{}", named.flag, shortened(place, PLACE_CHARS))),
+                Cell::new(format!("{}:{}", named.flag, shorten_line(place, PLACE_CHARS))),
                 Cell::new(count),
             ]);
         }
@@ -146,30 +150,30 @@ fn flags_by_place(report: &Report, look: Look) -> Table {
     table
 }
 
-fn to_approval_title(report: &Report) -> String {
+fn approval_flip_title(report: &CalibrationReport) -> String {
     let (of, all) = (report.flips.to_approval.by_one_flag.all, report.flips.to_approval.refused.all);
     format!("One flag less, same V_t\n{of} of {all} refused verdicts depend on a single flag.")
 }
 
-fn to_approval(report: &Report, look: Look) -> Table {
-    trials(report.flips.to_approval.flags.names(), ["refused with it", "approved without"], look)
+fn approval_flip_table(report: &CalibrationReport, look: OutputStyle) -> Table {
+    trial_table(report.flips.to_approval.flags.names(), ["refused with it", "approved without"], look)
 }
 
-fn to_refusal_title(report: &Report) -> String {
+fn refusal_flip_title(report: &CalibrationReport) -> String {
     let (of, all) = (report.flips.to_refusal.by_one_v_r_flag.all, report.flips.to_refusal.approved.all);
     format!("One flag more, same V_t\n{of} of {all} approved verdicts are one V_r flag from refusal.")
 }
 
-fn to_refusal(report: &Report, look: Look) -> Table {
-    trials(report.flips.to_refusal.flags.names(), ["approved without it", "refused with it"], look)
+fn refusal_flip_table(report: &CalibrationReport, look: OutputStyle) -> Table {
+    trial_table(report.flips.to_refusal.flags.names(), ["approved without it", "refused with it"], look)
 }
 
-fn trials(flags: &[Named<Trials>], [before, after]: [&str; 2], look: Look) -> Table {
+fn trial_table(flags: &[FlagTotal<FlagTrials>], [before, after]: [&str; 2], look: OutputStyle) -> Table {
     let mut table = look.table(&["flag", "weight", before, after], &[0, 1]);
     for named in flags {
         table.add_row([
             Cell::new(named.flag),
-            Cell::new(weight(named)),
+            Cell::new(format_weight(named)),
             Cell::new(named.counts.verdicts),
             Cell::new(named.counts.flips),
         ]);
@@ -178,12 +182,12 @@ fn trials(flags: &[Named<Trials>], [before, after]: [&str; 2], look: Look) -> Ta
 }
 
 /// The space for bars in a table with other columns of these widths.
-fn bars_beside(look: Look, columns: impl IntoIterator<Item = usize>) -> usize {
+fn bar_width(look: OutputStyle, columns: impl IntoIterator<Item = usize>) -> usize {
     let padded: usize = columns.into_iter().map(|column| column + PADDING).sum();
     usize::from(look.width).saturating_sub(padded + PADDING).clamp(BAR_MIN, BAR_MAX)
 }
 
-fn weight<T>(named: &Named<T>) -> String {
+fn format_weight<T>(named: &FlagTotal<T>) -> String {
     if named.e_d > 0.0 {
         format!("E_D {:.1}", named.e_d)
     } else if named.v_r > 0.0 {
@@ -195,7 +199,7 @@ fn weight<T>(named: &Named<T>) -> String {
 
 /// A bar of `part` in `whole`, in eighths of a column; `width` columns are the whole. A part above zero has at least one
 /// eighth, so that it is visible.
-fn bar(part: u64, whole: u64, width: usize) -> String {
+fn draw_bar(part: u64, whole: u64, width: usize) -> String {
     if part == 0 || whole == 0 {
         return String::new();
     }

@@ -1,4 +1,4 @@
-use super::report::Approval;
+use super::report::ApprovalCounts;
 use super::*;
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ const SOUND: &str = "A sound plan with clear aims.";
 
 fn breakdown(verdict: &str) -> Value {
     let dimension = json!({"verdict": verdict, "analysis": "As it says."});
-    oracled_domain::Dimension::ALL
+    oracled_domain::VerdictDimension::ALL
         .iter()
         .map(|d| (d.to_string(), dimension.clone()))
         .collect::<serde_json::Map<_, _>>()
@@ -42,20 +42,20 @@ fn corpus() -> String {
     verdicts.iter().enumerate().map(line).collect()
 }
 
-fn report() -> Report {
+fn report() -> CalibrationReport {
     judge_all("verdicts.ndjson".into(), corpus().as_bytes()).unwrap()
 }
 
-fn printed(json: bool, look: Look) -> String {
+fn print_report(json: bool, look: OutputStyle) -> String {
     let mut out = Vec::new();
     print(&mut out, &report(), json, look).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// A temporary directory for a test, removed at the end.
-struct Scratch(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Scratch {
+impl ScratchDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("oracled-calibrate-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -63,7 +63,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }
@@ -72,7 +72,7 @@ impl Drop for Scratch {
 #[test]
 fn small_corpus_gives_the_values_calculated_by_hand() {
     let report = report();
-    let of = |approval: &Approval| {
+    let of = |approval: &ApprovalCounts| {
         (approval.verdicts, approval.approved, approval.refused, approval.approval_rate)
     };
     assert_eq!(of(&report.approval.all), (6, 2, 4, Some(2.0 / 6.0)));
@@ -102,11 +102,11 @@ fn small_corpus_gives_the_values_calculated_by_hand() {
 
 #[test]
 fn json_report_is_one_line_and_equals_the_stored_one() {
-    let line = printed(true, Look::new(80, false));
+    let line = print_report(true, OutputStyle::new(80, false));
     assert_eq!(line.find('\n'), Some(line.len() - 1), "one object, one line");
     let expected: String = include_str!("tests/report.json").lines().map(str::trim_start).collect();
     assert_eq!(line.trim_end(), expected);
-    assert_eq!(line, printed(true, Look::new(100, true)), "the same whatever the terminal");
+    assert_eq!(line, print_report(true, OutputStyle::new(100, true)), "the same whatever the terminal");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn decisions_equal_those_of_the_gate() {
     for line in corpus().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let tier = line["tier"].as_str().unwrap().parse().unwrap();
-        let judgement = oracled_domain::judge(tier, Payload::raw(line["raw"].as_str().unwrap()));
+        let judgement = oracled_domain::judge(tier, VerdictPayload::raw(line["raw"].as_str().unwrap()));
         approved += u64::from(judgement.outcome.is_ok());
     }
     assert_eq!(report.approval.all.approved, approved);
@@ -125,18 +125,18 @@ fn decisions_equal_those_of_the_gate() {
 #[test]
 fn tables_fit_the_width_and_are_plain_text_by_default() {
     for width in [60, 80, 100] {
-        let text = printed(false, Look::new(width, false));
+        let text = print_report(false, OutputStyle::new(width, false));
         assert!(!text.contains('\u{1b}'), "no escape sequences");
         for line in text.lines() {
             assert!(line.chars().count() <= usize::from(width), "{} > {width}: {line}", line.chars().count());
         }
     }
-    assert!(printed(false, Look::new(100, true)).contains('\u{1b}'));
+    assert!(print_report(false, OutputStyle::new(100, true)).contains('\u{1b}'));
 }
 
 #[test]
 fn omega_row_is_between_refused_and_approved_bins() {
-    let text = printed(false, Look::new(80, false));
+    let text = print_report(false, OutputStyle::new(80, false));
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let omega = lines.iter().position(|line| line.starts_with("Ω  ╌╌╌")).unwrap();
     assert!(lines[omega - 1].starts_with("0.9 to Ω  ███"), "{}", lines[omega - 1]);
@@ -149,7 +149,7 @@ fn field_names_from_a_model_are_escaped_on_the_terminal() {
     let line = json!({"tier": "quick", "raw": raw}).to_string();
     let report = judge_all("-".into(), line.as_bytes()).unwrap();
     let mut out = Vec::new();
-    print(&mut out, &report, false, Look::new(100, false)).unwrap();
+    print(&mut out, &report, false, OutputStyle::new(100, false)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("unexpected_field:\\u001b[2J\\u202e\\n "), "{text}");
     assert!(!text.contains(['\u{1b}', '\u{202e}']));
@@ -157,10 +157,10 @@ fn field_names_from_a_model_are_escaped_on_the_terminal() {
 
 #[test]
 fn number_of_stored_flag_places_is_bounded() {
-    let mut report = Report::new("-".into());
+    let mut report = CalibrationReport::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
-        report.add(&oracled_domain::judge(oracled_domain::Tier::Quick, Payload::raw(&raw)));
+        report.add(&oracled_domain::judge(oracled_domain::ProductTier::Quick, VerdictPayload::raw(&raw)));
     }
     let counts = &report.flags.names()[0].counts;
     assert_eq!((counts.verdicts.all, counts.places.places.len(), counts.places.other_places), (300, 256, 44));
@@ -178,21 +178,21 @@ fn empty_corpus_is_an_error() {
 
 #[test]
 fn invalid_line_stops_the_calibration_without_output() {
-    let scratch = Scratch::new("bad-line");
+    let scratch = ScratchDirectory::new("bad-line");
     let file = scratch.0.join("verdicts.ndjson");
     std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
     let mut out = Vec::new();
-    let error = Calibrate { file }.run(&mut out, true).unwrap_err().to_string();
+    let error = CalibrateArgs { file }.run(&mut out, true).unwrap_err().to_string();
     assert!(error.contains("verdicts.ndjson, line 7: `raw` is missing"), "{error}");
     assert!(out.is_empty());
 }
 
 #[test]
 fn unreadable_corpus_is_an_error_with_its_name() {
-    let scratch = Scratch::new("unreadable");
+    let scratch = ScratchDirectory::new("unreadable");
     for (file, says) in [("absent.ndjson", "No such file"), ("", "directory")] {
         let file = scratch.0.join(file);
-        let error = Calibrate { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
+        let error = CalibrateArgs { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
         assert!(error.contains(says), "{error}");
     }

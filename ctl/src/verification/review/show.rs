@@ -1,13 +1,15 @@
 //! Reviews as text for people.
 
-use super::super::verify::words;
+use super::super::verify::descriptions;
 use crate::base::error::CtlError;
-use crate::base::output::{by_whom, on_one_line, pairs, shortened, table};
+use crate::base::output::{escape_line, format_pairs, format_requester, format_table, shorten_line};
 use jiff::Timestamp;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};
-use oracled_domain::verification::{Candidate, Review};
+use oracled_domain::verification::review::{
+    DismissalRecord, ResolutionRecord, ReviewState, RevocationRecord,
+};
+use oracled_domain::verification::{CandidateAnswer, ReviewCase};
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -15,7 +17,7 @@ use std::io::Write;
 const VALUES_MAX_CHARS: usize = 60;
 
 /// Reviews as a table.
-pub(crate) fn page(reviews: &[ReviewSummary]) -> String {
+pub(crate) fn format_reviews(reviews: &[ReviewSummary]) -> String {
     if reviews.is_empty() {
         return "no reviews".into();
     }
@@ -23,23 +25,23 @@ pub(crate) fn page(reviews: &[ReviewSummary]) -> String {
         [
             review.review_id.clone(),
             review.workflow_id.to_string(),
-            about(review),
-            axes(review),
-            shortened(&values(review), VALUES_MAX_CHARS),
+            format_subject(review),
+            format_axes(review),
+            shorten_line(&format_values(review), VALUES_MAX_CHARS),
             review.opened_at.to_string(),
-            stands(review),
+            format_state(review),
         ]
     };
-    table(
+    format_table(
         ["review", "workflow", "entity", "to decide", "values", "opened at", "state"],
         reviews.iter().map(row).collect(),
     )
 }
 
 /// The state of a review, in words.
-fn stands(review: &ReviewSummary) -> String {
+fn format_state(review: &ReviewSummary) -> String {
     let told = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
-        by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", by_whom(by)))
+        by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", format_requester(by)))
     };
     let resolved = told("resolved", &review.resolved_by, review.resolved_at);
     let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
@@ -48,24 +50,29 @@ fn stands(review: &ReviewSummary) -> String {
 }
 
 /// A review on one line.
-pub(crate) fn line(review: &ReviewSummary) -> String {
+pub(crate) fn format_line(review: &ReviewSummary) -> String {
     let (id, workflow) = (&review.review_id, &review.workflow_id);
-    let values = shortened(&values(review), VALUES_MAX_CHARS);
-    format!("{} {id} {workflow}: {}: {}: {values}", review.opened_at, about(review), axes(review))
+    let values = shorten_line(&format_values(review), VALUES_MAX_CHARS);
+    format!(
+        "{} {id} {workflow}: {}: {}: {values}",
+        review.opened_at,
+        format_subject(review),
+        format_axes(review)
+    )
 }
 
-fn about(review: &ReviewSummary) -> String {
+fn format_subject(review: &ReviewSummary) -> String {
     let is_past = review.point_in_time.is_some() || review.known_at.is_some();
     let at = if is_past {
-        format!(", as of {}", words::as_of(review.point_in_time, review.known_at))
+        format!(", as of {}", descriptions::format_times(review.point_in_time, review.known_at))
     } else {
         String::new()
     };
-    format!("{}{at}", words::thing(&review.thing))
+    format!("{}{at}", descriptions::format_identity(&review.thing))
 }
 
 /// The answered and claimed values of the axes to decide, each value once.
-fn values(review: &ReviewSummary) -> String {
+fn format_values(review: &ReviewSummary) -> String {
     let of_axis = |path: &String| {
         let stated = review.said.values().filter_map(|values| values.get(path));
         let mut told: Vec<_> = stated.map(|stated| stated.value.to_string()).collect();
@@ -78,8 +85,8 @@ fn values(review: &ReviewSummary) -> String {
     if told.is_empty() { "-".into() } else { told.join("; ") }
 }
 
-fn axes(review: &ReviewSummary) -> String {
-    let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::Reason>)| {
+fn format_axes(review: &ReviewSummary) -> String {
+    let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::AxisReason>)| {
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.into_str()).collect();
         format!("{path} ({})", reasons.join(", "))
     };
@@ -87,39 +94,43 @@ fn axes(review: &ReviewSummary) -> String {
 }
 
 /// Prints a review with all that a reviewer needs for a decision.
-pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     let review = &state.review;
     let head = [
         ("review", review.review_id.clone()),
         ("workflow", review.workflow_id.to_string()),
-        ("entity", words::thing(&review.thing)),
-        ("as of", words::as_of(review.point_in_time, review.known_at)),
+        ("entity", descriptions::format_identity(&review.thing)),
+        ("as of", descriptions::format_times(review.point_in_time, review.known_at)),
         ("opened at", review.opened_at.to_string()),
         ("evidence", format!("SHA-256 {}", review.evidence_hash)),
     ];
-    writeln!(out, "{}", pairs(&head))?;
+    writeln!(out, "{}", format_pairs(&head))?;
     for (path, reasons) in &review.axes {
-        writeln!(out, "{}", on_one_line(path))?;
-        for why in words::reasons(reasons) {
+        writeln!(out, "{}", escape_line(path))?;
+        for why in descriptions::describe_reasons(reasons) {
             writeln!(out, "  {why}")?;
         }
         for (oracle_id, candidate) in &review.candidates {
             if let Some(jump) = candidate.deviations.get(path) {
-                writeln!(out, "  {oracle_id}: {}", on_one_line(jump))?;
+                writeln!(out, "  {oracle_id}: {}", escape_line(jump))?;
             }
         }
         if let Some(claim) = review.claimed.get(path) {
             let confirmed = if claim.confirmed { ", and has confirmed the claim" } else { "" };
             let told = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
-            writeln!(out, "  {}", on_one_line(&told))?;
+            writeln!(out, "  {}", escape_line(&told))?;
         }
     }
     if !review.candidates.is_empty() {
-        let rows = review.candidates.iter().map(said).collect();
-        writeln!(out, "\n{}", table(["source", "values", "version", "as of", "verified", "trust"], rows))?;
+        let rows = review.candidates.iter().map(answer_row).collect();
+        writeln!(
+            out,
+            "\n{}",
+            format_table(["source", "values", "version", "as of", "verified", "trust"], rows)
+        )?;
         writeln!(out, "\norigin of the answers")?;
-        for candidate in review.candidates.iter().map(provenance) {
-            writeln!(out, "  {}", on_one_line(&candidate))?;
+        for candidate in review.candidates.iter().map(format_provenance) {
+            writeln!(out, "  {}", escape_line(&candidate))?;
         }
     }
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
@@ -128,19 +139,19 @@ pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
     }
     writeln!(out)?;
     if state.is_open() {
-        writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?;
+        writeln!(out, "next: {}", escape_line(&resolve_command(review)))?;
     }
-    state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))?;
-    state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))?;
-    state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
+    state.resolved.as_ref().map_or(Ok(()), |resolved| print_resolution(out, resolved))?;
+    state.revoked.as_ref().map_or(Ok(()), |revoked| print_revocation(out, revoked))?;
+    state.dismissed.as_ref().map_or(Ok(()), |dismissed| print_dismissal(out, dismissed))
 }
 
 /// The row of a source's answer.
-fn said((oracle_id, candidate): (&SourceId, &Candidate)) -> [String; 6] {
+fn answer_row((oracle_id, candidate): (&SourceId, &CandidateAnswer)) -> [String; 6] {
     let record = &candidate.record;
     [
         oracle_id.to_string(),
-        words::said(&candidate.values),
+        descriptions::format_values(&candidate.values),
         record.source_version.clone().unwrap_or_else(|| "-".into()),
         candidate.observed_at.to_string(),
         format!("{} by {}", record.verification_method, record.verifier_id),
@@ -148,7 +159,7 @@ fn said((oracle_id, candidate): (&SourceId, &Candidate)) -> [String; 6] {
     ]
 }
 
-fn provenance((oracle_id, candidate): (&SourceId, &Candidate)) -> String {
+fn format_provenance((oracle_id, candidate): (&SourceId, &CandidateAnswer)) -> String {
     let record = &candidate.record;
     let hash = record.evidence_hash.as_ref().map(|hash| format!(", SHA-256 {hash}")).unwrap_or_default();
     let further = candidate.provenance.as_ref();
@@ -156,9 +167,9 @@ fn provenance((oracle_id, candidate): (&SourceId, &Candidate)) -> String {
     format!("{oracle_id}: {}{hash}{}", record.source_locator, further.unwrap_or_default())
 }
 
-fn how_to_resolve(review: &Review) -> String {
+fn resolve_command(review: &ReviewCase) -> String {
     let values: Vec<_> = review.axes.keys().map(|path| format!("{path}=VALUE")).collect();
-    let asking = review.axes.keys().filter(|path| review.asks_for_definition(path));
+    let asking = review.axes.keys().filter(|path| review.is_definition_required(path));
     let definitions: String = asking.map(|path| format!(" --definition {path}=TEXT")).collect();
     format!(
         "oraclectl review resolve {} {}{definitions} --reason \"…\" --valid-for 90d",
@@ -168,44 +179,48 @@ fn how_to_resolve(review: &Review) -> String {
 }
 
 /// Prints a review that was just resolved.
-pub(crate) fn resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+pub(crate) fn show_resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is resolved", state.review.review_id)?;
-    state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))
+    state.resolved.as_ref().map_or(Ok(()), |resolved| print_resolution(out, resolved))
 }
 
 /// Prints a review whose resolution was just revoked.
-pub(crate) fn revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+pub(crate) fn show_revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "the resolution of review {} is revoked", state.review.review_id)?;
-    state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
+    state.revoked.as_ref().map_or(Ok(()), |revoked| print_revocation(out, revoked))
 }
 
 /// Prints a review that was just dismissed.
-pub(crate) fn dismissed(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+pub(crate) fn show_dismissed(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is dismissed", state.review.review_id)?;
-    state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
+    state.dismissed.as_ref().map_or(Ok(()), |dismissed| print_dismissal(out, dismissed))
 }
 
-fn closed(
+fn print_dismissal(
     out: &mut dyn Write,
-    Dismissed { reason, verifier_id, dismissed_at }: &Dismissed,
+    DismissalRecord { reason, verifier_id, dismissed_at }: &DismissalRecord,
 ) -> Result<(), CtlError> {
-    let shown =
-        [("dismissed", format!("by {} at {dismissed_at}", by_whom(verifier_id))), ("reason", reason.clone())];
-    Ok(out.write_all(pairs(&shown).as_bytes())?)
+    let shown = [
+        ("dismissed", format!("by {} at {dismissed_at}", format_requester(verifier_id))),
+        ("reason", reason.clone()),
+    ];
+    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
-fn taken_back(
+fn print_revocation(
     out: &mut dyn Write,
-    Revoked { reason, verifier_id, revoked_at }: &Revoked,
+    RevocationRecord { reason, verifier_id, revoked_at }: &RevocationRecord,
 ) -> Result<(), CtlError> {
-    let shown =
-        [("revoked", format!("by {} at {revoked_at}", by_whom(verifier_id))), ("reason", reason.clone())];
-    Ok(out.write_all(pairs(&shown).as_bytes())?)
+    let shown = [
+        ("revoked", format!("by {} at {revoked_at}", format_requester(verifier_id))),
+        ("reason", reason.clone()),
+    ];
+    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
-fn decided(
+fn print_resolution(
     out: &mut dyn Write,
-    Resolved { resolution, verifier_id, resolved_at, .. }: &Resolved,
+    ResolutionRecord { resolution, verifier_id, resolved_at, .. }: &ResolutionRecord,
 ) -> Result<(), CtlError> {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
@@ -219,9 +234,9 @@ fn decided(
     });
     let shown = [
         ("decided", values.collect::<Vec<_>>().join(", ")),
-        ("by", format!("{} at {resolved_at}", by_whom(verifier_id))),
+        ("by", format!("{} at {resolved_at}", format_requester(verifier_id))),
         ("reason", resolution.reason.clone()),
         ("valid until", until.to_string()),
     ];
-    Ok(out.write_all(pairs(&shown).as_bytes())?)
+    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }

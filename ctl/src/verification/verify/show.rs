@@ -1,83 +1,91 @@
 //! An envelope as text for people: its values with their evidence, the answers of the sources, the resolved conflicts, and
 //! the next step.
 
-use super::words;
+use super::descriptions;
 use crate::base::error::CtlError;
-use crate::base::look::Look;
-use crate::base::output::{by_whom, on_one_line, pairs, table};
-use oracled_domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
-use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
+use crate::base::output::{escape_line, format_pairs, format_requester, format_table};
+use crate::base::output_style::OutputStyle;
+use oracled_domain::verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome};
+use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
 use std::io::Write;
 
 /// Prints an envelope, and nothing that the envelope lacks.
-pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> Result<(), CtlError> {
+pub(crate) fn show_envelope(
+    out: &mut dyn Write,
+    envelope: &Envelope,
+    look: OutputStyle,
+) -> Result<(), CtlError> {
     let is_verified = envelope.kind == EnvelopeKind::Authoritative;
-    let kind = format!("{}: {}", envelope.kind.into_str(), words::kind(envelope.kind));
-    writeln!(out, "{}", look.painted(&kind, is_verified))?;
+    let kind = format!("{}: {}", envelope.kind.into_str(), descriptions::describe_kind(envelope.kind));
+    writeln!(out, "{}", look.paint(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
-        ("entity", words::thing(&envelope.thing)),
-        ("as of", words::as_of(envelope.point_in_time, envelope.known_at)),
+        ("entity", descriptions::format_identity(&envelope.thing)),
+        ("as of", descriptions::format_times(envelope.point_in_time, envelope.known_at)),
         ("decided at", envelope.decided_at.to_string()),
         ("execution", envelope.execution_id.clone()),
     ];
-    writeln!(out, "{}", pairs(&head))?;
+    writeln!(out, "{}", format_pairs(&head))?;
     for (path, outcome) in &envelope.axes {
-        axis(out, path, outcome)?;
+        show_axis(out, path, outcome)?;
         for CandidateOutcome { oracle_id, deviations, .. } in &envelope.candidates {
             if let Some(jump) = deviations.get(path) {
-                writeln!(out, "  {oracle_id}: {}", on_one_line(jump))?;
+                writeln!(out, "  {oracle_id}: {}", escape_line(jump))?;
             }
         }
     }
-    let rows: Vec<_> = envelope.candidates.iter().map(candidate).collect();
+    let rows: Vec<_> = envelope.candidates.iter().map(candidate_row).collect();
     if !rows.is_empty() {
-        writeln!(out, "\n{}", table(["source", "values", "counts as", "version", "as of", "outcome"], rows))?;
+        writeln!(
+            out,
+            "\n{}",
+            format_table(["source", "values", "counts as", "version", "as of", "outcome"], rows)
+        )?;
     }
     if !envelope.steps.is_empty() {
         writeln!(out, "\nconflicts")?;
     }
     for step in &envelope.steps {
-        writeln!(out, "  {}", words::step(step))?;
+        writeln!(out, "  {}", descriptions::describe_step(step))?;
     }
-    rest(out, envelope)?;
-    next(out, envelope)
+    show_notes(out, envelope)?;
+    show_next_step(out, envelope)
 }
 
 /// Prints one axis: its value with the evidence, or the reasons why it has none.
-fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
+fn show_axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
         let apart = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
-        writeln!(out, "{}: no value ({kind}){}", on_one_line(path), apart.unwrap_or_default())?;
-        for why in words::reasons(&outcome.reasons) {
+        writeln!(out, "{}: no value ({kind}){}", escape_line(path), apart.unwrap_or_default())?;
+        for why in descriptions::describe_reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
         }
         return Ok(());
     };
     let unit = outcome.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
-    writeln!(out, "{}", on_one_line(&format!("{path}: {value}{unit}")))?;
+    writeln!(out, "{}", escape_line(&format!("{path}: {value}{unit}")))?;
     if let Some(definition) = &outcome.definition {
-        writeln!(out, "  measured as: {}", on_one_line(definition))?;
+        writeln!(out, "  measured as: {}", escape_line(definition))?;
     }
     if let Some(basis) = outcome.basis {
-        writeln!(out, "  {}", words::basis(basis))?;
+        writeln!(out, "  {}", descriptions::describe_basis(basis))?;
     }
-    for Evidence { record, observed_at, stale } in &outcome.evidence {
+    for AxisEvidence { record, observed_at, stale } in &outcome.evidence {
         let version = record.source_version.as_ref().map(|version| format!(", version {version}"));
         let (oracle_id, tier, version) =
             (&record.oracle_id, record.oracle_tier.into_str(), version.unwrap_or_default());
         let kept = if *stale { ", from the cache" } else { "" };
-        let (method, by) = (&record.verification_method, by_whom(&record.verifier_id));
+        let (method, by) = (&record.verification_method, format_requester(&record.verifier_id));
         let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
-        writeln!(out, "  {}", on_one_line(&told))?;
-        writeln!(out, "    {}", on_one_line(&record.source_locator))?;
+        writeln!(out, "  {}", escape_line(&told))?;
+        writeln!(out, "    {}", escape_line(&record.source_locator))?;
     }
     Ok(())
 }
 
 /// The row of a source.
-fn candidate(candidate: &CandidateOutcome) -> [String; 6] {
+fn candidate_row(candidate: &CandidateOutcome) -> [String; 6] {
     let registered = candidate.registered_tier.map(|tier| tier.into_str());
     let counts_as = match (candidate.tier.map(|tier| tier.into_str()), registered) {
         (Some(tier), Some(registered)) if tier != registered => format!("{tier}, registered as {registered}"),
@@ -85,52 +93,52 @@ fn candidate(candidate: &CandidateOutcome) -> [String; 6] {
         (None, _) => "-".into(),
     };
     let none = || "-".to_owned();
-    let said = words::said(&candidate.values);
+    let said = descriptions::format_values(&candidate.values);
     [
         candidate.oracle_id.to_string(),
         if said.is_empty() { none() } else { said },
         counts_as,
         candidate.record.as_ref().and_then(|record| record.source_version.clone()).unwrap_or_else(none),
         candidate.observed_at.map_or_else(none, |at| at.to_string()),
-        words::outcome(candidate),
+        descriptions::describe_outcome(candidate),
     ]
 }
 
 /// Prints further reasons, repeated queries, warnings, and the disclaimer.
-fn rest(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
+fn show_notes(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     writeln!(out)?;
-    let of_axes = |reason: &Reason| envelope.axes.values().any(|axis| axis.reasons.contains(reason));
+    let of_axes = |reason: &AxisReason| envelope.axes.values().any(|axis| axis.reasons.contains(reason));
     let others = envelope.reasons.iter().copied().filter(|reason| !of_axes(reason)).collect();
-    for why in words::reasons(&others) {
+    for why in descriptions::describe_reasons(&others) {
         writeln!(out, "why: {why}")?;
     }
     for again in &envelope.reverify {
         let axes = again.axes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        writeln!(out, "to be queried again: {} for {}", again.oracle_id, on_one_line(&axes))?;
+        writeln!(out, "to be queried again: {} for {}", again.oracle_id, escape_line(&axes))?;
     }
     for warning in &envelope.warnings {
-        writeln!(out, "warning: {}", on_one_line(warning))?;
+        writeln!(out, "warning: {}", escape_line(warning))?;
     }
     if let Some(disclaimer) = &envelope.disclaimer {
-        writeln!(out, "disclaimer: {}", on_one_line(disclaimer))?;
+        writeln!(out, "disclaimer: {}", escape_line(disclaimer))?;
     }
     Ok(writeln!(out, "envelope SHA-256: {}", envelope.sha256)?)
 }
 
 /// Prints the next step, unless it is to use the values.
-fn next(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
+fn show_next_step(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     if let Some(review_id) = &envelope.review_id {
-        writeln!(out, "next: oraclectl review show {}", on_one_line(review_id))?;
+        writeln!(out, "next: oraclectl review show {}", escape_line(review_id))?;
     }
     if !envelope.unspecified.is_empty() {
         let open = envelope.unspecified.join(", ");
-        writeln!(out, "next: specify {} as AXIS=VALUE", on_one_line(&open))?;
+        writeln!(out, "next: specify {} as AXIS=VALUE", escape_line(&open))?;
     }
     if let Some(retry) = &envelope.retry {
-        writeln!(out, "next: {}", on_one_line(&retry.advice))?;
+        writeln!(out, "next: {}", escape_line(&retry.advice))?;
     }
     if envelope.kind == EnvelopeKind::Provisional {
-        writeln!(out, "next: oraclectl explain {}, once it is decided", on_one_line(&envelope.execution_id))?;
+        writeln!(out, "next: oraclectl explain {}, once it is decided", escape_line(&envelope.execution_id))?;
     }
     Ok(())
 }
@@ -152,7 +160,7 @@ mod tests {
         document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
         let mut out = Vec::new();
         let document = serde_json::from_value(document).expect("it is one");
-        envelope(&mut out, &document, Look::new(100, false)).expect("it is shown");
+        show_envelope(&mut out, &document, OutputStyle::new(100, false)).expect("it is shown");
         String::from_utf8(out).expect("it is text")
     }
 

@@ -2,15 +2,15 @@
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use oracled_api::audit::LogParams;
-use oracled_api::base::pieces::{Pieces, Sender};
 use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ const MEDIA_TYPE: &str = "application/x-ndjson";
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid. If an entry cannot be read, the response breaks off.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<LogParams>,
 ) -> Result<Response, Problem> {
     let store = service.system.store.clone();
-    let first = read(store.clone(), log_query(params)?).await?;
-    Ok(answer(|sender| send_all(store, first, sender)))
+    let first = read_page(store.clone(), parse_log_query(params)?).await?;
+    Ok(stream_response(|sender| send_all(store, first, sender)))
 }
 
 /// The selected entries, and then each new entry as it becomes durable, until the caller disconnects.
@@ -35,19 +35,19 @@ pub async fn get(
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
 pub async fn follow(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<LogParams>,
 ) -> Result<Response, Problem> {
-    let query = log_query(params)?;
-    Ok(answer(|sender| send_on(service, query, sender)))
+    let query = parse_log_query(params)?;
+    Ok(stream_response(|sender| send_and_follow(service, query, sender)))
 }
 
 /// A response that a separate task sends. If the task fails, the response breaks off.
-fn answer<F>(sending: impl FnOnce(Sender) -> F) -> Response
+fn stream_response<F>(sending: impl FnOnce(StreamedBodySender) -> F) -> Response
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
 {
-    let (sender, body) = Pieces::new(1);
+    let (sender, body) = StreamedBody::new(1);
     let sending = sending(sender);
     tokio::spawn(async move {
         if let Err(problem) = sending.await {
@@ -57,24 +57,28 @@ where
     ([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response()
 }
 
-async fn send_all(store: Store, mut page: LogPage, mut sender: Sender) -> Result<(), Problem> {
-    while sender.send(text(&page.lines)).await.is_ok() {
+async fn send_all(store: Store, mut page: LogPage, mut sender: StreamedBodySender) -> Result<(), Problem> {
+    while sender.send(join_lines(&page.lines)).await.is_ok() {
         let Some(next) = page.next else { break };
-        page = read(store.clone(), next).await?;
+        page = read_page(store.clone(), next).await?;
     }
     sender.finish();
     Ok(())
 }
 
-async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender) -> Result<(), Problem> {
+async fn send_and_follow(
+    service: Arc<DaemonService>,
+    mut query: LogQuery,
+    mut sender: StreamedBodySender,
+) -> Result<(), Problem> {
     let mut report = service.system.log.report();
-    let mut stopping = service.stopping();
+    let mut stopping = service.subscribe_stop();
     loop {
         report.mark_unchanged();
         let reached = service.system.store.last_seq();
-        let LogPage { lines, next } = read(service.system.store.clone(), query.clone()).await?;
+        let LogPage { lines, next } = read_page(service.system.store.clone(), query.clone()).await?;
         // an empty page is not sent, but shows whether anyone still reads
-        if sender.send(text(&lines)).await.is_err() || *stopping.borrow() {
+        if sender.send(join_lines(&lines)).await.is_err() || *stopping.borrow() {
             break;
         }
         if let Some(next) = next {
@@ -90,7 +94,7 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
         query.after = query.after.max(reached);
         tokio::select! {
             changed = report.changed() => if changed.is_err() { break },
-            () = sender.unread() => break,
+            () = sender.wait_until_dropped() => break,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         }
     }
@@ -98,7 +102,7 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
     Ok(())
 }
 
-fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
+fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
     if let Some(event) = params.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
@@ -115,11 +119,11 @@ fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
     Ok(LogQuery { session, execution, request_id, event, since, after, limit, newest })
 }
 
-async fn read(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
+async fn read_page(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
     let page = tokio::task::spawn_blocking(move || store.log_page(&query)).await;
     Ok(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??)
 }
 
-fn text(lines: &[LogLine]) -> Bytes {
+fn join_lines(lines: &[LogLine]) -> Bytes {
     lines.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect::<String>().into()
 }

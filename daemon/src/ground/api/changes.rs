@@ -2,7 +2,7 @@
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::ground::queries::ChangesPage;
@@ -29,15 +29,15 @@ use std::sync::Arc;
     ),
 )]
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<ChangesParams>,
 ) -> Result<Json<ChangesPage>, Problem> {
     let ChangesParams { since, oracle_id, limit } = params;
     let since = since.as_deref().map(str::parse).transpose();
-    let since = since.map_err(|error: oracled_actors::ground::queries::BadPlace| {
+    let since = since.map_err(|error: oracled_actors::ground::queries::FeedPositionError| {
         Problem::new(ProblemCode::InvalidRequest, format!("`since`: {error}"))
     })?;
     let queries = service.system.queries.clone();
-    let page = service.work(async move { Ok(queries.changes(since, oracle_id, *limit).await?) }).await?;
+    let page = service.run_work(async move { Ok(queries.changes(since, oracle_id, *limit).await?) }).await?;
     Ok(Json(page))
 }

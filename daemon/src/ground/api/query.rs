@@ -1,15 +1,15 @@
 //! `POST /v1/query`: queries of registered sources.
 
-use crate::platform::api::held::Held;
-use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
+use crate::platform::api::reserved_body::ReservedBody;
+use crate::platform::api::reserved_body::json_response;
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::ground::queries::{Page, StillWaiting};
+use oracled_actors::ground::queries::{CallerWaitCheck, QueryAnswerPage};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
@@ -30,24 +30,24 @@ use tokio::task::spawn_blocking;
     ),
 )]
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(still_waiting): Extension<StillWaiting>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(still_waiting): Extension<CallerWaitCheck>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let asked = body.parse::<OracleQuery>()?;
+    let query = body.parse::<OracleQuery>()?;
     let queries = service.system.queries.clone();
-    let held = service.work(async move {
-        let Page { answer, room } = queries.page(asked, still_waiting).await?;
-        if room.is_none() {
-            return Ok(Held::new(json(&answer), None));
+    let held = service.run_work(async move {
+        let QueryAnswerPage { answer, memory_permit } = queries.page(query, still_waiting).await?;
+        if memory_permit.is_none() {
+            return Ok(ReservedBody::new(to_json_bytes(&answer), None));
         }
         // serializing a long answer would block other requests
-        let held = spawn_blocking(move || Held::new(json(&answer), room)).await;
+        let held = spawn_blocking(move || ReservedBody::new(to_json_bytes(&answer), memory_permit)).await;
         held.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
     });
-    Ok(document(StatusCode::OK, held.await?))
+    Ok(json_response(StatusCode::OK, held.await?))
 }
 
-fn json(answer: &QueryAnswer) -> Vec<u8> {
+fn to_json_bytes(answer: &QueryAnswer) -> Vec<u8> {
     serde_json::to_vec(answer).expect("an answer is plain data with text for keys")
 }

@@ -1,11 +1,11 @@
 //! `GET /v1/records/{record_id}` and its provenance: one record of a source, even if it is no longer valid.
 
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::ground::queries::RecordError;
+use oracled_actors::ground::queries::RecordReadError;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
@@ -28,11 +28,11 @@ use std::sync::Arc;
     ),
 )]
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RecordAnswer>, Problem> {
-    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
-    Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    Ok(Json(service.run_work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
 /// The provenance of a record whose source answers.
@@ -52,11 +52,11 @@ pub async fn get(
     ),
 )]
 pub async fn provenance(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceRecord>, Problem> {
-    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
-    Ok(Json(service.work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    Ok(Json(service.run_work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
 /// `GET /v1/records/{record_id}/provenance` on the administrators' socket: the same, even if the source does not answer.
@@ -64,30 +64,30 @@ pub async fn provenance(
 /// # Errors
 /// `record_unknown`.
 pub async fn recorded_provenance(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceRecord>, Problem> {
-    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
-    Ok(Json(service.work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
+    let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
+    Ok(Json(service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
 }
 
 /// The record id in a path.
-fn named(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     // the path has escapes that are not UTF-8
     let Path(record_id) =
         record_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     Ok(record_id)
 }
 
-impl From<RecordError> for Problem {
-    fn from(error: RecordError) -> Self {
+impl From<RecordReadError> for Problem {
+    fn from(error: RecordReadError) -> Self {
         let told = error.to_string();
         match error {
-            RecordError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, told),
-            RecordError::Silent(_) => Problem::new(ProblemCode::SourceSilent, told),
-            RecordError::Stale(_) => Problem::new(ProblemCode::SourceStale, told),
-            RecordError::Store(error) => error.into(),
-            RecordError::Unlogged(error) => error.into(),
+            RecordReadError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, told),
+            RecordReadError::Silent(_) => Problem::new(ProblemCode::SourceSilent, told),
+            RecordReadError::Stale(_) => Problem::new(ProblemCode::SourceStale, told),
+            RecordReadError::Store(error) => error.into(),
+            RecordReadError::Unlogged(error) => error.into(),
         }
     }
 }

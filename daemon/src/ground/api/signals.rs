@@ -2,22 +2,22 @@
 //! reliable.
 
 use crate::platform::api::request::PATHS;
-use crate::platform::api::request::{JsonBody, discard};
+use crate::platform::api::request::{JsonBody, discard_body};
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::secret::of_file;
-use crate::platform::service::Service;
+use crate::platform::secret::read_secret_file;
+use crate::platform::service::DaemonService;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use hyper::{Method, Uri};
-use oracled_actors::ground::registry::Invalidation;
+use oracled_actors::ground::registry::SourceInvalidation;
 use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::InvalidatedSources;
+use oracled_api::ground::SignalResponse;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Peer, Sha256Hex};
+use oracled_domain::{PeerCredentials, Sha256Hex};
 use secrecy::ExposeSecret as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const SIGNATURE: &str = "x-hub-signature-256";
     path = "/v1/signals/{name}",
     params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes")),
     responses(
-        (status = 200, description = "The sources that are stale now", body = InvalidatedSources),
+        (status = 200, description = "The sources that are stale now", body = SignalResponse),
         (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
         (status = 429, description = "`signal_rate_limited`: more than 10 signals within a minute, with `Retry-After`", body = ProblemDocument),
         (status = "4XX", description = "No policy names the path", body = ProblemDocument),
@@ -44,63 +44,63 @@ const SIGNATURE: &str = "x-hub-signature-256";
     ),
 )]
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     uri: Uri,
     request: Request,
-) -> Result<Json<InvalidatedSources>, Problem> {
-    let named = named_by(&service, uri.path())?;
+) -> Result<Json<SignalResponse>, Problem> {
+    let named = find_targets(&service, uri.path())?;
     if named.is_empty() {
-        discard(&mut request.into_body()).await;
+        discard_body(&mut request.into_body()).await;
         let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
         return Err(Problem::new(ProblemCode::SignalUnknown, told));
     }
-    take(&service, named, uri.path(), request, peer).await
+    accept_signal(&service, named, uri.path(), request, peer).await
 }
 
 /// Handles a path without another route: a signal, if a policy has a webhook at the path.
 ///
 /// # Errors
 /// `not_found` if no policy names the path. If the entry cannot be committed, nothing changes.
-pub async fn elsewhere(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+pub async fn handle_other_path(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     method: Method,
     uri: Uri,
     request: Request,
-) -> Result<Json<InvalidatedSources>, Problem> {
-    let named = named_by(&service, uri.path())?;
+) -> Result<Json<SignalResponse>, Problem> {
+    let named = find_targets(&service, uri.path())?;
     if method == Method::POST && !named.is_empty() {
-        return take(&service, named, uri.path(), request, peer).await;
+        return accept_signal(&service, named, uri.path(), request, peer).await;
     }
-    discard(&mut request.into_body()).await;
+    discard_body(&mut request.into_body()).await;
     Err(if named.is_empty() { Problem::not_found(PATHS) } else { Problem::method_not_allowed(PATHS) })
 }
 
 /// A source whose policy names a path, and the file with the secret of its signals.
-struct Named {
+struct SignalTarget {
     oracle_id: SourceId,
     secret_file: Option<PathBuf>,
 }
 
 /// Accepts a signal for the sources whose secret signed it, and for those without a secret.
-async fn take(
-    service: &Arc<Service>,
-    named: Vec<Named>,
+async fn accept_signal(
+    service: &Arc<DaemonService>,
+    named: Vec<SignalTarget>,
     path: &str,
     request: Request,
-    peer: Peer,
-) -> Result<Json<InvalidatedSources>, Problem> {
+    peer: PeerCredentials,
+) -> Result<Json<SignalResponse>, Problem> {
     let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
     let signature = signature.and_then(|text| text.strip_prefix("sha256=")?.parse::<Sha256Hex>().ok());
-    let body = JsonBody::of_any_type(request, service).await?;
+    let body = JsonBody::read_any_type(request, service).await?;
     let mut signed = Vec::new();
-    for Named { oracle_id, secret_file } in named {
+    for SignalTarget { oracle_id, secret_file } in named {
         let is_signed = match secret_file {
             None => true,
             Some(file) => {
                 // the secret may be replaced while the daemon runs; without the secret no signal is accepted
-                let secret = of_file("`secret_file`", &file).map_err(|error| {
+                let secret = read_secret_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
                     Problem::new(
                         ProblemCode::InternalError,
@@ -108,7 +108,7 @@ async fn take(
                     )
                 })?;
                 let key = secret.expose_secret().as_bytes();
-                signature.as_ref().is_some_and(|signature| signature.is_keyed(key, body.text()))
+                signature.as_ref().is_some_and(|signature| signature.is_hmac_of(key, body.as_bytes()))
             }
         };
         signed.extend(is_signed.then_some(oracle_id));
@@ -120,7 +120,7 @@ async fn take(
         );
         return Err(Problem::new(ProblemCode::SignalForbidden, told));
     }
-    service.signal_rate.take(path, monotonic()).map_err(|wait| {
+    service.signal_rate.count_signal(path, monotonic()).map_err(|wait| {
         let wait_s = wait.as_secs() + 1;
         let detail =
             format!("more than {SIGNALS_PER_WINDOW} signals a minute at {path}; send it again in {wait_s} s");
@@ -130,7 +130,7 @@ async fn take(
 }
 
 /// The sources whose policies have a webhook at `path`. The default policy has no webhook.
-fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
+fn find_targets(service: &DaemonService, path: &str) -> Result<Vec<SignalTarget>, Problem> {
     let secret_of = |trigger: &InvalidationTrigger| match trigger {
         InvalidationTrigger::UpstreamSignal { webhook, secret_file } if webhook == path => {
             Some(secret_file.clone())
@@ -143,7 +143,7 @@ fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
         // a path that is named twice is protected if either trigger has a secret
         let secret_file = secrets.iter().flatten().next().cloned();
         let oracle_id = state.entry.registration.oracle_id;
-        (!secrets.is_empty()).then_some(Named { oracle_id, secret_file })
+        (!secrets.is_empty()).then_some(SignalTarget { oracle_id, secret_file })
     });
     Ok(named.collect())
 }
@@ -151,22 +151,22 @@ fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
 /// Marks each of the sources as stale, and continues after a failure. The sender then gets an error and sends the signal
 /// again.
 async fn invalidate(
-    service: &Arc<Service>,
+    service: &Arc<DaemonService>,
     named: Vec<SourceId>,
     path: &str,
-    peer: Peer,
-) -> Result<Json<InvalidatedSources>, Problem> {
+    peer: PeerCredentials,
+) -> Result<Json<SignalResponse>, Problem> {
     let registry = service.system.registry.clone();
     let detail = format!("signal at {path}");
-    let invalidated = service.work(async move {
+    let invalidated = service.run_work(async move {
         let mut failed = Ok(());
         for oracle_id in &named {
             let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
-            let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+            let invalidation = SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
             let done = registry.invalidate(invalidation).await;
             failed = failed.and(done.map_err(Problem::from));
         }
         failed.map(|()| named)
     });
-    Ok(Json(InvalidatedSources { invalidated: invalidated.await? }))
+    Ok(Json(SignalResponse { invalidated: invalidated.await? }))
 }

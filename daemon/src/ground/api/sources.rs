@@ -1,12 +1,12 @@
 //! `GET /v1/sources`: the registered sources.
 
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_api::ground::ListedSource;
+use oracled_api::ground::SourceSummary;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::Standing;
+use oracled_domain::ground::source::SourceAvailability;
 use std::sync::Arc;
 
 /// Every registered source, in the order of their ids.
@@ -19,25 +19,25 @@ use std::sync::Arc;
     get,
     path = "/v1/sources",
     responses(
-        (status = 200, description = "The registry's entries, each with whether it answers", body = Vec<ListedSource>),
+        (status = 200, description = "The registry's entries, each with whether it answers", body = Vec<SourceSummary>),
         (status = "5XX", description = "The sources are not available now", body = ProblemDocument),
     ),
 )]
-pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<ListedSource>>, Problem> {
+pub async fn list(State(service): State<Arc<DaemonService>>) -> Result<Json<Vec<SourceSummary>>, Problem> {
     let now = service.system.clock.now();
     let store = &service.system.store;
     let listed = store.sources()?.into_iter().map(|state| {
         let known = store.ontology(&state.entry.registration.ontology)?;
         let axes = known.iter().flat_map(Ontology::identity);
         let identity = axes.map(|axis| axis.axis.clone()).collect();
-        let (answers, note) = match state.entry.standing(now) {
-            Standing::Answers => (true, None),
-            Standing::AnswersWithWarning(note) => (true, Some(note)),
-            Standing::Silent(note) => (false, Some(note)),
+        let (answers, note) = match state.entry.availability(now) {
+            SourceAvailability::Answers => (true, None),
+            SourceAvailability::AnswersWithWarning(note) => (true, Some(note)),
+            SourceAvailability::Silent(note) => (false, Some(note)),
         };
         let statements = state.files.iter().map(|file| file.statements).sum();
         let size_bytes = state.files.iter().map(|file| file.size_bytes).sum();
-        Ok(ListedSource { entry: state.entry, identity, answers, note, statements, size_bytes })
+        Ok(SourceSummary { entry: state.entry, identity, answers, note, statements, size_bytes })
     });
     listed.collect::<Result<_, Problem>>().map(Json)
 }

@@ -1,9 +1,9 @@
 //! `/v1/sources/{oracle_id}/freshness`: the age of a source's data, and the allowed age.
 
 use super::source;
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// # Errors
 /// `SourceUnknown`.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<FreshnessReport>, Problem> {
-    let state = source::known(&service, &named(oracle_id)?)?;
+    let state = source::find_source(&service, &parse_name(oracle_id)?)?;
     let registration = &state.entry.registration;
     let reference = &registration.ontology;
     let ontology = service.system.store.ontology(reference)?;

@@ -2,10 +2,10 @@
 //!
 //! The size of a payload is only limited by the disk: at most a few pieces are in memory.
 
-use crate::platform::api::request::{QueryParams, discard};
-use crate::platform::control::order::named;
+use crate::platform::api::request::{QueryParams, discard_body};
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -14,10 +14,12 @@ use http_body_util::BodyExt;
 use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::ground::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
+use oracled_actors::ground::ingestion::{
+    ARCHIVING, IngestionError, ListRunProgress, PayloadArchiver, StartRun, StartRunOutcome,
+};
 use oracled_actors::ground::registry::RegistryError;
 use oracled_api::ground::{UploadParams, UploadResponse};
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
@@ -42,55 +44,56 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
 /// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
 /// `BodyTooLarge`, `BodyBroken`; `RequestTimeout` if no bytes arrive for too long. The payload is then discarded.
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     pipeline_id: Result<Path<String>, PathRejection>,
     params: Result<QueryParams<UploadParams>, Problem>,
     headers: HeaderMap,
     mut body: Body,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
-    let (pipeline_id, params) = match checked(&service, pipeline_id, params, body.size_hint().lower()).await {
-        Ok(checked) => checked,
-        Err(problem) => {
-            // a client with `Expect` has sent no body yet; reading would make the server ask for the body
-            if !headers.contains_key(EXPECT) {
-                discard(&mut body).await;
+    let (pipeline_id, params) =
+        match check_upload(&service, pipeline_id, params, body.size_hint().lower()).await {
+            Ok(checked) => checked,
+            Err(problem) => {
+                // a client with `Expect` has sent no body yet; reading would make the server ask for the body
+                if !headers.contains_key(EXPECT) {
+                    discard_body(&mut body).await;
+                }
+                return Err(problem);
             }
-            return Err(problem);
-        }
-    };
+        };
     match receive(&service, &mut body).await {
-        Ok(payload) => act(begin(service, pipeline_id, params, payload, peer)).await,
+        Ok(payload) => run_to_end(start_run(service, pipeline_id, params, payload, peer)).await,
         Err(problem) => {
-            discard(&mut body).await;
+            discard_body(&mut body).await;
             Err(problem)
         }
     }
 }
 
 /// Rejects what can be rejected before the payload arrives.
-async fn checked(
-    service: &Service,
+async fn check_upload(
+    service: &DaemonService,
     pipeline_id: Result<Path<String>, PathRejection>,
     params: Result<QueryParams<UploadParams>, Problem>,
     announced_bytes: u64,
 ) -> Result<(PipelineId, UploadParams), Problem> {
-    if service.draining() {
+    if service.is_draining() {
         return Err(Problem::draining());
     }
-    let pipeline_id = named(pipeline_id)?;
+    let pipeline_id = parse_name(pipeline_id)?;
     let QueryParams(params) = params?;
     if !is_version(&params.version) {
-        return Err(IngestionError::bad_version(&params.version).into());
+        return Err(IngestionError::invalid_version(&params.version).into());
     }
-    let max_bytes = max_bytes(service);
+    let max_bytes = max_payload_bytes(service);
     if announced_bytes > max_bytes as u64 {
         return Err(Problem::body_too_large(max_bytes));
     }
     let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
     let (registered, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
     let oracle_id = registered.oracle_id;
-    let running = service.system.ingestion.ask(Running).await?;
+    let running = service.system.ingestion.ask(ListRunProgress).await?;
     let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
         return Ok((pipeline_id, params));
     };
@@ -103,14 +106,14 @@ async fn checked(
 }
 
 /// Maximum size of a payload, in bytes.
-fn max_bytes(service: &Service) -> usize {
+fn max_payload_bytes(service: &DaemonService) -> usize {
     usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX)
 }
 
 /// Receives a payload piece by piece. If the result is dropped before it is finished, nothing is stored.
-async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Problem> {
-    let (max_bytes, idle_s) = (max_bytes(service), service.config.limits.idle_s);
-    let archiving = Archiving::begin(service.system.store.files().clone());
+async fn receive(service: &DaemonService, body: &mut Body) -> Result<PayloadArchiver, Problem> {
+    let (max_bytes, idle_s) = (max_payload_bytes(service), service.config.limits.idle_s);
+    let archiving = PayloadArchiver::begin(service.system.store.files().clone());
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
@@ -128,17 +131,17 @@ async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Proble
 }
 
 /// Stores a payload under its digest, and starts a run over it.
-async fn begin(
-    service: Arc<Service>,
+async fn start_run(
+    service: Arc<DaemonService>,
     pipeline_id: PipelineId,
     params: UploadParams,
-    payload: Archiving,
-    peer: Peer,
+    payload: PayloadArchiver,
+    peer: PeerCredentials,
 ) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
     let UploadParams { version, released_at: Moment(released_at), replace } = params;
-    let begin = Begin {
+    let begin = StartRun {
         pipeline_id,
         version,
         released_at,
@@ -152,10 +155,10 @@ async fn begin(
     };
     let begun = service.system.ingestion.ask(begin).await?;
     match begun {
-        Ok(Begun::Started(run)) => {
+        Ok(StartRunOutcome::Started(run)) => {
             Ok((StatusCode::ACCEPTED, Json(UploadResponse { unchanged: false, run: *run })))
         }
-        Ok(Begun::Unchanged(run)) => {
+        Ok(StartRunOutcome::Unchanged(run)) => {
             service.system.store.remove_new_payload(&payload.sha256)?;
             Ok((StatusCode::OK, Json(UploadResponse { unchanged: true, run: *run })))
         }

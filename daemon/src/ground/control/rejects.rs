@@ -3,13 +3,13 @@
 use super::run;
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_api::base::page::Page;
+use oracled_api::base::page::ListPage;
 use oracled_api::ground::RejectsParams;
-use oracled_domain::ground::rejection::Reject;
+use oracled_domain::ground::rejection::RejectedRecord;
 use std::sync::Arc;
 
 /// The requested rejects.
@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// # Errors
 /// `RunUnknown`; `InvalidRequest` if a parameter is invalid.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     run_id: Result<Path<String>, PathRejection>,
     QueryParams(params): QueryParams<RejectsParams>,
-) -> Result<Json<Page<Reject>>, Problem> {
+) -> Result<Json<ListPage<RejectedRecord>>, Problem> {
     let RejectsParams { after, limit } = params;
-    let run = run::known(&service.system.store, run_id)?;
+    let run = run::find_run(&service.system.store, run_id)?;
     let rejects = service.system.store.rejects(&run, after, *limit + 1)?;
-    Ok(Json(Page::of(rejects, *limit, |reject| reject.position.to_string())))
+    Ok(Json(ListPage::from_items(rejects, *limit, |reject| reject.position.to_string())))
 }

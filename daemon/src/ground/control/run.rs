@@ -1,25 +1,25 @@
 //! `/v1/runs`: ingestion runs, with their progress and results.
 
 use super::source;
+use crate::platform::api::request::IgnoredBody;
 use crate::platform::api::request::QueryParams;
-use crate::platform::api::request::Unasked;
 use crate::platform::control::body::ControlBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use hyper::StatusCode;
-use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, Running, Undo};
-use oracled_api::base::page::Page;
+use oracled_actors::ground::ingestion::{ApproveRun, CancelRun, DiscardRun, ListRunProgress, UndoRun};
+use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{RunReport, RunsParams};
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use oracled_domain::base::digest::is_digit;
-use oracled_domain::ground::run::Run;
+use oracled_domain::ground::run::IngestionRun;
 use oracled_domain::ground::run::RunProgress;
 use oracled_store::Store;
-use oracled_store::ground::state::{Completed, SourceState};
+use oracled_store::ground::state::{CompletedRun, SourceState};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,15 +32,15 @@ const DIGITS_MIN: usize = 8;
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid; `SourceUnknown`.
 pub async fn list(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<RunsParams>,
-) -> Result<Json<Page<RunReport>>, Problem> {
+) -> Result<Json<ListPage<RunReport>>, Problem> {
     let RunsParams { oracle_id, after, limit } = params;
     if let Some(oracle_id) = &oracle_id {
-        source::known(&service, oracle_id)?;
+        source::find_source(&service, oracle_id)?;
     }
     // read first: a run that ends meanwhile is then listed as ended, and no ended run as running
-    let running = service.system.ingestion.ask(Running).await?;
+    let running = service.system.ingestion.ask(ListRunProgress).await?;
     let mut runs = service.system.store.runs()?;
     runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
     runs.sort_by_key(|run| Reverse(run.started_at));
@@ -56,9 +56,10 @@ pub async fn list(
             sources.insert(run.oracle_id.clone(), service.system.store.source(&run.oracle_id)?);
         }
     }
-    let source = |run: &Run| sources.get(&run.oracle_id).and_then(Option::as_ref).map(|(source, _)| source);
-    let reports = runs.into_iter().map(|run| seen(source(&run), run, &running)).collect();
-    Ok(Json(Page::of(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
+    let source =
+        |run: &IngestionRun| sources.get(&run.oracle_id).and_then(Option::as_ref).map(|(source, _)| source);
+    let reports = runs.into_iter().map(|run| report_run(source(&run), run, &running)).collect();
+    Ok(Json(ListPage::from_items(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
 }
 
 /// A run.
@@ -66,14 +67,14 @@ pub async fn list(
 /// # Errors
 /// `RunUnknown`; `InvalidRequest` if the path does not name exactly one run.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     run_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RunReport>, Problem> {
-    let running = service.system.ingestion.ask(Running).await?;
+    let running = service.system.ingestion.ask(ListRunProgress).await?;
     let store = &service.system.store;
-    let run = known(store, run_id)?;
+    let run = find_run(store, run_id)?;
     let source = store.source(&run.oracle_id)?.map(|(source, _)| source);
-    Ok(Json(seen(source.as_ref(), run, &running)))
+    Ok(Json(report_run(source.as_ref(), run, &running)))
 }
 
 /// Cancels a run: 202. None of its records become visible, unless its last commit is already in progress.
@@ -81,16 +82,16 @@ pub async fn get(
 /// # Errors
 /// `RunUnknown`, `RunNotRunning`; `InvalidRequest` if the path does not name exactly one run.
 pub async fn cancel(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
-    _: Unasked,
+    _: IgnoredBody,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
-    act(async move {
-        let run = known(&service.system.store, run_id)?;
-        let running = service.system.ingestion.ask(Running).await?;
-        service.system.ingestion.ask(Cancel { run_id: run.run_id.clone(), peer }).await??;
-        Ok((StatusCode::ACCEPTED, Json(seen(None, run, &running))))
+    run_to_end(async move {
+        let run = find_run(&service.system.store, run_id)?;
+        let running = service.system.ingestion.ask(ListRunProgress).await?;
+        service.system.ingestion.ask(CancelRun { run_id: run.run_id.clone(), peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(report_run(None, run, &running))))
     })
     .await
 }
@@ -101,16 +102,16 @@ pub async fn cancel(
 /// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
 /// the path does not name exactly one run, or the reason is missing.
 pub async fn approve(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
-    let reason = source::reason(&body)?;
-    act(async move {
-        let run_id = known(&service.system.store, run_id)?.run_id;
-        let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
-        Ok((StatusCode::ACCEPTED, Json(changed(run))))
+    let reason = source::parse_reason(&body)?;
+    run_to_end(async move {
+        let run_id = find_run(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(ApproveRun { run_id, reason, peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(report_changed_run(run))))
     })
     .await
 }
@@ -120,16 +121,16 @@ pub async fn approve(
 /// # Errors
 /// `RunUnknown`, `RunNotHeld`; `InvalidRequest` if the path does not name exactly one run, or the reason is missing.
 pub async fn discard(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<RunReport>, Problem> {
-    let reason = source::reason(&body)?;
-    act(async move {
-        let run_id = known(&service.system.store, run_id)?.run_id;
-        let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
-        Ok(Json(changed(run)))
+    let reason = source::parse_reason(&body)?;
+    run_to_end(async move {
+        let run_id = find_run(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(DiscardRun { run_id, reason, peer }).await??;
+        Ok(Json(report_changed_run(run)))
     })
     .await
 }
@@ -140,22 +141,25 @@ pub async fn discard(
 /// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
 /// is missing.
 pub async fn undo(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     run_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<RunReport>, Problem> {
-    let reason = source::reason(&body)?;
-    act(async move {
-        let run_id = known(&service.system.store, run_id)?.run_id;
-        let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;
-        Ok(Json(changed(run)))
+    let reason = source::parse_reason(&body)?;
+    run_to_end(async move {
+        let run_id = find_run(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(UndoRun { run_id, reason, peer }).await??;
+        Ok(Json(report_changed_run(run)))
     })
     .await
 }
 
 /// The run that a path names by its id, or by its first digits.
-pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
+pub(crate) fn find_run(
+    store: &Store,
+    run_id: Result<Path<String>, PathRejection>,
+) -> Result<IngestionRun, Problem> {
     let Path(digits) =
         run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
@@ -175,11 +179,11 @@ pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) 
 }
 
 /// The current state of a run, and the run that undid it.
-fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> RunReport {
+fn report_run(source: Option<&SourceState>, run: IngestionRun, running: &[RunProgress]) -> RunReport {
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
     // the progress was read before the run's end was committed, and is outdated then
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
-    let is_this = |completed: &&Completed| completed.run_id == run.run_id;
+    let is_this = |completed: &&CompletedRun| completed.run_id == run.run_id;
     let undone_by = source.and_then(|source| {
         let completed = source.completed.iter().find(is_this)?;
         Some(source.undone_by(completed.release.run)?.run_id.clone())
@@ -188,6 +192,6 @@ fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> RunR
 }
 
 /// The report of a run that was just changed, and so was not undone.
-fn changed(run: Run) -> RunReport {
+fn report_changed_run(run: IngestionRun) -> RunReport {
     RunReport { run, progress: None, undone_by: None }
 }

@@ -1,16 +1,16 @@
 //! `/v1/sources/{oracle_id}`: the state of a source, and the operations of administrators on it.
 
 use crate::platform::control::body::ControlBody;
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{Invalidation, Review};
+use oracled_actors::ground::registry::{SourceInvalidation, SourceReviewDecision};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
-use oracled_domain::Peer;
+use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
+use oracled_domain::PeerCredentials;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::moment::Moment;
@@ -27,13 +27,13 @@ const REASON_MAX_BYTES: usize = 1024;
 /// # Errors
 /// `SourceUnknown`.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     oracle_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<CheckedSource>, Problem> {
-    let oracle_id = named(oracle_id)?;
-    let entry = known(&service, &oracle_id)?.entry;
+) -> Result<Json<SourceReport>, Problem> {
+    let oracle_id = parse_name(oracle_id)?;
+    let entry = find_source(&service, &oracle_id)?.entry;
     let last_check = service.system.store.source_check(&oracle_id)?;
-    Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
+    Ok(Json(SourceReport { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
 /// Approves a source, or sets its deprecation date.
@@ -41,17 +41,17 @@ pub async fn get(
 /// # Errors
 /// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 pub async fn review(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
-    let oracle_id = named(oracle_id)?;
+    let oracle_id = parse_name(oracle_id)?;
     let review = match body.read()? {
-        SourceReviewRequest::Approve {} => Review::Approve,
-        SourceReviewRequest::Deprecate(Moment(date)) => Review::Deprecate(date),
+        SourceReviewRequest::Approve {} => SourceReviewDecision::Approve,
+        SourceReviewRequest::Deprecate(Moment(date)) => SourceReviewDecision::Deprecate(date),
     };
-    act(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
+    run_to_end(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
 /// Marks all data of a source as stale until the next run. Returns the source.
@@ -59,18 +59,18 @@ pub async fn review(
 /// # Errors
 /// `SourceUnknown`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 pub async fn invalidate(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
-    let oracle_id: SourceId = named(oracle_id)?;
-    let detail = reason(&body)?;
-    act(async move {
+    let oracle_id: SourceId = parse_name(oracle_id)?;
+    let detail = parse_reason(&body)?;
+    run_to_end(async move {
         let trigger = InvalidationCause::Manual;
-        let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+        let invalidation = SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
         service.system.registry.invalidate(invalidation).await?;
-        Ok(Json(known(&service, &oracle_id)?.entry))
+        Ok(Json(find_source(&service, &oracle_id)?.entry))
     })
     .await
 }
@@ -82,22 +82,22 @@ pub async fn invalidate(
 /// # Errors
 /// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`. If the entry cannot be committed, nothing changes.
 pub async fn confirm(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
-    let oracle_id: SourceId = named(oracle_id)?;
-    let detail = reason(&body)?;
-    act(async move {
+    let oracle_id: SourceId = parse_name(oracle_id)?;
+    let detail = parse_reason(&body)?;
+    run_to_end(async move {
         service.system.registry.confirm(&oracle_id, detail, peer).await?;
-        Ok(Json(known(&service, &oracle_id)?.entry))
+        Ok(Json(find_source(&service, &oracle_id)?.entry))
     })
     .await
 }
 
 /// The reason in a body.
-pub(crate) fn reason(body: &ControlBody) -> Result<String, Problem> {
+pub(crate) fn parse_reason(body: &ControlBody) -> Result<String, Problem> {
     let ReasonRequest { reason } = body.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
         let told = format!(
@@ -110,7 +110,7 @@ pub(crate) fn reason(body: &ControlBody) -> Result<String, Problem> {
 }
 
 /// The stored state of a source.
-pub(crate) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
+pub(crate) fn find_source(service: &DaemonService, oracle_id: &SourceId) -> Result<SourceState, Problem> {
     let known = service.system.store.source(oracle_id)?;
     let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));
     Ok(known.ok_or_else(unknown)?.0)

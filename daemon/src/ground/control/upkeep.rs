@@ -3,11 +3,11 @@
 //! None of them has a time limit. A check and an export end when the administrator closes the connection; the others run
 //! to completion.
 
-use crate::platform::api::request::Unasked;
+use crate::platform::api::request::IgnoredBody;
 use crate::platform::control::body::ControlBody;
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -15,16 +15,18 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
-use oracled_actors::ground::ingestion::{Prune, Pull, PullOutcome, Rebuild, Verify};
-use oracled_actors::ground::queries::StillWaiting;
-use oracled_actors::platform::caller::carried;
-use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_actors::ground::ingestion::{
+    PruneSource, PullOutcome, PullPipeline, RebuildSource, VerifySourceFiles,
+};
+use oracled_actors::ground::queries::CallerWaitCheck;
+use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_api::ground::{PruneRequest, PullResponse, VerifyFilesRequest};
-use oracled_domain::Peer;
-use oracled_domain::audit::event::{ReadKind, ReadOutcome};
+use oracled_domain::PeerCredentials;
+use oracled_domain::audit::event::{SourceReadKind, SourceReadOutcome};
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, VerifiedSource};
+use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, SourceCheckReport};
 use oracled_domain::ground::id::SourceId;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 const PIECES_WAITING: usize = 4;
 
 /// Whether a request has no time limit, because it is one of these, or an undo.
-pub fn takes_its_time<B>(request: &Request<B>) -> bool {
+pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
     (method == Method::POST && ends(&["/pull", "/prune", "/verify", "/rebuild", "/undo"]))
@@ -48,26 +50,27 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
 /// # Errors
 /// `Draining`; `PipelineUnknown`; `InvalidRequest` if the pipeline does not pull; `PullBusy`, `PullFailed`, `RunBusy`.
 pub async fn pull(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     pipeline_id: Result<Path<String>, PathRejection>,
-    _: Unasked,
+    _: IgnoredBody,
 ) -> Result<Json<PullResponse>, Problem> {
-    if service.draining() {
+    if service.is_draining() {
         return Err(Problem::draining());
     }
-    let pipeline_id = named(pipeline_id)?;
-    act(async move {
+    let pipeline_id = parse_name(pipeline_id)?;
+    run_to_end(async move {
         let requested_by = peer.uid.to_string();
-        let pull = Pull { pipeline_id, requested_by, peer: Some(peer) };
+        let pull = PullPipeline { pipeline_id, requested_by, peer: Some(peer) };
         Ok(Json(match service.system.ingestion.ask(pull).await?? {
             PullOutcome::NothingNew { retrieved_at } => {
                 PullResponse { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
             PullOutcome::Begun(begun) => {
-                let unchanged = matches!(begun, oracled_actors::ground::ingestion::Begun::Unchanged(_));
-                let (oracled_actors::ground::ingestion::Begun::Started(run)
-                | oracled_actors::ground::ingestion::Begun::Unchanged(run)) = begun;
+                let unchanged =
+                    matches!(begun, oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(_));
+                let (oracled_actors::ground::ingestion::StartRunOutcome::Started(run)
+                | oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(run)) = begun;
                 PullResponse { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))
@@ -81,16 +84,18 @@ pub async fn pull(
 /// `SourceUnknown`; `InvalidRequest` if the content must be retained; `RunBusy`. If the entry cannot be committed, nothing
 /// changes.
 pub async fn prune(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<Json<PruneOutcome>, Problem> {
-    let oracle_id = named(oracle_id)?;
+    let oracle_id = parse_name(oracle_id)?;
     let PruneRequest { before } = body.read()?;
     let before = before.map(|Moment(before)| before);
-    act(async move { Ok(Json(service.system.ingestion.ask(Prune { oracle_id, before, peer }).await??)) })
-        .await
+    run_to_end(async move {
+        Ok(Json(service.system.ingestion.ask(PruneSource { oracle_id, before, peer }).await??))
+    })
+    .await
 }
 
 /// Compares a source's files, payloads and raw records with their digests. The check stops when its caller closes the
@@ -99,21 +104,21 @@ pub async fn prune(
 /// # Errors
 /// `SourceUnknown`, `RunUnknown`; an error if files cannot be read. Faults in the files are the result, not an error.
 pub async fn verify(
-    State(service): State<Arc<Service>>,
-    Extension(still_waiting): Extension<StillWaiting>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(still_waiting): Extension<CallerWaitCheck>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
-) -> Result<Json<VerifiedSource>, Problem> {
-    let oracle_id: SourceId = named(oracle_id)?;
+) -> Result<Json<SourceCheckReport>, Problem> {
+    let oracle_id: SourceId = parse_name(oracle_id)?;
     let VerifyFilesRequest { run_id } = body.read()?;
     let unknown = run_id.clone();
-    let verified = act(async move {
+    let verified = run_to_end(async move {
         let (of_progress, checked) = (Arc::clone(&service), oracle_id.clone());
         let proceed = Arc::new(move |progress| {
             of_progress.checks.set(&checked, Some(progress));
             still_waiting()
         });
-        let check = Verify { oracle_id: oracle_id.clone(), run_id, proceed };
+        let check = VerifySourceFiles { oracle_id: oracle_id.clone(), run_id, proceed };
         let verified = service.system.ingestion.ask(check).await;
         service.checks.set(&oracle_id, None);
         Ok(verified??)
@@ -130,12 +135,15 @@ pub async fn verify(
 /// # Errors
 /// `SourceUnknown`, `RunBusy`; `NotRebuilt` if a payload is incomplete, or gives other files. Then nothing changes.
 pub async fn rebuild(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RebuildOutcome>, Problem> {
-    let oracle_id = named(oracle_id)?;
-    act(async move { Ok(Json(service.system.ingestion.ask(Rebuild { oracle_id, peer }).await??)) }).await
+    let oracle_id = parse_name(oracle_id)?;
+    run_to_end(
+        async move { Ok(Json(service.system.ingestion.ask(RebuildSource { oracle_id, peer }).await??)) },
+    )
+    .await
 }
 
 /// Every version of every record of a source with its provenance, one JSON line each.
@@ -143,35 +151,35 @@ pub async fn rebuild(
 /// # Errors
 /// `SourceUnknown`. If a record cannot be read, the response breaks off.
 pub async fn export(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let oracle_id: SourceId = named(oracle_id)?;
+    let oracle_id: SourceId = parse_name(oracle_id)?;
     let queries = service.system.queries.clone();
     let requested = serde_json::json!({"oracle_id": oracle_id});
-    let open = || queries.open_entry(ReadKind::Export, Some(oracle_id.clone()), &requested);
+    let open = || queries.open_entry(SourceReadKind::Export, Some(oracle_id.clone()), &requested);
     let mut started = open();
     let Some(view) = service.system.store.view(&oracle_id)? else {
-        started.ended_as(ReadOutcome::SourceUnknown);
+        started.set_outcome(SourceReadOutcome::SourceUnknown);
         queries.close_entry(started).await?;
         return Err(Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered")));
     };
     let mut ended = open();
-    started.ended_as(ReadOutcome::Started);
+    started.set_outcome(SourceReadOutcome::Started);
     queries.close_entry(started).await?;
-    let (sender, body) = Pieces::new(PIECES_WAITING);
+    let (sender, body) = StreamedBody::new(PIECES_WAITING);
     let runtime = Handle::current();
-    let mut out = Export { sender, piece: Vec::new(), lines: 0, runtime };
+    let mut out = ExportWriter { sender, piece: Vec::new(), lines: 0, runtime };
     let exporting = tokio::task::spawn_blocking(move || {
         let exported = view.export(&mut out).map_err(|error| error.to_string());
         let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
         (exported, view, out)
     });
-    tokio::spawn(carried(async move {
+    tokio::spawn(run_as_current_caller(async move {
         let Ok((exported, view, out)) = exporting.await else { return };
-        ended.exported(view.state.completed.iter().map(|run| run.release.version.as_str()), out.lines);
+        ended.note_export(view.state.completed.iter().map(|run| run.release.version.as_str()), out.lines);
         if exported.is_err() {
-            ended.ended_as(ReadOutcome::Failed);
+            ended.set_outcome(SourceReadOutcome::Failed);
         }
         let closed = queries.close_entry(ended).await.map_err(|error| error.to_string());
         match exported.and(closed) {
@@ -183,15 +191,15 @@ pub async fn export(
 }
 
 /// The writer of an export: a blocking thread sends the output in pieces.
-struct Export {
-    sender: Sender,
+struct ExportWriter {
+    sender: StreamedBodySender,
     piece: Vec<u8>,
     /// Number of lines sent.
     lines: u64,
     runtime: Handle,
 }
 
-impl Write for Export {
+impl Write for ExportWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
         if self.piece.len() >= PIECE_BYTES {

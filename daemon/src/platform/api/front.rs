@@ -1,7 +1,7 @@
 //! The part of each request before and after its handler: a request id, limits on headers and time, and a response even if
 //! the handler panics.
 
-use crate::platform::config::Limits;
+use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;
 use axum::Router;
@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use oracled_actors::ground::queries::StillWaiting;
-use oracled_actors::platform::caller::called_by;
+use oracled_actors::ground::queries::CallerWaitCheck;
+use oracled_actors::platform::caller::run_as_caller;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
-use oracled_domain::{Caller, Peer};
+use oracled_domain::{PeerCredentials, RequestCaller};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,31 +40,31 @@ pub(crate) fn new_request_id() -> String {
 
 /// The front of one socket.
 #[derive(Debug, Clone)]
-pub struct Front {
+pub struct SocketFrontend {
     router: Router,
-    shared: Arc<Shared>,
+    shared: Arc<RequestLimits>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RequestLimits {
     headers: usize,
     header_bytes: usize,
     request_s: u64,
 }
 
-impl Front {
+impl SocketFrontend {
     /// The front before `router`.
     #[must_use]
-    pub fn new(router: Router, limits: &Limits) -> Self {
-        let Limits { headers, header_bytes, request_s, .. } = *limits;
-        let shared = Arc::new(Shared { headers, header_bytes, request_s });
+    pub fn new(router: Router, limits: &LimitsSection) -> Self {
+        let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
+        let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
         Self { router, shared, is_unhurried: |_| false }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
     #[must_use]
-    pub fn unhurried(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
+    pub fn without_time_limit_for(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
         Self { is_unhurried, ..self }
     }
 
@@ -72,10 +72,10 @@ impl Front {
     pub async fn answer(
         mut self,
         mut request: Request<Incoming>,
-        peer: Peer,
-        still_waiting: StillWaiting,
+        peer: PeerCredentials,
+        still_waiting: CallerWaitCheck,
     ) -> Result<Response, Infallible> {
-        let id = Shared::id_for(request.headers());
+        let id = RequestLimits::request_id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
@@ -83,9 +83,9 @@ impl Front {
                 request.extensions_mut().insert(still_waiting);
                 let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
                 // an id is visible ASCII
-                let caller = Caller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };
-                let handled = called_by(caller, self.router.call(request.map(Body::new)));
-                bounded(max_s, handled).await
+                let caller = RequestCaller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };
+                let handled = run_as_caller(caller, self.router.call(request.map(Body::new)));
+                run_within_limit(max_s, handled).await
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
@@ -93,9 +93,9 @@ impl Front {
     }
 }
 
-impl Shared {
+impl RequestLimits {
     /// The caller's own id if it is usable, else a new one.
-    fn id_for(headers: &HeaderMap) -> HeaderValue {
+    fn request_id_for(headers: &HeaderMap) -> HeaderValue {
         let usable = |id: &&HeaderValue| {
             (1..=REQUEST_ID_MAX_CHARS).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
         };
@@ -120,12 +120,15 @@ impl Shared {
 }
 
 /// Runs a handler, within its time limit if it has one.
-async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Response, E>>) -> Response {
+async fn run_within_limit<E>(
+    max_s: Option<u64>,
+    handled: impl Future<Output = Result<Response, E>>,
+) -> Response {
     let time = max_s.map_or(Duration::MAX, Duration::from_secs);
-    match timeout(time, caught(handled)).await {
+    match timeout(time, catch_panic(handled)).await {
         Ok(Ok(Ok(response))) => response,
         // the router's error type has no values; the panic hook has logged the panic
-        Ok(Ok(Err(_)) | Err(Panicked)) => {
+        Ok(Ok(Err(_)) | Err(HandlerPanic)) => {
             count_request_panic();
             Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
         }
@@ -134,14 +137,14 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
 }
 
 /// A future panicked.
-struct Panicked;
+struct HandlerPanic;
 
 /// Drives `future` to its end, which may be a panic.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, HandlerPanic> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
-        Err(_) => Poll::Ready(Err(Panicked)),
+        Err(_) => Poll::Ready(Err(HandlerPanic)),
     })
     .await
 }

@@ -1,19 +1,19 @@
 //! `/metrics`: the metrics for Prometheus.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, request_panics};
+use crate::platform::service::{DaemonService, request_panics};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
-use oracled_actors::upstream::oracle_health::Statuses;
-use oracled_actors::verdict::regen::AskVariance;
+use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
-use oracled_domain::verdict::health::{HealthStatus, Status};
+use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::Store;
 use oracled_store::ground::state::SourceState;
@@ -33,27 +33,27 @@ const END: &str = "# EOF\n";
 /// # Errors
 /// `Internal` if the text cannot be written.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
-pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
-    let oracles = service.system.oracle_health.ask(Statuses).await.unwrap_or_else(|error| {
+pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, Problem> {
+    let oracles = service.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the oracles' health");
         Vec::new()
     });
-    let variance = service.system.regen.ask(AskVariance).await.inspect_err(|error| {
+    let variance = service.system.regen.ask(ReadVariance).await.inspect_err(|error| {
         tracing::warn!(%error, "the metrics lack the watch over regenerations");
     });
-    let sources = sources(&service.system.store).await.unwrap_or_else(|error| {
+    let sources = read_source_files(&service.system.store).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the sources");
         Vec::new()
     });
-    let oldest_review_at = oldest_review_at(&service.system.store).await.unwrap_or_else(|error| {
+    let oldest_review_at = read_oldest_review_at(&service.system.store).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the oldest review");
         None
     });
-    let open_reviews = open_reviews(&service.system.store).await.unwrap_or_else(|error| {
+    let open_reviews = count_open_reviews(&service.system.store).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the open reviews of workflows");
         Vec::new()
     });
-    let space = space(&service).await.unwrap_or_else(|error| {
+    let space = read_disk_space(&service).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the disk space");
         Vec::new()
     });
@@ -61,18 +61,18 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
         body.truncate(counted);
-        gauges(&mut body, &service)?;
+        write_gauges(&mut body, &service)?;
         if let Ok(variance) = &variance {
             let (help, escalated) = ("whether regenerated verdicts differ too often", variance.escalated);
-            gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
+            write_gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
         }
-        oracle_gauges(&mut body, &oracles)?;
-        source_gauges(&mut body, &sources)?;
+        write_oracle_gauges(&mut body, &oracles)?;
+        write_source_gauges(&mut body, &sources)?;
         for (name, help, value) in space {
-            gauge(&mut body, name, help, value)?;
+            write_gauge(&mut body, name, help, value)?;
         }
-        oldest_review_gauge(&mut body, oldest_review_at)?;
-        open_review_gauges(&mut body, &open_reviews)?;
+        write_oldest_review_gauge(&mut body, oldest_review_at)?;
+        write_open_review_gauges(&mut body, &open_reviews)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
@@ -87,7 +87,7 @@ struct SourceFiles {
     last_check: Option<SourceCheck>,
 }
 
-async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
+async fn read_source_files(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || {
         let with_files = |state: SourceState| {
@@ -101,12 +101,14 @@ async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
 }
 
 /// The size of the state directory, and the free space on its disk.
-async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
+async fn read_disk_space(
+    service: &Arc<DaemonService>,
+) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
     let service = Arc::clone(service);
     let looked = tokio::task::spawn_blocking(move || {
         let free = service.system.store.free_space().bytes()?;
         Ok(vec![
-            ("storage_bytes", "size of the state directory", size_of(&service.config.state_dir)),
+            ("storage_bytes", "size of the state directory", directory_size(&service.config.state_dir)),
             ("storage_free_bytes", "free space on the disk of the state directory", free),
             (
                 "storage_min_free_bytes",
@@ -119,10 +121,10 @@ async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str
 }
 
 /// The bytes of all files below `dir`. A file that disappears meanwhile counts as 0.
-fn size_of(dir: &Path) -> u64 {
+fn directory_size(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size = |entry: DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+        Ok(metadata) if metadata.is_dir() => directory_size(&entry.path()),
         Ok(metadata) => metadata.len(),
         Err(_) => 0,
     };
@@ -130,14 +132,14 @@ fn size_of(dir: &Path) -> u64 {
 }
 
 /// When the oldest open review was opened.
-async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
+async fn read_oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
     looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The number of open reviews of each workflow.
-async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> {
+async fn count_open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> {
     let store = store.clone();
     let counted = tokio::task::spawn_blocking(move || {
         let of = |workflow_id: WorkflowId| Ok((workflow_id.clone(), store.open_reviews_of(&workflow_id)?));
@@ -147,14 +149,14 @@ async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> 
     counted.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
-fn open_review_gauges(body: &mut String, open: &[(WorkflowId, u64)]) -> fmt::Result {
+fn write_open_review_gauges(body: &mut String, open: &[(WorkflowId, u64)]) -> fmt::Result {
     let name = "workflow_reviews_open";
     write!(body, "# HELP oracled_{name} open reviews of a workflow.\n# TYPE oracled_{name} gauge\n")?;
     open.iter()
         .try_for_each(|(workflow, count)| writeln!(body, "oracled_{name}{{workflow=\"{workflow}\"}} {count}"))
 }
 
-fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::Result {
+fn write_oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::Result {
     let name = "review_oldest_open_timestamp_seconds";
     write!(
         body,
@@ -167,13 +169,13 @@ fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::
 }
 
 /// Writes the gauges whose values are read on each request.
-fn gauges(body: &mut String, service: &Service) -> fmt::Result {
-    let journal = service.journal();
+fn write_gauges(body: &mut String, service: &DaemonService) -> fmt::Result {
+    let journal = service.journal_report();
     let flag = |set: bool| u64::from(set);
     let number = |count: usize| count as u64;
     for (name, help, value) in [
-        ("ready", "whether verdicts are accepted", flag(service.unready().is_empty())),
-        ("draining", "whether the daemon is draining", flag(service.draining())),
+        ("ready", "whether verdicts are accepted", flag(service.unready_reasons().is_empty())),
+        ("draining", "whether the daemon is draining", flag(service.is_draining())),
         ("journal_failed", "whether the journal rejects entries", flag(journal.failure.is_some())),
         (
             "storage_low",
@@ -197,24 +199,24 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
             number(service.connections.load(Ordering::Relaxed)),
         ),
     ] {
-        gauge(body, name, help, value)?;
+        write_gauge(body, name, help, value)?;
     }
-    counter(body, "request_panics", "requests that failed by a panic", request_panics())?;
-    actors(body, &service.system.reports())
+    write_counter(body, "request_panics", "requests that failed by a panic", request_panics())?;
+    write_actor_metrics(body, &service.system.reports())
 }
 
-fn counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+fn write_counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
     write!(
         body,
         "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} counter\noracled_{name}_total {value}\n"
     )
 }
 
-fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+fn write_gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
     write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")
 }
 
-fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
+fn write_actor_metrics(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
     type Read = fn(&ActorReport) -> f64;
     let families: [(&str, &str, &str, &str, Read); 5] = [
         ("actor_restarts", "counter", "_total", "restarts after a panic", |report| report.restarts as f64),
@@ -238,19 +240,19 @@ fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
     Ok(())
 }
 
-fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
+fn write_oracle_gauges(body: &mut String, oracles: &[OracleHealthStatus]) -> fmt::Result {
     let family = |body: &mut String, name: &str, help: &str| {
         write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")
     };
     family(body, "oracle_circuit_state", "state of an oracle's circuit: 1 for its current status, else 0")?;
     for oracle in oracles {
-        for status in Status::ALL {
+        for status in OracleHealthLevel::ALL {
             let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
             let status = status.into_str();
             writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
         }
     }
-    type Read = fn(&HealthStatus) -> f64;
+    type Read = fn(&OracleHealthStatus) -> f64;
     let families: [(&str, &str, Read); 3] = [
         ("oracle_consecutive_failures", "failures since the last success", |oracle| {
             oracle.consecutive_failures.into()
@@ -273,7 +275,7 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
 
 /// Writes for each source: when it was last ingested and released (if ever), its held runs, its missing files, and the
 /// result of its last check.
-fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
+fn write_source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
     type Read = fn(&VersionRecord) -> Timestamp;
     let families: [(&str, &str, Read); 2] = [
         ("source_ingested_timestamp_seconds", "when the last run of a source became visible", |version| {
@@ -324,18 +326,21 @@ fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::health::{Health, HealthConfig, Outcome};
+    use oracled_domain::verdict::health::{CircuitBreaker, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
     fn circuit_gauge_is_1_for_the_current_status_only() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        let mut model = Health::new("model".parse().expect("an id"), HealthConfig::default());
-        for outcome in [Outcome::Success { latency_ms: Some(120) }, Outcome::Failure("status 500".into())] {
+        let mut model = CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
+        for outcome in [
+            CircuitCallOutcome::Success { latency_ms: Some(120) },
+            CircuitCallOutcome::Failure("status 500".into()),
+        ] {
             let permit = model.permit(at).expect("it is let through");
             model.report(at, permit, outcome);
         }
         let mut body = String::new();
-        oracle_gauges(&mut body, &[model.status()]).expect("it is text");
+        write_oracle_gauges(&mut body, &[model.status()]).expect("it is text");
         let samples: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             samples,

@@ -1,11 +1,11 @@
 //! `/v1/health/oracles`: the health of the upstream systems. Both sockets have this path.
 
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::upstream::oracle_health::Statuses;
-use oracled_domain::verdict::health::HealthStatus;
+use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_domain::verdict::health::OracleHealthStatus;
 use std::sync::Arc;
 
 /// The health of every oracle, in the order of their names.
@@ -23,6 +23,8 @@ use std::sync::Arc;
         (status = "5XX", description = "The health is not available now", body = ProblemDocument),
     ),
 )]
-pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Vec<HealthStatus>>, Problem> {
-    Ok(Json(service.system.oracle_health.ask(Statuses).await?))
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<Vec<OracleHealthStatus>>, Problem> {
+    Ok(Json(service.system.oracle_health.ask(ListHealthStatuses).await?))
 }

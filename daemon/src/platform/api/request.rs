@@ -4,9 +4,9 @@ mod check;
 pub(crate) mod lines;
 pub(crate) mod strict;
 
-pub use check::{Gathered, Wanted, WantedCase};
+pub use check::{RequestedCase, RequestedCheck, SourcedCheck};
 
-use crate::platform::config::Limits;
+use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -17,9 +17,9 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
-use oracled_domain::base::wording::{excerpt, plain};
-use oracled_domain::verdict::session::{Email, Query};
-use oracled_domain::{Label, Payload, SessionId, Tier};
+use oracled_domain::base::wording::{excerpt, reword_serde_error};
+use oracled_domain::verdict::session::{CustomerEmail, CustomerQuery};
+use oracled_domain::{ProductTier, SessionId, VerdictLabel, VerdictPayload};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 
 /// The path with the list of the paths of the routes' socket.
 pub(crate) const PATHS: &str = "/openapi.json";
@@ -46,17 +46,17 @@ const TOLD_MAX_CHARS: usize = 500;
 const PLACE_MAX_CHARS: usize = 200;
 
 /// The session id in a path, within the configured length.
-pub struct SessionInPath(pub SessionId);
+pub struct PathSessionId(pub SessionId);
 
-impl FromRequestParts<Arc<Service>> for SessionInPath {
+impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {
         let Path(text) = Path::<String>::from_request_parts(parts, service)
             .await
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
-        session_id(text, &service.config.limits).map(Self)
+        parse_session_id(text, &service.config.limits).map(Self)
     }
 }
 
@@ -81,11 +81,11 @@ pub struct JsonBody {
     _held: Option<OwnedSemaphorePermit>,
 }
 
-impl FromRequest<Arc<Service>> for JsonBody {
+impl FromRequest<Arc<DaemonService>> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
-        Self::within(request, service, service.config.limits.body_bytes).await
+    async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
+        Self::read_within(request, service, service.config.limits.body_bytes).await
     }
 }
 
@@ -94,9 +94,9 @@ impl JsonBody {
     ///
     /// # Errors
     /// If the body is longer, is not declared as JSON, or does not arrive.
-    pub(crate) async fn within(
+    pub(crate) async fn read_within(
         request: Request,
-        service: &Service,
+        service: &DaemonService,
         max_bytes: usize,
     ) -> Result<Self, Problem> {
         let media_type = check_media_type(request.headers());
@@ -106,12 +106,12 @@ impl JsonBody {
             Err(problem) => Err(problem),
         };
         if read.is_err() {
-            discard(&mut body).await;
+            discard_body(&mut body).await;
         }
         read
     }
 
-    async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
+    async fn read(body: &mut Body, service: &DaemonService, max_bytes: usize) -> Result<Self, Problem> {
         // a body whose declared length is too large is rejected before it is sent
         if body.size_hint().lower() > max_bytes as u64 {
             return Err(Problem::body_too_large(max_bytes));
@@ -124,7 +124,7 @@ impl JsonBody {
             if text.len() + data.len() > max_bytes {
                 return Err(Problem::body_too_large(max_bytes));
             }
-            let more = service.hold_body(data.len())?;
+            let more = service.reserve_body(data.len())?;
             match &mut held {
                 Some(held) => held.merge(more),
                 None => held = Some(more),
@@ -135,23 +135,23 @@ impl JsonBody {
     }
 
     /// A body of any media type, unchanged.
-    pub(crate) async fn of_any_type(request: Request, service: &Service) -> Result<Self, Problem> {
+    pub(crate) async fn read_any_type(request: Request, service: &DaemonService) -> Result<Self, Problem> {
         let mut body = request.into_body();
         let read = Self::read(&mut body, service, service.config.limits.body_bytes).await;
         if read.is_err() {
-            discard(&mut body).await;
+            discard_body(&mut body).await;
         }
         read
     }
 
     /// The bytes of the body, unchanged.
-    pub(crate) fn text(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.text
     }
 
     /// Length of the body, in bytes.
     #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub const fn length_bytes(&self) -> usize {
         self.text.len()
     }
 
@@ -177,62 +177,62 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` if the text is not JSON, `InvalidRequest` if it is not a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let not_json = |error: serde_json::Error| Problem::invalid_json(told(&error));
+    let not_json = |error: serde_json::Error| Problem::invalid_json(shorten_error(&error));
     // serde also accepts an array with the fields in their order
     if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
         return Err(Problem::new(ProblemCode::InvalidRequest, "a request must be an object, not an array"));
     }
     serde_json::from_slice(text).map_err(|error| match error.classify() {
-        Category::Data => Problem::new(ProblemCode::InvalidRequest, with_place::<T>(text, &error)),
+        Category::Data => Problem::new(ProblemCode::InvalidRequest, describe_with_path::<T>(text, &error)),
         Category::Io | Category::Syntax | Category::Eof => not_json(error),
     })
 }
 
 /// The error in `text` with its position. The text is parsed again, since a parser that tracks the position is slower.
-fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> String {
+fn describe_with_path<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> String {
     let mut json = serde_json::Deserializer::from_slice(text);
     match serde_path_to_error::deserialize::<_, T>(&mut json) {
-        Err(error) => told_with_place(&error),
+        Err(error) => shorten_error_with_path(&error),
         // the fault is in the trailing characters
-        Ok(_) => told(&plain(&error.to_string())),
+        Ok(_) => shorten_error(&reword_serde_error(&error.to_string())),
     }
 }
 
 /// The text of an error, shortened: an unknown name may be as long as the body.
-fn told(error: &impl Display) -> String {
-    shortened(&error.to_string(), TOLD_MAX_CHARS)
+fn shorten_error(error: &impl Display) -> String {
+    shorten(&error.to_string(), TOLD_MAX_CHARS)
 }
 
-fn shortened(text: &str, chars_max: usize) -> String {
+fn shorten(text: &str, chars_max: usize) -> String {
     let end = text.char_indices().nth(chars_max).map(|(end, _)| end);
     end.and_then(|end| text.get(..end)).map_or_else(|| text.to_owned(), |start| format!("{start}…"))
 }
 
 /// The same, with the position, which is also shortened, since it may contain an unknown name.
-fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
+fn shorten_error_with_path(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, told) = (error.path(), shorten_error(&reword_serde_error(&error.inner().to_string())));
     if path.iter().next().is_none() {
         return told;
     }
-    format!("{}: {told}", shortened(&path.to_string(), PLACE_MAX_CHARS))
+    format!("{}: {told}", shorten(&path.to_string(), PLACE_MAX_CHARS))
 }
 
 /// A body of a request that needs none: it is read and ignored.
-pub struct Unasked;
+pub struct IgnoredBody;
 
-impl<S: Sync> FromRequest<S> for Unasked {
+impl<S: Sync> FromRequest<S> for IgnoredBody {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
-        discard(&mut request.into_body()).await;
+        discard_body(&mut request.into_body()).await;
         Ok(Self)
     }
 }
 
 /// Reads the rest of a rejected body for a moment. Many clients read no answer before they have sent all, and report a
 /// closed connection as an outage.
-pub(crate) async fn discard(body: &mut Body) {
+pub(crate) async fn discard_body(body: &mut Body) {
     let mut bytes = 0;
     while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
         bytes += frame.data_ref().map_or(0, Bytes::len);
@@ -259,7 +259,7 @@ fn essence(headers: &HeaderMap) -> &str {
 ///
 /// # Errors
 /// `InvalidSessionId`.
-pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
+pub fn parse_session_id(text: String, limits: &LimitsSection) -> Result<SessionId, Problem> {
     let max_chars = limits.session_id_chars;
     let id = SessionId::try_from(text)
         .map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
@@ -274,18 +274,18 @@ pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
 ///
 /// # Errors
 /// `UnknownTier`.
-pub fn tier(word: &str) -> Result<Tier, Problem> {
-    word.parse::<Tier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
+pub fn parse_tier(word: &str) -> Result<ProductTier, Problem> {
+    word.parse::<ProductTier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
 }
 
 /// The query `text`, within the configured length.
 ///
 /// # Errors
 /// `QueryTooLong`.
-pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
+pub fn parse_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery, Problem> {
     let (bytes, max_bytes) = (text.len(), limits.query_bytes);
     if bytes <= max_bytes {
-        return Ok(Query::new(text));
+        return Ok(CustomerQuery::new(text));
     }
     let detail = format!("the query has {bytes} bytes; at most {max_bytes} are allowed");
     Err(Problem::new(ProblemCode::QueryTooLong, detail))
@@ -295,21 +295,21 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
 ///
 /// # Errors
 /// `QueryTooLong`; `InvalidRequest` if the query is blank.
-pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
+pub fn parse_model_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery, Problem> {
     if is_blank(&text) {
         return Err(Problem::new(ProblemCode::InvalidRequest, "`query` is empty; the model needs a query"));
     }
-    query(text, limits)
+    parse_query(text, limits)
 }
 
 /// The verdict with the name `word`.
 ///
 /// # Errors
 /// `InvalidRequest`.
-pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
+pub fn parse_label(word: Option<String>) -> Result<Option<VerdictLabel>, Problem> {
     let unknown = |word: &str| {
         let given = excerpt(word);
-        let allowed = Label::ALL.map(<&str>::from).join(", ");
+        let allowed = VerdictLabel::ALL.map(<&str>::from).join(", ");
         Problem::new(
             ProblemCode::InvalidRequest,
             format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"),
@@ -322,8 +322,8 @@ pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
 ///
 /// # Errors
 /// `InvalidRequest`.
-pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
-    let email = text.map(Email::try_from).transpose();
+pub fn parse_email(text: Option<String>) -> Result<Option<CustomerEmail>, Problem> {
+    let email = text.map(CustomerEmail::try_from).transpose();
     email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
 }
 
@@ -331,10 +331,10 @@ pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
 ///
 /// # Errors
 /// `InvalidRequest` if neither or both are given.
-pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload, Problem> {
+pub fn parse_payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<VerdictPayload, Problem> {
     match (verdict, raw) {
-        (Some(verdict), None) => Ok(Payload::json(verdict)),
-        (None, Some(raw)) => Ok(Payload::raw(raw)),
+        (Some(verdict), None) => Ok(VerdictPayload::json(verdict)),
+        (None, Some(raw)) => Ok(VerdictPayload::raw(raw)),
         (None, None) => Err(Problem::new(
             ProblemCode::InvalidRequest,
             "`verdict` (a JSON value) or `raw` (text) is missing",

@@ -1,18 +1,19 @@
 //! URLs and hosts in the configuration: whether they are reached in clear text, and the part of a URL that is shown.
 
-use super::{ConfigError, not_allowed};
+use super::{ConfigError, not_allowed_error};
 use hyper::Uri;
 use oracled_actors::upstream::web::origin_of;
 use std::net::IpAddr;
 
 /// The IP address that `host` contains, if it is not a name.
-pub(super) fn address(host: &str) -> Option<IpAddr> {
+pub(super) fn parse_address(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
 
 /// Whether a host is this machine, so that no network is crossed.
 pub(crate) fn is_local(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|ip| ip.to_canonical().is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || parse_address(host).is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Whether a URL contains a user or a password, which would be visible wherever the URL is shown.
@@ -24,14 +25,14 @@ pub(crate) fn has_login(url: &str) -> bool {
 /// Checks that `url` is an http or https URL without a login. The error does not quote it.
 pub(super) fn check_url(key: &'static str, url: &str) -> Result<(), ConfigError> {
     if has_login(url) {
-        return Err(not_allowed(key, "a URL with a login", "a URL without one"));
+        return Err(not_allowed_error(key, "a URL with a login", "a URL without one"));
     }
     let allowed = "http:// or https://, and a host";
-    origin_of(url).map(drop).ok_or_else(|| not_allowed(key, "not an http or https URL", allowed))
+    origin_of(url).map(drop).ok_or_else(|| not_allowed_error(key, "not an http or https URL", allowed))
 }
 
 /// The part of `url` that errors and outputs show. What follows the host and port is cut, because it can contain a key.
-pub(crate) fn shown_url(url: &str) -> String {
+pub(crate) fn redact_url(url: &str) -> String {
     match origin_of(url) {
         Some(origin) if url.trim_end_matches('/').len() <= origin.len() => origin,
         Some(origin) => format!("{origin}/…"),
@@ -43,5 +44,5 @@ pub(crate) fn shown_url(url: &str) -> String {
 pub(crate) fn is_cleartext(url: &str, is_allowed: impl FnOnce(IpAddr) -> bool) -> bool {
     let url = origin_of(url).and_then(|origin| origin.parse::<Uri>().ok()).unwrap_or_default();
     let host = url.host().unwrap_or_default();
-    url.scheme_str() == Some("http") && !is_local(host) && !address(host).is_some_and(is_allowed)
+    url.scheme_str() == Some("http") && !is_local(host) && !parse_address(host).is_some_and(is_allowed)
 }

@@ -1,6 +1,6 @@
 //! The flags of the command line that are part of the configuration.
 
-use super::Config;
+use super::DaemonConfig;
 use crate::platform::telemetry::LogFormat;
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 
 /// Flags that override the file and the variables.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Flags {
+pub struct DaemonFlags {
     /// Configuration file
     ///
     /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it exists.
@@ -34,8 +34,8 @@ pub struct Flags {
     pub allow_cleartext: bool,
 }
 
-impl Flags {
-    pub(super) fn put_into(&self, config: &mut Config) {
+impl DaemonFlags {
+    pub(super) fn apply_to(&self, config: &mut DaemonConfig) {
         let Self { config: _, state_dir, socket, control_socket, log_format, allow_cleartext: _ } = self;
         for (flag, value) in [
             (state_dir, &mut config.state_dir),

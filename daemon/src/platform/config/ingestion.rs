@@ -1,8 +1,8 @@
 //! Ingestion: the limits of pulls and runs, and the credentials of pipelines.
 
-use super::{ConfigError, has_login, not_allowed};
+use super::{ConfigError, has_login, not_allowed_error};
 use ipnet::IpNet;
-use oracled_actors::ground::pull::{Origin, PullSettings};
+use oracled_actors::ground::pull::{PullSettings, UrlOrigin};
 use oracled_actors::upstream::oracle::LiveSettings;
 use oracled_actors::upstream::web::origin_of;
 use oracled_domain::ground::id::PipelineId;
@@ -18,25 +18,25 @@ const LEFT_FOR_THE_REST_S: u64 = 1;
 
 /// Ranges of the own network that may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Words", into = "Vec<String>")]
-pub struct Ranges(Vec<IpNet>);
+#[serde(try_from = "AddressRangeList", into = "Vec<String>")]
+pub struct AddressRanges(Vec<IpNet>);
 
 /// A list of ranges, or comma-separated ranges, since a variable is one text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum AddressRangeList {
     List(Vec<String>),
     Text(String),
 }
 
-impl TryFrom<Words> for Ranges {
+impl TryFrom<AddressRangeList> for AddressRanges {
     type Error = &'static str;
 
-    fn try_from(words: Words) -> Result<Self, &'static str> {
+    fn try_from(words: AddressRangeList) -> Result<Self, &'static str> {
         let words = match words {
-            Words::List(words) => words,
-            Words::Text(text) if text.trim().is_empty() => Vec::new(),
-            Words::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
+            AddressRangeList::List(words) => words,
+            AddressRangeList::Text(text) if text.trim().is_empty() => Vec::new(),
+            AddressRangeList::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
         };
         let ranges: Result<_, _> = words.iter().map(|word| word.parse()).collect();
         ranges.map(Self).map_err(
@@ -45,15 +45,15 @@ impl TryFrom<Words> for Ranges {
     }
 }
 
-impl From<Ranges> for Vec<String> {
-    fn from(Ranges(ranges): Ranges) -> Self {
+impl From<AddressRanges> for Vec<String> {
+    fn from(AddressRanges(ranges): AddressRanges) -> Self {
         ranges.iter().map(ToString::to_string).collect()
     }
 }
 
 /// The origin of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretFrom {
+pub enum SecretOrigin {
     /// A file with the secret.
     File(PathBuf),
     /// The environment variable with this name.
@@ -63,25 +63,25 @@ pub enum SecretFrom {
 /// A credential, and the origin that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "CredentialKeys", into = "CredentialKeys")]
-pub struct Credential {
+pub struct ConfiguredCredential {
     /// The origin of the endpoints that receive the credential.
-    pub origin: Origin,
+    pub origin: UrlOrigin,
     /// The kind of credential.
-    pub proof: Proof,
+    pub proof: ConfiguredSecrets,
 }
 
 /// A kind of credential. It names where the secrets are, and does not contain them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Proof {
+pub enum ConfiguredSecrets {
     /// An API key.
     ApiKey {
         /// The header with the key.
         header: String,
         /// The key.
-        key: SecretFrom,
+        key: SecretOrigin,
     },
     /// A bearer token.
-    Token(SecretFrom),
+    Token(SecretOrigin),
     /// Client credentials, which request a bearer token (OAuth 2.0).
     Client {
         /// The URL that issues tokens.
@@ -89,7 +89,7 @@ pub enum Proof {
         /// The id of the client.
         client_id: String,
         /// The secret of the client.
-        client_secret: SecretFrom,
+        client_secret: SecretOrigin,
         /// The requested scope.
         scope: Option<String>,
     },
@@ -181,7 +181,7 @@ pub(super) struct CredentialKeys {
     certificate_file: Option<PathBuf>,
 }
 
-impl TryFrom<CredentialKeys> for Credential {
+impl TryFrom<CredentialKeys> for ConfiguredCredential {
     type Error = String;
 
     fn try_from(mut keys: CredentialKeys) -> Result<Self, String> {
@@ -192,7 +192,7 @@ impl TryFrom<CredentialKeys> for Credential {
     }
 }
 
-impl TryFrom<CredentialKeys> for Proof {
+impl TryFrom<CredentialKeys> for ConfiguredSecrets {
     type Error = &'static str;
 
     fn try_from(mut keys: CredentialKeys) -> Result<Self, &'static str> {
@@ -200,7 +200,7 @@ impl TryFrom<CredentialKeys> for Proof {
                                `token_file` and `token_env`; `token_url`, `client_id` with one of `client_secret_file` and \
                                `client_secret_env`, and perhaps `scope`; `certificate_file` and `key_file`";
         let credential = if let Some(header) = keys.header.take() {
-            one_of(&mut keys.key_file, &mut keys.key_env).map(|key| Self::ApiKey { header, key })
+            take_only(&mut keys.key_file, &mut keys.key_env).map(|key| Self::ApiKey { header, key })
         } else if let Some(certificate_file) = keys.certificate_file.take() {
             keys.key_file.take().map(|key_file| Self::Certificate { certificate_file, key_file })
         } else if let Some((token_url, client_id)) = keys.token_url.take().zip(keys.client_id.take()) {
@@ -212,11 +212,11 @@ impl TryFrom<CredentialKeys> for Proof {
             if origin_of(&token_url).is_none() {
                 return Err("`token_url` is not a URL; allowed: a URL that begins with http:// or https://");
             }
-            let secret = one_of(&mut keys.client_secret_file, &mut keys.client_secret_env);
+            let secret = take_only(&mut keys.client_secret_file, &mut keys.client_secret_env);
             let scope = keys.scope.take();
             secret.map(|client_secret| Self::Client { token_url, client_id, client_secret, scope })
         } else {
-            one_of(&mut keys.token_file, &mut keys.token_env).map(Self::Token)
+            take_only(&mut keys.token_file, &mut keys.token_env).map(Self::Token)
         };
         // other given keys would be ignored
         credential.filter(|_| keys.is_empty()).ok_or(ALLOWED)
@@ -234,41 +234,41 @@ impl CredentialKeys {
 }
 
 /// The given one of the two; `None` if both or neither are given.
-fn one_of(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<SecretFrom> {
+fn take_only(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<SecretOrigin> {
     match (file.take(), variable.take()) {
-        (Some(file), None) => Some(SecretFrom::File(file)),
-        (None, Some(variable)) => Some(SecretFrom::Variable(variable)),
+        (Some(file), None) => Some(SecretOrigin::File(file)),
+        (None, Some(variable)) => Some(SecretOrigin::Variable(variable)),
         _ => None,
     }
 }
 
-impl From<Credential> for CredentialKeys {
-    fn from(Credential { origin, proof }: Credential) -> Self {
+impl From<ConfiguredCredential> for CredentialKeys {
+    fn from(ConfiguredCredential { origin, proof }: ConfiguredCredential) -> Self {
         Self { origin: Some(origin.to_string()), ..proof.into() }
     }
 }
 
-impl From<Proof> for CredentialKeys {
-    fn from(proof: Proof) -> Self {
+impl From<ConfiguredSecrets> for CredentialKeys {
+    fn from(proof: ConfiguredSecrets) -> Self {
         let parts = |secret| match secret {
-            SecretFrom::File(file) => (Some(file), None),
-            SecretFrom::Variable(variable) => (None, Some(variable)),
+            SecretOrigin::File(file) => (Some(file), None),
+            SecretOrigin::Variable(variable) => (None, Some(variable)),
         };
         match proof {
-            Proof::ApiKey { header, key } => {
+            ConfiguredSecrets::ApiKey { header, key } => {
                 let (key_file, key_env) = parts(key);
                 Self { header: Some(header), key_file, key_env, ..Self::default() }
             }
-            Proof::Token(token) => {
+            ConfiguredSecrets::Token(token) => {
                 let (token_file, token_env) = parts(token);
                 Self { token_file, token_env, ..Self::default() }
             }
-            Proof::Client { token_url, client_id, client_secret, scope } => {
+            ConfiguredSecrets::Client { token_url, client_id, client_secret, scope } => {
                 let (client_secret_file, client_secret_env) = parts(client_secret);
                 let (token_url, client_id) = (Some(token_url), Some(client_id));
                 Self { token_url, client_id, client_secret_file, client_secret_env, scope, ..Self::default() }
             }
-            Proof::Certificate { certificate_file, key_file } => {
+            ConfiguredSecrets::Certificate { certificate_file, key_file } => {
                 let (certificate_file, key_file) = (Some(certificate_file), Some(key_file));
                 Self { certificate_file, key_file, ..Self::default() }
             }
@@ -279,12 +279,12 @@ impl From<Proof> for CredentialKeys {
 /// Limits of ingestion, and the credentials of pipelines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Ingestion {
+pub struct IngestionSection {
     /// Private address ranges that sources may be pulled from, for example `["10.0.0.0/8"]`; in a variable separated by
     /// commas. All other connections go only to public addresses, also after name resolution or a redirect.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
-    pub allow_local: Ranges,
+    pub allow_local: AddressRanges,
     /// Maximum length of a payload.
     #[schema(minimum = 1, maximum = 1_099_511_627_776u64)]
     pub max_payload_bytes: u64,
@@ -306,13 +306,13 @@ pub struct Ingestion {
     /// The credential of each pipeline, by its `pipeline_id`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, CredentialKeys>)]
-    pub credentials: BTreeMap<PipelineId, Credential>,
+    pub credentials: BTreeMap<PipelineId, ConfiguredCredential>,
 }
 
-impl Default for Ingestion {
+impl Default for IngestionSection {
     fn default() -> Self {
         Self {
-            allow_local: Ranges::default(),
+            allow_local: AddressRanges::default(),
             max_payload_bytes: 16 << 30,
             connect_s: 10,
             idle_s: 60,
@@ -324,27 +324,28 @@ impl Default for Ingestion {
     }
 }
 
-impl Ingestion {
+impl IngestionSection {
     /// Checks the value that depends on another one. `request_s` is the time limit of a request, in seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         let most = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
         if self.refresh_s > most {
             let allowed = format!("0 to {most}: a second less than `limits.request_s`");
-            return Err(not_allowed("ingestion.refresh_s", self.refresh_s, allowed));
+            return Err(not_allowed_error("ingestion.refresh_s", self.refresh_s, allowed));
         }
         Ok(())
     }
 
     /// Whether `allow_local` contains `ip`.
     pub(crate) fn is_allowed(&self, ip: IpAddr) -> bool {
-        let Ranges(ranges) = &self.allow_local;
+        let AddressRanges(ranges) = &self.allow_local;
         ranges.iter().any(|range| range.contains(&ip.to_canonical()))
     }
 
     /// The limits of pulls.
     #[must_use]
-    pub fn to_settings(&self, allow_cleartext: bool) -> PullSettings {
-        let Self { allow_local: Ranges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } = self;
+    pub fn to_pull_settings(&self, allow_cleartext: bool) -> PullSettings {
+        let Self { allow_local: AddressRanges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } =
+            self;
         PullSettings {
             allow_local: ranges.clone(),
             allow_cleartext,
@@ -357,8 +358,8 @@ impl Ingestion {
 
     /// The limits of calls to live sources: the same networks and timeouts as for pulls.
     #[must_use]
-    pub fn to_live(&self, allow_cleartext: bool) -> LiveSettings {
-        let Self { allow_local: Ranges(ranges), connect_s, idle_s, .. } = self;
+    pub fn to_live_settings(&self, allow_cleartext: bool) -> LiveSettings {
+        let Self { allow_local: AddressRanges(ranges), connect_s, idle_s, .. } = self;
         LiveSettings {
             allow_local: ranges.clone(),
             allow_cleartext,

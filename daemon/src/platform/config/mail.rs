@@ -1,8 +1,8 @@
 //! The configuration of mail to customers.
 
-use super::cleartext::address;
-use super::{ConfigError, check_url, is_local, not_allowed};
-use oracled_actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
+use super::cleartext::parse_address;
+use super::{ConfigError, check_url, is_local, not_allowed_error};
+use oracled_actors::upstream::mail::{SmtpSettings, SmtpSettingsError, SmtpTls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// The transport of mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
-pub enum Transport {
+pub enum MailTransport {
     /// No transport: no mail is sent or queued.
     None,
     /// A mail service with the route `POST /send-verdict-email`.
@@ -19,7 +19,7 @@ pub enum Transport {
     Smtp,
 }
 
-impl TryFrom<String> for Transport {
+impl TryFrom<String> for MailTransport {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, &'static str> {
@@ -35,7 +35,7 @@ impl TryFrom<String> for Transport {
 /// The encryption of the connection to a mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
-pub enum Tls {
+pub enum MailTls {
     /// STARTTLS; none for a server on this machine.
     Auto,
     /// STARTTLS, which the server must support.
@@ -46,7 +46,7 @@ pub enum Tls {
     None,
 }
 
-impl TryFrom<String> for Tls {
+impl TryFrom<String> for MailTls {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, &'static str> {
@@ -68,10 +68,10 @@ const fn is_host_char(c: char) -> bool {
 /// Mail to customers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Mail {
+pub struct MailSection {
     /// The transport: `none` (no mail is sent or queued), `http` (a mail service with the route `POST
     /// /send-verdict-email`), or `smtp` (a mail server).
-    pub transport: Transport,
+    pub transport: MailTransport,
     /// Base URL of the mail service.
     pub base_url: String,
     /// Host of the mail server.
@@ -83,7 +83,7 @@ pub struct Mail {
     pub smtp_user: Option<String>,
     /// Encryption of the connection to the mail server: `starttls` (required), `implicit` (TLS from the start), `none`, or
     /// `auto`, which is `none` for a server on this machine and `starttls` for others.
-    pub smtp_tls: Tls,
+    pub smtp_tls: MailTls,
     /// The sender of mails: `name@domain`, or `Name <name@domain>`.
     pub from: Option<String>,
     /// The subject of mails.
@@ -100,15 +100,15 @@ pub struct Mail {
     pub max_age_s: u32,
 }
 
-impl Default for Mail {
+impl Default for MailSection {
     fn default() -> Self {
         Self {
-            transport: Transport::None,
+            transport: MailTransport::None,
             base_url: "http://127.0.0.1:8006".into(),
             smtp_host: None,
             smtp_port: 587,
             smtp_user: None,
-            smtp_tls: Tls::Auto,
+            smtp_tls: MailTls::Auto,
             from: None,
             subject: "Your verdict".into(),
             password_file: None,
@@ -118,41 +118,41 @@ impl Default for Mail {
     }
 }
 
-impl Mail {
+impl MailSection {
     /// The encryption of the connection to the server `host`.
     #[must_use]
-    pub fn tls(&self, host: &str) -> SmtpTls {
+    pub fn tls_for(&self, host: &str) -> SmtpTls {
         match self.smtp_tls {
-            Tls::Auto if is_local(host) => SmtpTls::None,
-            Tls::Auto | Tls::Starttls => SmtpTls::Starttls,
-            Tls::Implicit => SmtpTls::Implicit,
-            Tls::None => SmtpTls::None,
+            MailTls::Auto if is_local(host) => SmtpTls::None,
+            MailTls::Auto | MailTls::Starttls => SmtpTls::Starttls,
+            MailTls::Implicit => SmtpTls::Implicit,
+            MailTls::None => SmtpTls::None,
         }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         check_url("mail.base_url", &self.base_url)?;
-        let is_host = |host: &String| address(host).is_some() || host.chars().all(is_host_char);
+        let is_host = |host: &String| parse_address(host).is_some() || host.chars().all(is_host_char);
         if !self.smtp_host.iter().all(is_host) {
-            return Err(not_allowed(
+            return Err(not_allowed_error(
                 "mail.smtp_host",
                 "not a host",
                 "a name or an address, without a login or a port",
             ));
         }
-        if self.transport == Transport::Smtp { self.check_smtp() } else { Ok(()) }
+        if self.transport == MailTransport::Smtp { self.check_smtp() } else { Ok(()) }
     }
 
     fn check_smtp(&self) -> Result<(), ConfigError> {
         if self.smtp_host.as_deref().is_none_or(|host| host.trim().is_empty()) {
-            return Err(not_allowed("mail.smtp_host", "not set", "the name of a mail server"));
+            return Err(not_allowed_error("mail.smtp_host", "not set", "the name of a mail server"));
         }
         let Some(from) = self.from.as_deref() else {
-            return Err(not_allowed("mail.from", "not set", "`name@domain`, or `Name <name@domain>`"));
+            return Err(not_allowed_error("mail.from", "not set", "`name@domain`, or `Name <name@domain>`"));
         };
         SmtpSettings::check(from, &self.subject).map_err(|error| match error {
-            BadSmtp::Subject => not_allowed("mail.subject", "more than one line", "one line"),
-            other => not_allowed("mail.from", other, "`name@domain`, or `Name <name@domain>`"),
+            SmtpSettingsError::Subject => not_allowed_error("mail.subject", "more than one line", "one line"),
+            other => not_allowed_error("mail.from", other, "`name@domain`, or `Name <name@domain>`"),
         })
     }
 }

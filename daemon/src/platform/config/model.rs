@@ -1,7 +1,7 @@
 //! The configuration of the model.
 
-use super::{ConfigError, check_url, not_allowed, within};
-use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
+use super::{ConfigError, check_range, check_url, not_allowed_error};
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -15,7 +15,7 @@ const WORD_MAX_CHARS: usize = 200;
 /// The API of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
-pub enum Provider {
+pub enum ModelProvider {
     /// No model: verdicts are only submitted, and lost verdicts are not regenerated.
     None,
     /// Google's Gemini API.
@@ -24,7 +24,7 @@ pub enum Provider {
     OpenAi,
 }
 
-impl TryFrom<String> for Provider {
+impl TryFrom<String> for ModelProvider {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, &'static str> {
@@ -40,10 +40,10 @@ impl TryFrom<String> for Provider {
 /// The model and its calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Model {
+pub struct ModelSection {
     /// The API of the model: `gemini`, `openai` (chat completions, also of vLLM, llama.cpp and Ollama), or `none`: verdicts
     /// are only submitted, and lost verdicts are not regenerated.
-    pub provider: Provider,
+    pub provider: ModelProvider,
     /// Base URL of the model. The default is the provider's own.
     pub base_url: Option<String>,
     /// The version of Gemini's API.
@@ -93,18 +93,19 @@ fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
     if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
         return Ok(());
     }
-    Err(not_allowed(
+    Err(not_allowed_error(
         key,
         "empty, too long, or has a character that is not visible",
         format!("1 to {WORD_MAX_CHARS} visible characters"),
     ))
 }
 
-impl Default for Model {
+impl Default for ModelSection {
     fn default() -> Self {
-        let Settings { model, temperature, top_p, top_k, .. } = Settings::locked(LOCKED_MODEL.into());
+        let GenerationSettings { model, temperature, top_p, top_k, .. } =
+            GenerationSettings::locked(LOCKED_MODEL.into());
         Self {
-            provider: Provider::Gemini,
+            provider: ModelProvider::Gemini,
             base_url: None,
             version: "v1beta".into(),
             name: model,
@@ -123,15 +124,15 @@ impl Default for Model {
     }
 }
 
-impl Model {
+impl ModelSection {
     /// The settings for a first verdict.
     #[must_use]
-    pub fn original_settings(&self) -> Settings {
-        Settings {
+    pub fn original_settings(&self) -> GenerationSettings {
+        GenerationSettings {
             temperature: self.original_temperature,
             top_p: self.original_top_p,
             top_k: self.original_top_k,
-            ..Settings::locked(self.name.clone())
+            ..GenerationSettings::locked(self.name.clone())
         }
     }
 
@@ -140,19 +141,23 @@ impl Model {
         if let Some(base_url) = &self.base_url {
             check_url("model.base_url", base_url)?;
         }
-        if self.provider == Provider::None {
+        if self.provider == ModelProvider::None {
             return Ok(());
         }
         word("model.name", &self.name)?;
         word("model.version", &self.version)?;
-        if self.provider == Provider::OpenAi && self.name == LOCKED_MODEL {
-            return Err(not_allowed("model.name", "not set", "the name of a model that the server knows"));
+        if self.provider == ModelProvider::OpenAi && self.name == LOCKED_MODEL {
+            return Err(not_allowed_error(
+                "model.name",
+                "not set",
+                "the name of a model that the server knows",
+            ));
         }
-        within("model.soft_timeout_ms", self.soft_timeout_ms, 1..=self.hard_timeout_ms)?;
+        check_range("model.soft_timeout_ms", self.soft_timeout_ms, 1..=self.hard_timeout_ms)?;
         let most = (request_s * 1000).saturating_sub(LEFT_FOR_THE_REST_MS);
         if !(100..=most).contains(&self.deadline_ms) {
             let allowed = format!("100 to {most}: a second less than `limits.request_s`");
-            return Err(not_allowed("model.deadline_ms", self.deadline_ms, allowed));
+            return Err(not_allowed_error("model.deadline_ms", self.deadline_ms, allowed));
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! The ranges of values: `minimum` and `maximum` of the schema.
 
-use super::{Config, ConfigError, not_allowed};
+use super::{ConfigError, DaemonConfig, not_allowed_error};
 use oracled_domain::base::schema::json_schema;
 use serde_json::Value;
 
 /// Checks that every number in `config` is within the range that its type declares.
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let schema = json_schema::<Config>();
+pub(super) fn check(config: &DaemonConfig) -> Result<(), ConfigError> {
+    let schema = json_schema::<DaemonConfig>();
     let values = serde_json::to_value(config).unwrap_or_default();
     check_table("", &values, &schema, &schema)
 }
@@ -25,7 +25,7 @@ fn check_table(prefix: &str, values: &Value, table: &Value, root: &Value) -> Res
         {
             // JSON has no NaN
             let given = if value.is_null() { "not a number".to_owned() } else { value.to_string() };
-            return Err(not_allowed(key, given, format_args!("{least} to {most}")));
+            return Err(not_allowed_error(key, given, format_args!("{least} to {most}")));
         }
     }
     Ok(())

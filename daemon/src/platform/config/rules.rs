@@ -1,41 +1,41 @@
 //! The configuration of the rules.
 
-use super::{ConfigError, not_allowed};
+use super::{ConfigError, not_allowed_error};
 use oracled_actors::rules::RulesConfig;
-use oracled_domain::rules::{RuleId, Settings};
+use oracled_domain::rules::{RuleId, RuleSettings};
 use serde::{Deserialize, Serialize};
 use strum::VariantNames;
 use utoipa::ToSchema;
 
 /// The rules that apply if a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Words", into = "Vec<String>")]
-pub struct Profile(Vec<RuleId>);
+#[serde(try_from = "RuleIdList", into = "Vec<String>")]
+pub struct RulesProfile(Vec<RuleId>);
 
 /// A list of ids, or comma-separated ids, since a variable is one text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum RuleIdList {
     List(Vec<String>),
     Text(String),
 }
 
-impl TryFrom<Words> for Profile {
+impl TryFrom<RuleIdList> for RulesProfile {
     type Error = String;
 
-    fn try_from(words: Words) -> Result<Self, String> {
+    fn try_from(words: RuleIdList) -> Result<Self, String> {
         let ids: Result<Vec<RuleId>, _> = match words {
-            Words::List(words) => words.iter().map(|word| word.parse()).collect(),
-            Words::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
+            RuleIdList::List(words) => words.iter().map(|word| word.parse()).collect(),
+            RuleIdList::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
         };
-        ids.map(Self).map_err(|_: oracled_domain::rules::UnknownRule| {
+        ids.map(Self).map_err(|_: oracled_domain::rules::UnknownRuleError| {
             format!("an entry is not a rule; allowed: {}", RuleId::VARIANTS.join(", "))
         })
     }
 }
 
-impl From<Profile> for Vec<String> {
-    fn from(profile: Profile) -> Self {
+impl From<RulesProfile> for Vec<String> {
+    fn from(profile: RulesProfile) -> Self {
         profile.0.iter().map(ToString::to_string).collect()
     }
 }
@@ -43,11 +43,11 @@ impl From<Profile> for Vec<String> {
 /// The rules for text, and their limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct RulesSection {
     /// The rules that apply if a request names no rules, in this order; in a variable separated by
     /// commas. The default is the seven published rules.
     #[schema(value_type = Vec<String>)]
-    pub profile: Profile,
+    pub profile: RulesProfile,
     /// Maximum number of unsupported claims, if a request sets no number or sets `CONFIG:UNSUPPORTED_MAX`.
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub unsupported_max: u64,
@@ -56,30 +56,30 @@ pub struct Rules {
     pub compiled_bytes: u64,
 }
 
-impl Default for Rules {
+impl Default for RulesSection {
     fn default() -> Self {
-        let Settings { unsupported_max, profile } = Settings::default();
-        Self { profile: Profile(profile), unsupported_max, compiled_bytes: 64 * 1024 * 1024 }
+        let RuleSettings { unsupported_max, profile } = RuleSettings::default();
+        Self { profile: RulesProfile(profile), unsupported_max, compiled_bytes: 64 * 1024 * 1024 }
     }
 }
 
-impl Rules {
+impl RulesSection {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let Profile(profile) = &self.profile;
+        let RulesProfile(profile) = &self.profile;
         if let Some(rule) = RuleId::first_repeated(profile) {
-            return Err(not_allowed("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
+            return Err(not_allowed_error("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
         }
         if profile.is_empty() {
-            return Err(not_allowed("rules.profile", "empty", "at least one rule"));
+            return Err(not_allowed_error("rules.profile", "empty", "at least one rule"));
         }
         Ok(())
     }
 
     /// The defaults for checks.
     #[must_use]
-    pub fn settings(&self) -> Settings {
-        let Self { profile: Profile(profile), unsupported_max, .. } = self.clone();
-        Settings { unsupported_max, profile }
+    pub fn settings(&self) -> RuleSettings {
+        let Self { profile: RulesProfile(profile), unsupported_max, .. } = self.clone();
+        RuleSettings { unsupported_max, profile }
     }
 
     /// The configuration of the rules service.

@@ -5,22 +5,22 @@ use std::fs;
 
 mod secrets;
 
-fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, String> {
+fn load(file: &str, variables: &[(&str, &str)], flags: &DaemonFlags) -> Result<DaemonConfig, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("oracled.toml");
     fs::write(&path, file).expect("it is written");
-    let flags = Flags { config: Some(path), ..flags.clone() };
+    let flags = DaemonFlags { config: Some(path), ..flags.clone() };
     let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-    Config::from_sources(&flags, variables).map_err(|error| error.to_string())
+    DaemonConfig::from_sources(&flags, variables).map_err(|error| error.to_string())
 }
 
-fn refused(file: &str, variables: &[(&str, &str)]) -> String {
-    load(file, variables, &Flags::default()).expect_err("it must be refused")
+fn load_error(file: &str, variables: &[(&str, &str)]) -> String {
+    load(file, variables, &DaemonFlags::default()).expect_err("it must be refused")
 }
 
 #[test]
 fn empty_file_gives_the_defaults() {
-    assert_eq!(load("", &[], &Flags::default()), Ok(Config::default()));
+    assert_eq!(load("", &[], &DaemonFlags::default()), Ok(DaemonConfig::default()));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn flags_override_variables_and_variables_override_the_file() {
         ("ORACLED_CONFIG", "/not/a/key"),
         ("ORACLE_HOME", "none of ours"),
     ];
-    let flags = Flags { socket: Some("/flag/s".into()), ..Flags::default() };
+    let flags = DaemonFlags { socket: Some("/flag/s".into()), ..DaemonFlags::default() };
     let config = load(file, &variables, &flags).expect("all of it is allowed");
     assert_eq!(config.socket, Path::new("/flag/s"));
     assert_eq!(config.state_dir, Path::new("/variable"));
@@ -46,7 +46,7 @@ fn every_key_can_be_set_by_variable() {
     let digits: HashMap<&str, &str> =
         [("socket_mode", "0600"), ("control_socket_mode", "600"), ("model__base_url", "https://a.org")]
             .into();
-    let config = serde_json::to_value(Config::default()).expect("a configuration is plain data");
+    let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");
     let mut variables = Vec::new();
     for (key, value) in config.as_object().expect("it has keys") {
         let section = value.as_object().into_iter().flatten();
@@ -66,18 +66,18 @@ fn every_key_can_be_set_by_variable() {
     }
     assert!(variables.len() > 20, "{variables:?}");
     let given: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let loaded = load("", &given, &Flags::default()).expect("each is a key");
-    assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", Config::default().limits));
-    assert_eq!(loaded.rules, Config::default().rules);
+    let loaded = load("", &given, &DaemonFlags::default()).expect("each is a key");
+    assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", DaemonConfig::default().limits));
+    assert_eq!(loaded.rules, DaemonConfig::default().rules);
 }
 
 #[test]
 fn unknown_key_is_rejected_with_the_allowed_keys() {
-    let error = refused("sokcet = '/x'", &[]);
+    let error = load_error("sokcet = '/x'", &[]);
     assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
-    let error = refused("[limits]\nbody = 1", &[]);
+    let error = load_error("[limits]\nbody = 1", &[]);
     assert!(error.contains("`body`") && error.contains("`body_bytes`"), "{error}");
-    let error = refused("phi = 0.1", &[]);
+    let error = load_error("phi = 0.1", &[]);
     assert!(error.contains("`phi`"), "the constants are no keys: {error}");
 }
 
@@ -100,7 +100,11 @@ fn variables_of_container_platforms_are_ignored() {
     for table in tables {
         for suffix in set_for_a_service {
             let name = format!("ORACLED{table}_{suffix}");
-            assert_eq!(load("", &[(&name, "x")], &Flags::default()), Ok(Config::default()), "{name}");
+            assert_eq!(
+                load("", &[(&name, "x")], &DaemonFlags::default()),
+                Ok(DaemonConfig::default()),
+                "{name}"
+            );
         }
     }
 }
@@ -110,9 +114,10 @@ fn variables_of_container_platforms_are_ignored() {
 fn variable_that_is_not_text_is_refused_only_if_it_is_a_key() {
     use std::os::unix::ffi::OsStringExt;
     let set = |name: &str| [(name.into(), OsString::from_vec(vec![0xff]))];
-    let flags = Flags::default();
-    assert!(Config::from_sources(&flags, set("ORACLED_PORT")).is_ok());
-    let error = Config::from_sources(&flags, set("ORACLED_CONTACT")).expect_err("it is no text").to_string();
+    let flags = DaemonFlags::default();
+    assert!(DaemonConfig::from_sources(&flags, set("ORACLED_PORT")).is_ok());
+    let error =
+        DaemonConfig::from_sources(&flags, set("ORACLED_CONTACT")).expect_err("it is no text").to_string();
     assert!(error.contains("`ORACLED_CONTACT`"), "{error}");
 }
 
@@ -129,7 +134,7 @@ fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
         ("ORACLED_STORAGE__HOT_BYTES__MAX", "`ORACLED_STORAGE__HOT_BYTES`"),
         ("ORACLED_SOCKET__PATH", "`ORACLED_SOCKET`"),
     ] {
-        let error = refused("", &[(name, "1")]);
+        let error = load_error("", &[(name, "1")]);
         assert!(error.contains(&format!("`{name}`")) && error.contains(allowed), "{error}");
     }
 }
@@ -181,19 +186,19 @@ fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
         ("ingestion.allow = 1", "`allow`"),
         ("= nonsense", "oracled.toml"),
     ] {
-        let error = refused(file, &[]);
+        let error = load_error(file, &[]);
         assert!(error.contains(said), "{file}: {error}");
     }
     let long = format!("socket = '/{}'", "x".repeat(107));
-    assert!(refused(&long, &[]).contains("of 108 bytes; allowed: a path of 1 to 107 bytes"));
-    let error = refused("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
+    assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: a path of 1 to 107 bytes"));
+    let error = load_error("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
     assert!(error.contains("limits.idle_s"), "{error}");
 }
 
 #[test]
 fn missing_configuration_file_is_an_error() {
-    let flags = Flags { config: Some("/no/such/file.toml".into()), ..Flags::default() };
-    let error = Config::from_sources(&flags, []).expect_err("it is not there").to_string();
+    let flags = DaemonFlags { config: Some("/no/such/file.toml".into()), ..DaemonFlags::default() };
+    let error = DaemonConfig::from_sources(&flags, []).expect_err("it is not there").to_string();
     assert!(error.contains("the file /no/such/file.toml does not exist"), "{error}");
 }
 
@@ -211,38 +216,38 @@ fn mail_to_another_machine_is_encrypted_by_default() {
         (MailTls::Implicit, "127.0.0.1", SmtpTls::Implicit),
         (MailTls::None, "mail.example.org", SmtpTls::None),
     ] {
-        let mail = Mail { smtp_tls: configured, ..Mail::default() };
-        assert_eq!(mail.tls(host), used, "{configured:?} {host}");
+        let mail = MailSection { smtp_tls: configured, ..MailSection::default() };
+        assert_eq!(mail.tls_for(host), used, "{configured:?} {host}");
     }
 }
 
 #[test]
 fn rules_profile_is_a_list_of_distinct_known_rules() {
-    let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &Flags::default());
+    let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &DaemonFlags::default());
     let profile = config.expect("it is allowed").rules.settings().profile;
     assert_eq!(
         profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["RULE-CONT-001", "RULE-PREC-002"]
     );
-    let error = refused("[rules]\nprofile = ['RULE-PREC-1']", &[]);
+    let error = load_error("[rules]\nprofile = ['RULE-PREC-1']", &[]);
     assert!(error.contains("not a rule; allowed: RULE-PREC-001, "), "{error}");
-    let error = refused("[rules]\nprofile = []", &[]);
+    let error = load_error("[rules]\nprofile = []", &[]);
     assert!(error.contains("`rules.profile` is empty; allowed: at least one rule"), "{error}");
-    let error = refused("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
+    let error = load_error("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
     assert!(error.contains("`RULE-PREC-001` twice"), "{error}");
 }
 
 #[test]
 fn allow_local_is_a_list_of_networks() {
-    let ranges = |config: Config| config.ingestion.to_settings(false).allow_local;
-    let config = load("[ingestion]\nallow_local = ['10.0.0.0/8', 'fd00::/8']", &[], &Flags::default());
+    let ranges = |config: DaemonConfig| config.ingestion.to_pull_settings(false).allow_local;
+    let config = load("[ingestion]\nallow_local = ['10.0.0.0/8', 'fd00::/8']", &[], &DaemonFlags::default());
     let listed = ranges(config.expect("it is allowed"));
     let variables = [("ORACLED_INGESTION__ALLOW_LOCAL", "10.0.0.0/8, fd00::/8")];
-    assert_eq!(ranges(load("", &variables, &Flags::default()).expect("it is allowed")), listed);
+    assert_eq!(ranges(load("", &variables, &DaemonFlags::default()).expect("it is allowed")), listed);
     assert_eq!(listed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/8"]);
-    assert!(ranges(Config::default()).is_empty());
+    assert!(ranges(DaemonConfig::default()).is_empty());
     for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "'true'", "['']"] {
-        let error = refused(&format!("ingestion.allow_local = {bad}"), &[]);
+        let error = load_error(&format!("ingestion.allow_local = {bad}"), &[]);
         assert!(error.contains("not a range of addresses; allowed: 10.0.0.0/8, fd00::/8"), "{error}");
     }
 }
@@ -250,8 +255,9 @@ fn allow_local_is_a_list_of_networks() {
 #[test]
 fn keys_of_a_credential_decide_its_kind() {
     const HEAD: &str = "[ingestion.credentials.wb-1]\n";
-    let of =
-        |keys: &str| load(&format!("{HEAD}origin = 'https://example.org'\n{keys}"), &[], &Flags::default());
+    let of = |keys: &str| {
+        load(&format!("{HEAD}origin = 'https://example.org'\n{keys}"), &[], &DaemonFlags::default())
+    };
     for keys in [
         "header = 'X-Key'\nkey_file = '/k'",
         "header = 'X-Key'\nkey_env = 'K'",
@@ -265,7 +271,7 @@ fn keys_of_a_credential_decide_its_kind() {
         assert_eq!(config.ingestion.credentials.len(), 1);
         // the printed form can be read back
         let printed = serde_json::to_value(&config).expect("it is plain data");
-        assert_eq!(serde_json::from_value::<Config>(printed).expect("it is a configuration"), config);
+        assert_eq!(serde_json::from_value::<DaemonConfig>(printed).expect("it is a configuration"), config);
     }
     for keys in [
         "header = 'X-Key'",
@@ -293,11 +299,11 @@ fn keys_of_a_credential_decide_its_kind() {
         ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not an origin; allowed: "),
         ("origin = 'https://example.org/data'\n", "`origin` is not an origin; allowed: "),
     ] {
-        let error = refused(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
+        let error = load_error(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
         assert!(error.contains(said) && !error.contains("s3cret"), "{keys}: {error}");
     }
     let error = of("password = 's3cret'").expect_err("it is no key");
     assert!(error.contains("`password`") && !error.contains("s3cret"), "{error}");
-    let error = refused("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
+    let error = load_error("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
     assert!(error.contains("`WB` is not an id"), "{error}");
 }

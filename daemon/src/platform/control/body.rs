@@ -3,7 +3,7 @@
 
 use crate::platform::api::request::{JsonBody, strict};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::{FromRequest, Request};
 use oracled_api::base::problem::ProblemCode;
 use serde::de::DeserializeOwned;
@@ -15,18 +15,18 @@ pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The body of a request on the administrators' socket.
 pub struct ControlBody(JsonBody);
 
-impl FromRequest<Arc<Service>> for ControlBody {
+impl FromRequest<Arc<DaemonService>> for ControlBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
-        JsonBody::within(request, service, DOCUMENT_MAX_BYTES).await.map(Self)
+    async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
+        JsonBody::read_within(request, service, DOCUMENT_MAX_BYTES).await.map(Self)
     }
 }
 
 impl ControlBody {
     /// The bytes of the body.
-    pub fn text(&self) -> &[u8] {
-        self.0.text()
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 
     /// Reads the body as a `T`. A name must not occur twice in one object, even if `T` ignores it.
@@ -34,6 +34,6 @@ impl ControlBody {
     /// # Errors
     /// `InvalidJson` if the body is not JSON; `InvalidDocument` with the position of the fault.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(self.0.text(), "a document", ProblemCode::InvalidDocument)
+        strict::read(self.0.as_bytes(), "a document", ProblemCode::InvalidDocument)
     }
 }

@@ -1,14 +1,14 @@
 //! `POST /v1/drain`: rejects new work before a stop, or accepts it again.
 
-use super::order::audit;
+use super::control_request::log_control_action;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::ground::ingestion;
 use oracled_api::base::service::{DrainRequest, DrainResponse};
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 /// Starts or ends draining. Cached verdicts can still be read.
@@ -16,15 +16,15 @@ use std::sync::Arc;
 /// # Errors
 /// If the audit entry cannot be committed. Then nothing changes.
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     body: JsonBody,
 ) -> Result<Json<DrainResponse>, Problem> {
     let DrainRequest { draining } = body.parse()?;
-    act(async move {
+    run_to_end(async move {
         // one request at a time, so that the order in the log is the order of the changes
-        let _turn = service.control_turn().await;
-        audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
+        let _turn = service.lock_control().await;
+        log_control_action(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);
         service.system.ingestion.ask(ingestion::SetDraining(draining)).await?;
         Ok(Json(DrainResponse { draining, in_flight: service.in_flight() }))

@@ -1,16 +1,16 @@
 //! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes the oracle.
 
-use super::order::named;
+use super::control_request::parse_name;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::upstream::oracle_health::Steer;
-use oracled_api::base::service::{ProbeReport, SteerRequest, SteerResponse};
+use oracled_actors::upstream::oracle_health::ApplyCircuitAction;
+use oracled_api::base::service::{CircuitRequest, CircuitResponse, ProbeReport};
 use oracled_domain::verdict::health::CircuitAction;
-use oracled_domain::{OracleId, Peer};
+use oracled_domain::{OracleId, PeerCredentials};
 use std::sync::Arc;
 
 /// Opens or closes the circuit after its entry is durable, or probes the oracle.
@@ -19,18 +19,19 @@ use std::sync::Arc;
 /// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing
 /// changes.
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     oracle_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
-) -> Result<Json<SteerResponse>, Problem> {
-    let oracle_id: OracleId = named(oracle_id)?;
-    let SteerRequest { action } = body.parse()?;
-    act(async move {
+) -> Result<Json<CircuitResponse>, Problem> {
+    let oracle_id: OracleId = parse_name(oracle_id)?;
+    let CircuitRequest { action } = body.parse()?;
+    run_to_end(async move {
         // a probe is slow, and changes no state that another control request could change too
-        let _turn = if action == CircuitAction::Probe { None } else { Some(service.control_turn().await) };
-        let steered = service.system.oracle_health.ask(Steer { oracle_id, action, peer }).await??;
-        Ok(Json(SteerResponse { oracle: steered.status, probe: steered.probe.map(ProbeReport::from) }))
+        let _turn = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
+        let steered =
+            service.system.oracle_health.ask(ApplyCircuitAction { oracle_id, action, peer }).await??;
+        Ok(Json(CircuitResponse { oracle: steered.status, probe: steered.probe.map(ProbeReport::from) }))
     })
     .await
 }

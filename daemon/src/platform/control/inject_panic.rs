@@ -1,7 +1,7 @@
 //! `POST /v1/inject-panic/{actor}`: makes an actor panic, for tests of supervision. Debug builds only.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::{Path, State};
 use hyper::StatusCode;
 use oracled_actors::InjectPanic;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// # Errors
 /// `NotFound` if the actor does not exist.
 pub async fn post(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     Path(actor): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let system = &service.system;
@@ -26,8 +26,8 @@ pub async fn post(
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "verification_upkeep" => system.verification_upkeep.ask(InjectPanic).await,
         "ingestion" => system.ingestion.ask(InjectPanic).await,
-        "logger" => system.log.door().ask(InjectPanic).await,
-        _ => return Err(Problem::not_found(super::order::PATHS)),
+        "logger" => system.log.actor_handle().ask(InjectPanic).await,
+        _ => return Err(Problem::not_found(super::control_request::PATHS)),
     }
     .expect_err("an actor that panics does not answer");
     Ok(StatusCode::NO_CONTENT)

@@ -1,15 +1,15 @@
 //! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl` and applies the configured log level.
 
-use super::order::audit;
-use crate::platform::api::request::Unasked;
-use crate::platform::config::{Config, Flags};
+use super::control_request::log_control_action;
+use crate::platform::api::request::IgnoredBody;
+use crate::platform::config::{DaemonConfig, DaemonFlags};
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::ReloadResponse;
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
 /// Reloads by request of a peer.
@@ -17,26 +17,30 @@ use std::sync::Arc;
 /// # Errors
 /// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
-    Extension(flags): Extension<Arc<Flags>>,
-    _: Unasked,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    Extension(flags): Extension<Arc<DaemonFlags>>,
+    _: IgnoredBody,
 ) -> Result<Json<ReloadResponse>, Problem> {
-    act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
+    run_to_end(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }
 
 /// Reloads by request of `peer`, or by a signal.
 ///
 /// # Errors
 /// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
-pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<ReloadResponse, Problem> {
-    let _turn = service.control_turn().await;
+pub async fn reload(
+    service: &DaemonService,
+    flags: &DaemonFlags,
+    peer: Option<PeerCredentials>,
+) -> Result<ReloadResponse, Problem> {
+    let _turn = service.lock_control().await;
     // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk space is freed
     let reopened = service.system.log.reopen_mirror().await;
-    let config =
-        Config::load(flags).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
-    let needs_restart = changed(&service.config, &config);
-    audit(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
+    let config = DaemonConfig::load(flags)
+        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
+    let needs_restart = changed_keys(&service.config, &config);
+    log_control_action(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
     service
         .log_level
         .set(&config.log_level)
@@ -46,21 +50,26 @@ pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Res
 }
 
 /// The keys with a changed value, except the one that a reload applies.
-fn changed(before: &Config, after: &Config) -> Vec<String> {
+fn changed_keys(before: &DaemonConfig, after: &DaemonConfig) -> Vec<String> {
     let plain =
         |config| serde_json::to_value(config).expect("a configuration is plain data with string keys");
     let (before, after) = (plain(before), plain(after));
     let mut keys = Vec::new();
-    differing("", &before, &after, &mut keys);
+    collect_changed_keys("", &before, &after, &mut keys);
     keys.retain(|key| key != "log_level");
     keys
 }
 
-fn differing(key: &str, before: &serde_json::Value, after: &serde_json::Value, keys: &mut Vec<String>) {
+fn collect_changed_keys(
+    key: &str,
+    before: &serde_json::Value,
+    after: &serde_json::Value,
+    keys: &mut Vec<String>,
+) {
     if let (Some(before), Some(after)) = (before.as_object(), after.as_object()) {
         for (name, value) in before {
             let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-            differing(&key, value, after.get(name).unwrap_or(&serde_json::Value::Null), keys);
+            collect_changed_keys(&key, value, after.get(name).unwrap_or(&serde_json::Value::Null), keys);
         }
     } else if before != after {
         keys.push(key.to_owned());
@@ -73,10 +82,11 @@ mod tests {
 
     #[test]
     fn reload_lists_the_changed_keys_that_need_a_restart() {
-        let before = Config::default();
-        let mut after = Config { log_level: "debug".into(), contact: Some("a@b".into()), ..before.clone() };
+        let before = DaemonConfig::default();
+        let mut after =
+            DaemonConfig { log_level: "debug".into(), contact: Some("a@b".into()), ..before.clone() };
         after.limits.idle_s = 1;
-        assert_eq!(changed(&before, &after), ["contact", "limits.idle_s"]);
-        assert_eq!(changed(&before, &before), Vec::<String>::new());
+        assert_eq!(changed_keys(&before, &after), ["contact", "limits.idle_s"]);
+        assert_eq!(changed_keys(&before, &before), Vec::<String>::new());
     }
 }

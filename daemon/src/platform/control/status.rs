@@ -1,12 +1,12 @@
 //! `GET /v1/status`: the state of the daemon.
 
-use crate::platform::config::{MailTransport, Provider, shown_url};
+use crate::platform::config::{MailTransport, ModelProvider, redact_url};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::upstream::oracle_health::Statuses;
-use oracled_actors::verdict::regen::AskVariance;
+use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::service::StatusReport;
 use std::process;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 ///
 /// # Errors
 /// If an actor does not answer.
-pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusReport>, Problem> {
-    let journal = service.journal();
-    let reasons = service.unready();
-    let variance = service.system.regen.ask(AskVariance).await?;
-    let statuses = service.system.oracle_health.ask(Statuses).await?;
+pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<StatusReport>, Problem> {
+    let journal = service.journal_report();
+    let reasons = service.unready_reasons();
+    let variance = service.system.regen.ask(ReadVariance).await?;
+    let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
     Ok(Json(StatusReport {
@@ -37,8 +37,8 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusRepor
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
-        model: asked(&service),
-        mail: sent_by(&service),
+        model: describe_model(&service),
+        mail: describe_mail(&service),
         mails: journal.counts.mails,
         open_reviews: journal.counts.open_reviews,
         oracles,
@@ -49,20 +49,20 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusRepor
     }))
 }
 
-fn asked(service: &Service) -> String {
+fn describe_model(service: &DaemonService) -> String {
     let config = &service.config.model;
     match (&service.system.model, config.provider) {
         (Some(oracle), _) => format!("{oracle}, {}", config.name),
-        (None, Provider::None) => "none: verdicts are only submitted".to_owned(),
+        (None, ModelProvider::None) => "none: verdicts are only submitted".to_owned(),
         (None, _) => format!("{}: it has no key, so no verdicts are generated", config.name),
     }
 }
 
-fn sent_by(service: &Service) -> String {
+fn describe_mail(service: &DaemonService) -> String {
     let config = &service.config.mail;
     match config.transport {
         MailTransport::None => "none: no mail is sent".to_owned(),
-        MailTransport::Http => format!("http, {}", shown_url(&config.base_url)),
+        MailTransport::Http => format!("http, {}", redact_url(&config.base_url)),
         MailTransport::Smtp => format!("smtp, {}", config.smtp_host.as_deref().unwrap_or_default()),
     }
 }

@@ -17,31 +17,35 @@ const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns whether requests wait for memory that unread answers hold.
-pub type IsShort = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type ShortageCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A stream that fails if its client reads nothing for `bound`. Without this limit, a client that never reads its answer
 /// would hold a connection and the answer in memory without end.
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
-    is_short: IsShort,
+    is_short: ShortageCheck,
     /// Time that answers were unread, less the time regained for bytes that were read.
     unread: Duration,
     /// Set while the client reads nothing.
-    stalled: Option<Stall>,
+    stalled: Option<WriteStall>,
 }
 
-struct Stall {
+struct WriteStall {
     began: Instant,
     check: Pin<Box<Sleep>>,
 }
 
 impl<S> BoundedWrites<S> {
-    pub(super) const fn new(stream: S, bound: Duration, is_short: IsShort) -> Self {
+    pub(super) const fn new(stream: S, bound: Duration, is_short: ShortageCheck) -> Self {
         Self { stream, bound, is_short, unread: Duration::ZERO, stalled: None }
     }
 
-    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn check_stall(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = written {
             if let Some(stall) = self.stalled.take() {
                 self.unread += stall.began.elapsed();
@@ -55,7 +59,7 @@ impl<S> BoundedWrites<S> {
         if self.stalled.is_none() && self.unread >= UNREAD_WHEN_SHORT && (self.is_short)() {
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
-        let stall = self.stalled.get_or_insert_with(|| Stall {
+        let stall = self.stalled.get_or_insert_with(|| WriteStall {
             began: stopwatch(),
             check: Box::pin(sleep(CHECK_INTERVAL.min(self.bound))),
         });
@@ -85,7 +89,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedWrites<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedWrites<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn poll_write_vectored(
@@ -94,7 +98,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedWrites<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -119,7 +123,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(60);
 
     /// The time to write `bytes` to a client that reads `step` bytes each `pause`, and whether all were written.
-    async fn written(bytes: usize, step: usize, pause: Duration, short: bool) -> (Duration, bool) {
+    async fn time_writes(bytes: usize, step: usize, pause: Duration, short: bool) -> (Duration, bool) {
         let (stream, mut client) = duplex(1024);
         let short = AtomicBool::new(short);
         let mut writes = BoundedWrites::new(stream, BOUND, Arc::new(move || short.load(Ordering::Relaxed)));
@@ -143,19 +147,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unread_answer_is_cut_after_seconds_only_while_memory_is_short() {
         let forever = Duration::from_secs(3600);
-        let (took, all) = written(10_000, 1, forever, true).await;
+        let (took, all) = time_writes(10_000, 1, forever, true).await;
         assert!(!all && took < Duration::from_secs(3), "{took:?}");
-        let (took, all) = written(10_000, 1, forever, false).await;
+        let (took, all) = time_writes(10_000, 1, forever, false).await;
         assert!(!all && took >= BOUND, "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn answer_read_little_by_little_is_cut_only_while_memory_is_short() {
-        let (took, all) = written(100_000, 100, Duration::from_millis(100), true).await;
+        let (took, all) = time_writes(100_000, 100, Duration::from_millis(100), true).await;
         assert!(!all && took < Duration::from_secs(4), "{took:?}");
-        let (_, all) = written(100_000, 100, Duration::from_millis(100), false).await;
+        let (_, all) = time_writes(100_000, 100, Duration::from_millis(100), false).await;
         assert!(all, "it is slow, and no request waits for memory");
-        let (_, all) = written(10_000_000, 1024, Duration::from_micros(500), true).await;
+        let (_, all) = time_writes(10_000_000, 1024, Duration::from_micros(500), true).await;
         assert!(all, "it is fast enough");
     }
 }

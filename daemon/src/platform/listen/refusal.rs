@@ -19,12 +19,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Refuses connections of one socket.
 #[derive(Debug)]
-pub(super) struct Refusals {
+pub(super) struct ConnectionRefusals {
     connections: usize,
     writing: Arc<Semaphore>,
 }
 
-impl Refusals {
+impl ConnectionRefusals {
     /// `connections` is the limit of the socket.
     pub(super) fn new(connections: usize) -> Self {
         Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)) }

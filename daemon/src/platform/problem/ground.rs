@@ -4,9 +4,9 @@ use super::{Problem, ProblemCode};
 use oracled_actors::ground::ingestion::IngestionError;
 use oracled_actors::ground::queries::QueryError;
 use oracled_actors::ground::registry::RegistryError;
-use oracled_actors::rules::fact_sources::{FactsCause, FactsError};
-use oracled_domain::ground::source::BadSource;
-use oracled_domain::rules::sourced::NoFacts;
+use oracled_actors::rules::fact_sources::{FactCollectionError, FactEntryError};
+use oracled_domain::ground::source::SourceRegistrationError;
+use oracled_domain::rules::sourced::NoFactsError;
 use std::time::Duration;
 
 impl From<RegistryError> for Problem {
@@ -20,13 +20,12 @@ impl From<RegistryError> for Problem {
             | RegistryError::PipelineFixed { .. }
             | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
-            | RegistryError::Source(BadSource::Fixed { .. } | BadSource::Ontology { .. }) => {
-                ProblemCode::DocumentFixed
-            }
-            RegistryError::Source(BadSource::Transition { .. }) => ProblemCode::ReviewRefused,
-            RegistryError::Source(BadSource::TooSoon { .. }) | RegistryError::NoTrigger { .. } => {
-                ProblemCode::InvalidRequest
-            }
+            | RegistryError::Source(
+                SourceRegistrationError::Fixed { .. } | SourceRegistrationError::Ontology { .. },
+            ) => ProblemCode::DocumentFixed,
+            RegistryError::Source(SourceRegistrationError::Transition { .. }) => ProblemCode::ReviewRefused,
+            RegistryError::Source(SourceRegistrationError::TooSoon { .. })
+            | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
             RegistryError::Ontology(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
@@ -83,13 +82,13 @@ impl From<IngestionError> for Problem {
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
-        Self::of_query(error, detail)
+        Self::from_query_error(error, detail)
     }
 }
 
 impl Problem {
     /// The problem of a failed query. `detail` may contain more than the error.
-    fn of_query(error: QueryError, detail: String) -> Self {
+    fn from_query_error(error: QueryError, detail: String) -> Self {
         let code = match error {
             QueryError::SourceUnknown(_) => ProblemCode::SourceUnknown,
             QueryError::Live(_) => ProblemCode::SourceLive,
@@ -108,29 +107,31 @@ impl Problem {
     }
 }
 
-impl From<FactsError> for Problem {
-    fn from(error: FactsError) -> Self {
+impl From<FactCollectionError> for Problem {
+    fn from(error: FactCollectionError) -> Self {
         let detail = error.to_string();
         let cause = match error {
-            FactsError::Entry { cause, .. } => cause,
-            FactsError::Entries(_) | FactsError::Together(_) => {
+            FactCollectionError::Entry { cause, .. } => cause,
+            FactCollectionError::Entries(_) | FactCollectionError::Together(_) => {
                 return Self::new(ProblemCode::InvalidRequest, detail);
             }
-            FactsError::Inside(_) => return Self::new(ProblemCode::InternalError, detail),
+            FactCollectionError::Inside(_) => return Self::new(ProblemCode::InternalError, detail),
         };
         let code = match cause {
-            FactsCause::Query(error) => return Self::of_query(error, detail),
-            FactsCause::None(NoFacts::NotAuthoritative { retry_after_ms, .. }) => {
+            FactEntryError::Query(error) => return Self::from_query_error(error, detail),
+            FactEntryError::None(NoFactsError::NotAuthoritative { retry_after_ms, .. }) => {
                 return Self::new(ProblemCode::FactsUnavailable, detail)
                     .retry_after(retry_after_ms.map(Duration::from_millis));
             }
-            FactsCause::None(NoFacts::Untold(_) | NoFacts::Nothing { .. }) => ProblemCode::FactsUnavailable,
-            FactsCause::Verify(error) => return Self::of_verification(error, detail),
-            FactsCause::None(NoFacts::NoProvenance(_))
-            | FactsCause::NoOntology(_)
-            | FactsCause::Inside(_) => ProblemCode::InternalError,
-            FactsCause::None(_) => ProblemCode::InvalidRequest,
-            FactsCause::Store(error) => return error.into(),
+            FactEntryError::None(NoFactsError::Untold(_) | NoFactsError::Nothing { .. }) => {
+                ProblemCode::FactsUnavailable
+            }
+            FactEntryError::Verify(error) => return Self::from_verify_error(error, detail),
+            FactEntryError::None(NoFactsError::NoProvenance(_))
+            | FactEntryError::NoOntology(_)
+            | FactEntryError::Inside(_) => ProblemCode::InternalError,
+            FactEntryError::None(_) => ProblemCode::InvalidRequest,
+            FactEntryError::Store(error) => return error.into(),
         };
         Self::new(code, detail)
     }

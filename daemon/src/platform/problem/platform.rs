@@ -1,16 +1,16 @@
 //! The errors of the store, of actors and of oracles' circuits.
 
 use super::{Problem, ProblemCode};
-use oracled_actors::NoAnswer;
+use oracled_actors::ActorCallError;
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::upstream::oracle_health::SteerError;
+use oracled_actors::upstream::oracle_health::CircuitActionError;
 use oracled_store::StoreError;
 
-impl From<NoAnswer> for Problem {
-    fn from(error: NoAnswer) -> Self {
+impl From<ActorCallError> for Problem {
+    fn from(error: ActorCallError) -> Self {
         let code = match error {
-            NoAnswer::Full { .. } => return Self::overloaded(error),
-            NoAnswer::Failed { .. } => ProblemCode::InternalError,
+            ActorCallError::Full { .. } => return Self::overloaded(error),
+            ActorCallError::Failed { .. } => ProblemCode::InternalError,
         };
         Self::new(code, error.to_string())
     }
@@ -50,14 +50,14 @@ impl From<&CommitError> for Problem {
     }
 }
 
-impl From<SteerError> for Problem {
-    fn from(error: SteerError) -> Self {
+impl From<CircuitActionError> for Problem {
+    fn from(error: CircuitActionError) -> Self {
         match error {
-            SteerError::Unknown(_) => Self::new(ProblemCode::OracleUnknown, error.to_string()),
-            SteerError::NoProbe(_) => Self::new(ProblemCode::InvalidRequest, error.to_string()),
-            SteerError::Probing(_) => Self::overloaded(error),
-            SteerError::Commit(error) => error.into(),
-            SteerError::NoAnswer(error) => error.into(),
+            CircuitActionError::Unknown(_) => Self::new(ProblemCode::OracleUnknown, error.to_string()),
+            CircuitActionError::NoProbe(_) => Self::new(ProblemCode::InvalidRequest, error.to_string()),
+            CircuitActionError::Probing(_) => Self::overloaded(error),
+            CircuitActionError::Commit(error) => error.into(),
+            CircuitActionError::NoAnswer(error) => error.into(),
         }
     }
 }

@@ -2,33 +2,34 @@
 
 use super::platform::by_value;
 use super::{Problem, ProblemCode};
-use oracled_actors::rules::RulesError;
+use oracled_actors::rules::EvaluationError;
 use oracled_actors::upstream::ModelError;
-use oracled_actors::verdict::cache::CacheError;
+use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
 use oracled_actors::verdict::notifier::OutboxError;
-use oracled_actors::verdict::rate_limiter::Limited;
-use oracled_actors::verdict::regen::Failed;
+use oracled_actors::verdict::rate_limiter::CallLimitError;
+use oracled_actors::verdict::regen::GenerationError;
 use oracled_domain::SessionId;
 
 impl Problem {
     /// The verdict of `session_id` could not be generated.
     #[must_use]
-    pub fn not_made(session_id: &SessionId, failed: &Failed) -> Self {
+    pub fn generation_failed(session_id: &SessionId, failed: &GenerationError) -> Self {
         let (code, retry_after) = match failed {
-            Failed::SessionUnknown => return Self::session_unknown(session_id),
-            Failed::DeliveredAlready => {
+            GenerationError::SessionUnknown => return Self::session_unknown(session_id),
+            GenerationError::DeliveredAlready => {
                 let detail = format!(
                     "the verdict of session {session_id} is already delivered; read it by GET \
                      /v1/verdicts/{session_id}"
                 );
                 return Self::new(ProblemCode::DeliveredAlready, detail);
             }
-            Failed::Limited(limited) => {
-                let (Limited::Session { wait } | Limited::Places { wait, .. } | Limited::Budget { wait, .. }) =
-                    *limited;
+            GenerationError::Limited(limited) => {
+                let (CallLimitError::Session { wait }
+                | CallLimitError::Places { wait, .. }
+                | CallLimitError::Budget { wait, .. }) = *limited;
                 let wait_s = wait.as_secs_f64().ceil();
-                let problem = if let Limited::Session { .. } = limited {
+                let problem = if let CallLimitError::Session { .. } = limited {
                     let detail = format!(
                         "the verdict of session {session_id} can be regenerated in {wait_s} s: {limited}"
                     );
@@ -38,9 +39,11 @@ impl Problem {
                 };
                 return problem.retry_after(wait);
             }
-            Failed::NoModel => (ProblemCode::ModelUnavailable, None),
-            Failed::NotPermitted { retry_after, .. } => (ProblemCode::ModelUnavailable, Some(*retry_after)),
-            Failed::Model { error, retry_after } => {
+            GenerationError::NoModel => (ProblemCode::ModelUnavailable, None),
+            GenerationError::NotPermitted { retry_after, .. } => {
+                (ProblemCode::ModelUnavailable, Some(*retry_after))
+            }
+            GenerationError::Model { error, retry_after } => {
                 let code = match error {
                     ModelError::Unavailable { .. } => ProblemCode::ModelUnavailable,
                     ModelError::Timeout { .. } => ProblemCode::ModelTimeout,
@@ -52,22 +55,22 @@ impl Problem {
                 };
                 return Self::new(code, error.to_string()).retry_after(*retry_after);
             }
-            Failed::Store(error) => return error.into(),
-            Failed::Commit(error) => return error.into(),
-            Failed::Cache(error) => return error.into(),
-            Failed::Gate(error) => return error.into(),
-            Failed::NoAnswer(error) => return (*error).into(),
-            Failed::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
+            GenerationError::Store(error) => return error.into(),
+            GenerationError::Commit(error) => return error.into(),
+            GenerationError::Cache(error) => return error.into(),
+            GenerationError::Gate(error) => return error.into(),
+            GenerationError::NoAnswer(error) => return (*error).into(),
+            GenerationError::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
         };
         Self::new(code, failed.to_string()).retry_after(retry_after)
     }
 }
 
-impl From<&CacheError> for Problem {
-    fn from(error: &CacheError) -> Self {
+impl From<&VerdictCacheError> for Problem {
+    fn from(error: &VerdictCacheError) -> Self {
         match error {
-            CacheError::Store(error) => error.into(),
-            CacheError::Commit(error) => error.into(),
+            VerdictCacheError::Store(error) => error.into(),
+            VerdictCacheError::Commit(error) => error.into(),
         }
     }
 }
@@ -84,11 +87,11 @@ impl From<&GateError> for Problem {
     }
 }
 
-impl From<&RulesError> for Problem {
-    fn from(error: &RulesError) -> Self {
+impl From<&EvaluationError> for Problem {
+    fn from(error: &EvaluationError) -> Self {
         match error {
-            RulesError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
-            RulesError::Commit(error) => error.into(),
+            EvaluationError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+            EvaluationError::Commit(error) => error.into(),
         }
     }
 }
@@ -111,4 +114,4 @@ impl From<OutboxError> for Problem {
     }
 }
 
-by_value!(CacheError, GateError, RulesError);
+by_value!(VerdictCacheError, GateError, EvaluationError);

@@ -1,24 +1,24 @@
 //! The errors of verification and of reviews.
 
 use super::{Problem, ProblemCode};
-use oracled_actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
+use oracled_actors::verification::{DismissError, ResolveError, ReviewClosedError, RevokeError, VerifyError};
 use oracled_domain::audit::event::verification::AlteredEntryError;
-use oracled_domain::verification::request::BadRequest;
+use oracled_domain::verification::request::VerifyRequestError;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
         let detail = error.to_string();
-        Self::of_verification(error, detail)
+        Self::from_verify_error(error, detail)
     }
 }
 
 impl Problem {
     /// The problem of a failed verification. `detail` may contain more than the error.
-    pub(super) fn of_verification(error: VerifyError, detail: String) -> Self {
+    pub(super) fn from_verify_error(error: VerifyError, detail: String) -> Self {
         let code = match error {
             VerifyError::WorkflowUnknown(_) => ProblemCode::WorkflowUnknown,
             VerifyError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
-            VerifyError::Bad(BadRequest::Ahead(_)) => ProblemCode::TimeInFuture,
+            VerifyError::Bad(VerifyRequestError::Ahead(_)) => ProblemCode::TimeInFuture,
             VerifyError::Bad(_) => ProblemCode::InvalidVerification,
             VerifyError::Busy => return Self::overloaded(detail),
             VerifyError::Store(error) => return error.into(),
@@ -28,12 +28,12 @@ impl Problem {
     }
 }
 
-impl From<Closed> for Problem {
-    fn from(closed: Closed) -> Self {
+impl From<ReviewClosedError> for Problem {
+    fn from(closed: ReviewClosedError) -> Self {
         let detail = closed.to_string();
         let code = match closed {
-            Closed::Resolved { .. } => ProblemCode::ReviewResolved,
-            Closed::Dismissed { .. } => ProblemCode::ReviewDismissed,
+            ReviewClosedError::Resolved { .. } => ProblemCode::ReviewResolved,
+            ReviewClosedError::Dismissed { .. } => ProblemCode::ReviewDismissed,
         };
         Self::new(code, detail)
     }

@@ -1,10 +1,12 @@
 //! The client of the configured mail service.
 
-use crate::platform::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local, shown_url};
-use crate::platform::secret::secret;
+use crate::platform::config::{ConfigError, MailSection, MailTransport, is_cleartext, is_local, redact_url};
+use crate::platform::secret::read_secret;
 use oracled_actors::Clock;
-use oracled_actors::upstream::BadEndpoint;
-use oracled_actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use oracled_actors::upstream::UpstreamEndpointError;
+use oracled_actors::upstream::mail::{
+    HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,38 +14,41 @@ use std::time::Duration;
 ///
 /// # Errors
 /// If an address, a password or a file cannot be used.
-pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
+pub(super) fn create_mail_service(
+    config: &MailSection,
+    clock: &Clock,
+) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
     let hard_timeout = Duration::from_millis(config.hard_timeout_ms);
     match config.transport {
         MailTransport::None => Ok(None),
         MailTransport::Http => {
-            let service = HttpMail::new(&config.base_url, hard_timeout, clock.clone());
-            Ok(Some(Arc::new(service.map_err(bad_url)?)))
+            let service = HttpMailService::new(&config.base_url, hard_timeout, clock.clone());
+            Ok(Some(Arc::new(service.map_err(url_error)?)))
         }
         MailTransport::Smtp => {
             let host = config.smtp_host.clone().unwrap_or_default();
             let settings = SmtpSettings {
-                tls: config.tls(&host),
+                tls: config.tls_for(&host),
                 host,
                 port: config.smtp_port,
-                login: login(config)?,
+                login: read_login(config)?,
                 from: config.from.clone().unwrap_or_default(),
                 subject: config.subject.clone(),
                 hard_timeout,
             };
-            Ok(Some(Arc::new(Smtp::new(settings).map_err(bad_smtp)?)))
+            Ok(Some(Arc::new(SmtpMailService::new(settings).map_err(smtp_error)?)))
         }
     }
 }
 
 /// The error if mail or its password would cross a network in clear text.
-pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
+pub(super) fn cleartext_fault(config: &MailSection) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
-    let by_smtp = config.tls(host) == SmtpTls::None && !is_local(host);
+    let by_smtp = config.tls_for(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
         MailTransport::Http if is_cleartext(&config.base_url, |_| false) => (
             "mail.base_url",
-            shown_url(&config.base_url),
+            redact_url(&config.base_url),
             "customers' addresses and verdicts",
             "use https://",
         ),
@@ -60,9 +65,14 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
 }
 
 /// User and password, if the server requires them.
-fn login(config: &Mail) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
+fn read_login(config: &MailSection) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
     let Some(user) = config.smtp_user.clone() else { return Ok(None) };
-    match secret("smtp-password", "mail.password_file", config.password_file.as_deref(), "SMTP_PASSWORD")? {
+    match read_secret(
+        "smtp-password",
+        "mail.password_file",
+        config.password_file.as_deref(),
+        "SMTP_PASSWORD",
+    )? {
         Some(password) => Ok(Some((user, password))),
         None => Err(ConfigError::NotUnderstood(
             "`mail.smtp_user` is set without a password; set systemd's credential oracled_smtp-password, \
@@ -72,10 +82,10 @@ fn login(config: &Mail) -> Result<Option<(String, secrecy::SecretString)>, Confi
     }
 }
 
-fn bad_url(error: BadEndpoint) -> ConfigError {
+fn url_error(error: UpstreamEndpointError) -> ConfigError {
     ConfigError::NotUnderstood(format!("`mail.base_url`: {error}"))
 }
 
-fn bad_smtp(error: BadSmtp) -> ConfigError {
+fn smtp_error(error: SmtpSettingsError) -> ConfigError {
     ConfigError::NotUnderstood(format!("`mail`: {error}"))
 }

@@ -4,13 +4,13 @@ mod batch;
 
 pub use batch::*;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateRequest;
+use oracled_api::rules::EvaluateTextRequest;
 
-use crate::platform::api::held::document;
-use crate::platform::api::held::{self, Held};
-use crate::platform::api::request::{Gathered, JsonBody, WantedCase};
+use crate::platform::api::request::{JsonBody, RequestedCase, SourcedCheck};
+use crate::platform::api::reserved_body::json_response;
+use crate::platform::api::reserved_body::{self, ReservedBody};
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -28,7 +28,7 @@ use strum::VariantArray;
     path = "/v1/rules",
     responses((status = 200, description = "The registry of rules", body = RulesResponse)),
 )]
-pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
+pub async fn list(State(service): State<Arc<DaemonService>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
     let registered = |id: &RuleId| {
         let rule = id.rule();
@@ -45,7 +45,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate",
-    request_body = EvaluateRequest,
+    request_body = EvaluateTextRequest,
     responses(
         (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = Object),
         (status = 409, description = "`facts_unavailable`, `source_silent`: a source of `facts_from` returns no facts", body = ProblemDocument),
@@ -54,15 +54,19 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
         (status = "5XX", description = "The text cannot be evaluated now", body = ProblemDocument),
     ),
 )]
-pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
-    let case = WantedCase::of_text(body.parse()?, &service.config.rules.settings())?;
-    let Gathered { wanted: case, held } = case.gathered(&service).await?;
-    let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
+pub async fn evaluate(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let case = RequestedCase::from_request(body.parse()?, &service.config.rules.settings())?;
+    let SourcedCheck { wanted: case, held } = case.gather_facts(&service).await?;
+    let room =
+        reserved_body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;
     let rules = service.system.rules.clone();
-    let mut evaluations = service.work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
+    let mut evaluations = service.run_work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
     let evaluation = evaluations
         .pop()
         .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
-    Ok(document(StatusCode::OK, Held::new(json, Some(room))))
+    Ok(json_response(StatusCode::OK, ReservedBody::new(json, Some(room))))
 }

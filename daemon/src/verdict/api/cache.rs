@@ -2,16 +2,16 @@
 //! other verdicts.
 
 use super::verdicts::deliver;
-use crate::platform::api::held::document;
-use crate::platform::api::request::{self, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, PathSessionId};
+use crate::platform::api::reserved_body::json_response;
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::verdict::cache::Read;
+use oracled_actors::verdict::cache::ReadVerdict;
 use oracled_actors::verdict::submission::Submission;
-use oracled_api::verdict::CacheRequest;
+use oracled_api::verdict::CacheVerdictRequest;
 use oracled_domain::GatePath;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
     post,
     path = "/cache/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
-    request_body = CacheRequest,
+    request_body = CacheVerdictRequest,
     responses(
         (status = 201, description = "The verdict passed and is cached", body = Object),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
@@ -38,20 +38,20 @@ use std::sync::Arc;
     ),
 )]
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let CacheRequest { tier, query, verdict, .. } = body.parse()?;
+    let CacheVerdictRequest { tier, query, verdict, .. } = body.parse()?;
     let limits = &service.config.limits;
     let submission = Submission {
         session_id,
-        tier: request::tier(&tier)?,
-        query: request::query(query, limits)?,
-        payload: Some(request::payload(verdict.as_deref(), None)?),
+        tier: request::parse_tier(&tier)?,
+        query: request::parse_query(query, limits)?,
+        payload: Some(request::parse_payload(verdict.as_deref(), None)?),
         customer_email: None,
         path: GatePath::CacheWrite,
-        made: None,
+        generation_trace: None,
         check: None,
     };
     deliver(service, submission).await
@@ -72,11 +72,11 @@ pub async fn post(
     ),
 )]
 pub async fn get(
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    match service.system.cache.ask(Read(session_id.clone())).await?? {
-        Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
+    match service.system.cache.ask(ReadVerdict(session_id.clone())).await?? {
+        Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
         None => Err(Problem::verdict_not_cached(session_id.to_string())),
     }
 }

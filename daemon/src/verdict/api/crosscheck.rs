@@ -2,14 +2,14 @@
 
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::verdict::crosscheck::Judge;
+use oracled_actors::verdict::crosscheck::JudgeVerdict;
 use oracled_actors::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::CrosscheckRequest;
-use oracled_domain::{Decision, GatePath};
+use oracled_domain::{CrosscheckDecision, GatePath};
 use std::sync::Arc;
 
 /// Judges a verdict.
@@ -28,21 +28,25 @@ use std::sync::Arc;
         (status = "5XX", description = "The verdict cannot be judged now", body = ProblemDocument),
     ),
 )]
-pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Json<Decision>, Problem> {
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Json<CrosscheckDecision>, Problem> {
     let CrosscheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
     let submission = Submission {
-        session_id: request::session_id(session_id, limits)?,
-        tier: request::tier(&tier)?,
-        query: request::query(query, limits)?,
-        payload: Some(request::payload(verdict.as_deref(), raw.as_deref())?),
+        session_id: request::parse_session_id(session_id, limits)?,
+        tier: request::parse_tier(&tier)?,
+        query: request::parse_query(query, limits)?,
+        payload: Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?),
         customer_email: None,
         path: GatePath::Check,
-        made: None,
+        generation_trace: None,
         check: None,
     };
     let crosscheck = service.system.crosscheck.clone();
-    let outcome = service.work(async move { Ok(crosscheck.ask(Judge(submission)).await??) }).await?;
+    let outcome =
+        service.run_work(async move { Ok(crosscheck.ask(JudgeVerdict(submission)).await??) }).await?;
     match outcome {
         SubmissionOutcome::Checked(decision) => Ok(Json(decision)),
         other => Err(Problem::new(ProblemCode::InternalError, format!("a check ended as {other:?}"))),

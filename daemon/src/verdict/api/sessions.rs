@@ -1,14 +1,14 @@
 //! `/v1/sessions/{session_id}`: registers a session so that a lost verdict can be regenerated.
 
-use crate::platform::api::request::{self, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, PathSessionId};
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use hyper::StatusCode;
-use oracled_actors::verdict::cache::{Register, Registered};
-use oracled_api::verdict::KnownSession;
+use oracled_actors::verdict::cache::{RegisterSession, RegisterSessionOutcome};
 use oracled_api::verdict::RegisterSessionRequest;
+use oracled_api::verdict::RegisterSessionResponse;
 use std::sync::Arc;
 
 /// Registers a session, or adds data to a registered one.
@@ -23,30 +23,30 @@ use std::sync::Arc;
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     request_body = RegisterSessionRequest,
     responses(
-        (status = 201, description = "The session is new, and durable", body = KnownSession),
-        (status = 200, description = "The session was known; its current data", body = KnownSession),
+        (status = 201, description = "The session is new, and durable", body = RegisterSessionResponse),
+        (status = 200, description = "The session was known; its current data", body = RegisterSessionResponse),
         (status = 409, description = "`session_mismatch`: another tier, query, original verdict or owner", body = ProblemDocument),
         (status = "4XX", description = "The request is rejected", body = ProblemDocument),
         (status = "5XX", description = "The session cannot be registered now", body = ProblemDocument),
     ),
 )]
 pub async fn put(
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
     body: JsonBody,
-) -> Result<(StatusCode, Json<KnownSession>), Problem> {
+) -> Result<(StatusCode, Json<RegisterSessionResponse>), Problem> {
     let RegisterSessionRequest { tier, query, customer_email, original_verdict } = body.parse()?;
-    let register = Register {
+    let register = RegisterSession {
         session_id: session_id.clone(),
-        tier: request::tier(&tier)?,
-        query: request::question(query, &service.config.limits)?,
-        customer_email: request::email(customer_email)?,
-        original_verdict: request::label(original_verdict)?,
+        tier: request::parse_tier(&tier)?,
+        query: request::parse_model_query(query, &service.config.limits)?,
+        customer_email: request::parse_email(customer_email)?,
+        original_verdict: request::parse_label(original_verdict)?,
     };
     let cache = service.system.cache.clone();
-    match service.work(async move { Ok(cache.ask(register).await??) }).await? {
-        Registered::Created(session) => Ok((StatusCode::CREATED, Json(session.into()))),
-        Registered::Updated(session) => Ok((StatusCode::OK, Json(session.into()))),
-        Registered::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
+    match service.run_work(async move { Ok(cache.ask(register).await??) }).await? {
+        RegisterSessionOutcome::Created(session) => Ok((StatusCode::CREATED, Json(session.into()))),
+        RegisterSessionOutcome::Updated(session) => Ok((StatusCode::OK, Json(session.into()))),
+        RegisterSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
     }
 }

@@ -1,23 +1,23 @@
 //! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
 
-use crate::platform::api::held::document;
-use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, Wanted};
-use crate::platform::config::Provider;
+use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestedCheck, SourcedCheck};
+use crate::platform::api::reserved_body::json_response;
+use crate::platform::config::ModelProvider;
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use oracled_actors::verdict::cache::{Find, Known, Read};
-use oracled_actors::verdict::crosscheck::Judge;
-use oracled_actors::verdict::regen::{self, Failed};
-use oracled_actors::verdict::submission::{Cached, Submission, SubmissionOutcome};
+use oracled_actors::verdict::cache::{FindSession, FindSessionOutcome, ReadVerdict};
+use oracled_actors::verdict::crosscheck::JudgeVerdict;
+use oracled_actors::verdict::regen::{self, GenerationError};
+use oracled_actors::verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::SubmitRequest;
-use oracled_domain::rules::Evaluation;
-use oracled_domain::{Decision, GatePath, SessionId};
+use oracled_api::verdict::SubmitVerdictRequest;
+use oracled_domain::rules::RulesEvaluation;
+use oracled_domain::{CrosscheckDecision, GatePath, SessionId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
     post,
     path = "/v1/verdicts/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
-    request_body = SubmitRequest,
+    request_body = SubmitVerdictRequest,
     responses(
         (status = 201, description = "The verdict passed, is durable, and may be delivered", body = Object),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
@@ -48,29 +48,42 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
     ),
 )]
 pub async fn post(
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let mut request: SubmitRequest = body.parse()?;
-    let wanted = Wanted::of_verdict(&mut request, &service.config.rules.settings())?;
-    let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
+    let mut request: SubmitVerdictRequest = body.parse()?;
+    let wanted = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
+    let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
-    let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
+    let (tier, customer_email) = (request::parse_tier(&tier)?, request::parse_email(customer_email)?);
     let is_made = verdict.is_none() && raw.is_none();
-    let query = if is_made { request::question(query, limits)? } else { request::query(query, limits)? };
-    let payload = if is_made { None } else { Some(request::payload(verdict.as_deref(), raw.as_deref())?) };
+    let query = if is_made {
+        request::parse_model_query(query, limits)?
+    } else {
+        request::parse_query(query, limits)?
+    };
+    let payload =
+        if is_made { None } else { Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?) };
     let path = if is_made { GatePath::Generate } else { GatePath::Submit };
-    let mut submission =
-        Submission { session_id, tier, query, payload, customer_email, check: None, path, made: None };
-    if wanted.as_ref().is_some_and(Wanted::asks_sources)
-        && let Some(answer) = delivered_before(&service, &submission).await?
+    let mut submission = Submission {
+        session_id,
+        tier,
+        query,
+        payload,
+        customer_email,
+        check: None,
+        path,
+        generation_trace: None,
+    };
+    if wanted.as_ref().is_some_and(RequestedCheck::has_sources)
+        && let Some(answer) = find_delivered(&service, &submission).await?
     {
         return Ok(answer);
     }
     let mut _held = None;
     if let Some(wanted) = wanted {
-        let Gathered { wanted: check, held } = wanted.gathered(&service).await?;
+        let SourcedCheck { wanted: check, held } = wanted.gather_facts(&service).await?;
         (submission.check, _held) = (Some(check), Some(held));
     }
     if is_made { generate(service, submission).await } else { deliver(service, submission).await }
@@ -78,28 +91,31 @@ pub async fn post(
 
 /// The answer to a submission for a session that already has a verdict: that verdict, whatever the current facts of its
 /// sources are, and even if they do not answer. `None` if no verdict was delivered, or it is lost.
-async fn delivered_before(service: &Service, submission: &Submission) -> Result<Option<Response>, Problem> {
+async fn find_delivered(
+    service: &DaemonService,
+    submission: &Submission,
+) -> Result<Option<Response>, Problem> {
     let session = service.system.store.session(&submission.session_id)?;
     // a verdict that was only read so far is not delivered without the requested facts
     if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
         return Ok(None);
     }
     let cache = service.system.cache.clone();
-    let find = Find(Submission { payload: None, ..submission.clone() });
-    match service.work(async move { Ok(cache.ask(find).await??) }).await? {
-        Known::Cached(cached) => Ok(Some(document(StatusCode::OK, replayed(&cached)))),
-        Known::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
-        Known::Nothing(_) => Ok(None),
+    let find = FindSession(Submission { payload: None, ..submission.clone() });
+    match service.run_work(async move { Ok(cache.ask(find).await??) }).await? {
+        FindSessionOutcome::Cached(cached) => Ok(Some(json_response(StatusCode::OK, mark_replayed(&cached)))),
+        FindSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
+        FindSessionOutcome::Nothing(_) => Ok(None),
     }
 }
 
-async fn generate(service: Arc<Service>, submission: Submission) -> Result<Response, Problem> {
+async fn generate(service: Arc<DaemonService>, submission: Submission) -> Result<Response, Problem> {
     let (session_id, regen) = (submission.session_id.clone(), service.system.regen.clone());
-    let order = regen::Deliver(submission);
-    match service.work(async move { Ok(regen.ask(order).await?) }).await? {
-        Ok(outcome) => delivered(&service, &session_id, outcome),
-        Err(failed) if matches!(*failed, Failed::NoModel) => Err(no_model(&service)),
-        Err(failed) => Err(Problem::not_made(&session_id, &failed)),
+    let order = regen::GenerateVerdict(submission);
+    match service.run_work(async move { Ok(regen.ask(order).await?) }).await? {
+        Ok(outcome) => delivery_response(&service, &session_id, outcome),
+        Err(failed) if matches!(*failed, GenerationError::NoModel) => Err(no_model_problem(&service)),
+        Err(failed) => Err(Problem::generation_failed(&session_id, &failed)),
     }
 }
 
@@ -127,35 +143,35 @@ async fn generate(service: Arc<Service>, submission: Submission) -> Result<Respo
 )]
 pub async fn get(
     method: Method,
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    let found = service.system.cache.ask(Read(session_id.clone())).await??;
+    let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
     let (cached, came_from) = match found {
         Some(cached) => (cached, "HIT"),
         // a HEAD request does not start a regeneration
         None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
-        None if service.draining() => return Err(Problem::draining()),
+        None if service.is_draining() => return Err(Problem::draining()),
         None => {
-            let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;
-            if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
+            let landed = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
+            if matches!(&landed, Err(failed) if matches!(**failed, GenerationError::NoModel)) {
                 return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
             // another regeneration may have just finished
             let came_from = if matches!(landed, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
-            let outcome = landed.map_err(|failed| Problem::not_made(&session_id, &failed))?;
-            (verdict_of(&service, &session_id, outcome)?, came_from)
+            let outcome = landed.map_err(|failed| Problem::generation_failed(&session_id, &failed))?;
+            (require_verdict(&service, &session_id, outcome)?, came_from)
         }
     };
-    let mut response = document(StatusCode::OK, cached.body.clone());
+    let mut response = json_response(StatusCode::OK, cached.body.clone());
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(came_from));
     Ok(response)
 }
 
 /// The reason why no verdict can be generated, and the remedy.
-fn no_model(service: &Service) -> Problem {
+fn no_model_problem(service: &DaemonService) -> Problem {
     let cause = match service.config.model.provider {
-        Provider::None => {
+        ModelProvider::None => {
             "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
         }
         _ => "the model has no key; see `model.api_key_file`".to_owned(),
@@ -164,21 +180,21 @@ fn no_model(service: &Service) -> Problem {
 }
 
 /// The verdict of an outcome, or the problem if it has none.
-fn verdict_of(
-    service: &Service,
+fn require_verdict(
+    service: &DaemonService,
     session_id: &SessionId,
     outcome: SubmissionOutcome,
-) -> Result<Arc<Cached>, Problem> {
+) -> Result<Arc<CachedVerdict>, Problem> {
     match outcome {
         SubmissionOutcome::Stored(cached)
         | SubmissionOutcome::Regenerated(cached, _)
         | SubmissionOutcome::Replayed(cached) => Ok(cached),
         SubmissionOutcome::Mismatch(what) => Err(Problem::session_mismatch(session_id, what)),
         SubmissionOutcome::RejectedByCrosscheck { decision, retry_after } => {
-            Err(rejected(service, session_id, decision, retry_after))
+            Err(crosscheck_problem(service, session_id, decision, retry_after))
         }
         SubmissionOutcome::RejectedByRules { evaluation, retry_after } => {
-            Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
+            Err(rules_problem(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
         SubmissionOutcome::Checked(_) => {
             Err(Problem::new(ProblemCode::InternalError, "a delivery ended as a check"))
@@ -187,64 +203,73 @@ fn verdict_of(
 }
 
 /// The response to a submission: 201 with a new verdict, 200 with one that the session already had.
-fn delivered(
-    service: &Service,
+fn delivery_response(
+    service: &DaemonService,
     session_id: &SessionId,
     outcome: SubmissionOutcome,
 ) -> Result<Response, Problem> {
     let is_replayed = matches!(outcome, SubmissionOutcome::Replayed(_));
-    let cached = verdict_of(service, session_id, outcome)?;
+    let cached = require_verdict(service, session_id, outcome)?;
     Ok(if is_replayed {
-        document(StatusCode::OK, replayed(&cached))
+        json_response(StatusCode::OK, mark_replayed(&cached))
     } else {
-        document(StatusCode::CREATED, cached.body.clone())
+        json_response(StatusCode::CREATED, cached.body.clone())
     })
 }
 
 /// The common part of submitting and writing to the cache: if the session already has a verdict, no verdict is judged;
 /// otherwise the gate decides.
-pub(crate) async fn deliver(service: Arc<Service>, mut submission: Submission) -> Result<Response, Problem> {
+pub(crate) async fn deliver(
+    service: Arc<DaemonService>,
+    mut submission: Submission,
+) -> Result<Response, Problem> {
     let session_id = submission.session_id.clone();
     let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
-    let outcome = service.work(async move {
+    let outcome = service.run_work(async move {
         let payload = submission.payload.take();
-        match cache.ask(Find(submission.clone())).await?? {
-            Known::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
-            Known::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
-            Known::Nothing(check) => {
+        match cache.ask(FindSession(submission.clone())).await?? {
+            FindSessionOutcome::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
+            FindSessionOutcome::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
+            FindSessionOutcome::Nothing(check) => {
                 // a verdict that replaces a lost one must pass the same gate as the first one
                 let check = submission.check.or(check);
-                Ok(crosscheck.ask(Judge(Submission { payload, check, ..submission })).await??)
+                Ok(crosscheck.ask(JudgeVerdict(Submission { payload, check, ..submission })).await??)
             }
         }
     });
-    delivered(&service, &session_id, outcome.await?)
+    delivery_response(&service, &session_id, outcome.await?)
 }
 
-fn rejected(
-    service: &Service,
+fn crosscheck_problem(
+    service: &DaemonService,
     session_id: &SessionId,
-    decision: Decision,
+    decision: CrosscheckDecision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let mut problem = refusal(ProblemCode::CrosscheckRejected, "the crosscheck", service, session_id);
+    let mut problem =
+        rejection_problem(ProblemCode::CrosscheckRejected, "the crosscheck", service, session_id);
     problem.document.decision = Some(decision);
     problem.retry_after(retry_after)
 }
 
-fn refused_by_rules(
-    service: &Service,
+fn rules_problem(
+    service: &DaemonService,
     session_id: &SessionId,
-    evaluation: Evaluation,
+    evaluation: RulesEvaluation,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let mut problem = refusal(ProblemCode::RulesRejected, "the rules", service, session_id);
+    let mut problem = rejection_problem(ProblemCode::RulesRejected, "the rules", service, session_id);
     problem.document.evaluation = Some(evaluation);
     problem.retry_after(retry_after)
 }
 
 /// The problem of a session whose verdict did not pass `gate`, with the configured contact.
-fn refusal(code: ProblemCode, gate: &str, service: &Service, session_id: &SessionId) -> Problem {
+fn rejection_problem(
+    code: ProblemCode,
+    gate: &str,
+    service: &DaemonService,
+    session_id: &SessionId,
+) -> Problem {
     let contact = &service.config.contact;
     let remedy = contact.as_ref().map(|contact| format!("; the contact for questions is {contact}"));
     let remedy = remedy.unwrap_or_default();
@@ -255,7 +280,7 @@ fn refusal(code: ProblemCode, gate: &str, service: &Service, session_id: &Sessio
 }
 
 /// The document with `"replayed":true` as its last member.
-fn replayed(cached: &Cached) -> Bytes {
+fn mark_replayed(cached: &CachedVerdict) -> Bytes {
     let members = cached.body.strip_suffix(b"}").expect("the document is an object");
     [members, br#","replayed":true}"#].concat().into()
 }

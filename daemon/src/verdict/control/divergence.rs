@@ -2,15 +2,15 @@
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
-use oracled_actors::verdict::regen::AskVariance;
+use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
 use oracled_domain::verdict::divergence::DivergenceTable;
-use oracled_domain::{Event, EventKind};
+use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ const AT_ONCE: usize = 1000;
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<DivergenceParams>,
 ) -> Result<Json<DivergenceResponse>, Problem> {
     let DivergenceParams { since } = params;
     let store = service.system.store.clone();
-    let table = tokio::task::spawn_blocking(move || counted(&store, since)).await;
+    let table = tokio::task::spawn_blocking(move || count_divergences(&store, since)).await;
     let table = table.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-    let variance = service.system.regen.ask(AskVariance).await?;
+    let variance = service.system.regen.ask(ReadVariance).await?;
     Ok(Json(DivergenceResponse { table, variance }))
 }
 
-fn counted(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, StoreError> {
+fn count_divergences(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, StoreError> {
     let mut table = DivergenceTable::default();
     let event = Some("regen_divergence_check".to_owned());
     let mut query = LogQuery { event, since, limit: AT_ONCE, ..LogQuery::default() };
@@ -42,7 +42,7 @@ fn counted(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, S
         let Some(last) = lines.last() else { return Ok(table) };
         query.after = last.seq;
         for line in &lines {
-            if let Ok(Event { kind: EventKind::RegenDivergenceCheck(check), .. }) =
+            if let Ok(AuditEvent { kind: EventKind::RegenDivergenceCheck(check), .. }) =
                 serde_json::from_str(&line.json)
             {
                 table.count(&check);

@@ -1,18 +1,18 @@
 //! `/v1/sessions/{session_id}`: shows, corrects or removes one session.
 
-use crate::platform::api::request::{self, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, PathSessionId};
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::cache::{Correct, Corrected, Remove};
+use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
 use oracled_actors::verdict::notifier::HoldMails;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
-use oracled_domain::{MailId, Peer, SessionId};
+use oracled_domain::{MailId, PeerCredentials, SessionId};
 use std::sync::Arc;
 
-fn unknown(session_id: &SessionId) -> Problem {
+fn session_unknown(session_id: &SessionId) -> Problem {
     Problem::session_unknown(session_id.to_string())
 }
 
@@ -21,11 +21,11 @@ fn unknown(session_id: &SessionId) -> Problem {
 /// # Errors
 /// `SessionUnknown`.
 pub async fn get(
-    State(service): State<Arc<Service>>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionReport>, Problem> {
     let session = service.system.store.session(&session_id)?;
-    session.map(|(session, _)| Json(session.into())).ok_or_else(|| unknown(&session_id))
+    session.map(|(session, _)| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
 }
 
 /// Corrects a session.
@@ -33,29 +33,29 @@ pub async fn get(
 /// # Errors
 /// `SessionUnknown`; `SessionMismatch` if oracled itself delivered the original verdict.
 pub async fn patch(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<Json<SessionReport>, Problem> {
     let CorrectSessionRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
-    let correct = Correct {
+    let correct = CorrectSession {
         session_id: session_id.clone(),
-        customer_email: request::email(customer_email)?,
-        original_verdict: request::label(original_verdict)?,
+        customer_email: request::parse_email(customer_email)?,
+        original_verdict: request::parse_label(original_verdict)?,
         owner_uid,
         peer,
     };
     let cache = service.system.cache.clone();
-    match act(async move { Ok(cache.ask(correct).await??) }).await? {
-        Corrected::Done(session) => Ok(Json((*session).into())),
-        Corrected::Unknown => Err(unknown(&session_id)),
-        Corrected::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
+    match run_to_end(async move { Ok(cache.ask(correct).await??) }).await? {
+        CorrectSessionOutcome::Done(session) => Ok(Json((*session).into())),
+        CorrectSessionOutcome::Unknown => Err(session_unknown(&session_id)),
+        CorrectSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
     }
 }
 
 /// The mails of a session that are still in the outbox.
-fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
+fn list_queued_mails(service: &DaemonService, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
     let store = &service.system.store;
     let verdict = MailId::verdict(session_id);
     let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
@@ -77,17 +77,17 @@ fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>
 /// # Errors
 /// `SessionUnknown`; `MailInFlight` if one of its mails is being sent.
 pub async fn delete(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
-    SessionInPath(session_id): SessionInPath,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionReport>, Problem> {
-    let mails = queued_mails(&service, &session_id)?;
+    let mails = list_queued_mails(&service, &session_id)?;
     let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
     let session = session_id.clone();
-    let removed = act(async move {
+    let removed = run_to_end(async move {
         let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMails(mails)).await??) };
-        Ok(cache.ask(Remove { session_id: session, mails, peer }).await??)
+        Ok(cache.ask(RemoveSession { session_id: session, mails, peer }).await??)
     });
     let removed = removed.await?;
-    removed.map(|session| Json(session.into())).ok_or_else(|| unknown(&session_id))
+    removed.map(|session| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
 }

@@ -1,9 +1,9 @@
 //! `/v1/verify`: verifies values of an entity with registered sources (RFC-0002, Part II).
 
-use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
+use crate::platform::api::reserved_body::json_response;
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -36,11 +36,11 @@ use tokio::task::spawn_blocking;
         (status = "5XX", description = "No decision can be made now", body = ProblemDocument),
     ),
 )]
-pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
+pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> Result<Response, Problem> {
     let request: VerifyRequest = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    let envelope = service.work(async move { Ok(verification.verify(&request).await?) });
-    Ok(answer(&*envelope.await?))
+    let envelope = service.run_work(async move { Ok(verification.verify(&request).await?) });
+    Ok(envelope_response(&*envelope.await?))
 }
 
 /// The envelope of the latest decision with this execution id, from the log.
@@ -59,22 +59,22 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     ),
 )]
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     // the path has escapes that are not UTF-8
     let Path(execution_id) =
         execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    let latest = decisions(&service.system.store, execution_id).await?.pop();
+    let latest = read_decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("`decisions` returns at least one");
-    Ok(answer(latest.told()?))
+    Ok(envelope_response(latest.read_envelope()?))
 }
 
 /// The logged decisions of an execution: at least one, the first one first.
 ///
 /// # Errors
 /// `execution_unknown`.
-pub(crate) async fn decisions(
+pub(crate) async fn read_decisions(
     store: &Store,
     execution_id: String,
 ) -> Result<Vec<VerificationEntry>, Problem> {
@@ -87,10 +87,10 @@ pub(crate) async fn decisions(
 }
 
 /// An envelope, byte for byte, with its HTTP status and headers.
-fn answer(envelope: &Envelope) -> Response {
+fn envelope_response(envelope: &Envelope) -> Response {
     let is_provisional = envelope.kind == EnvelopeKind::Provisional;
     let status = if is_provisional { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = document(status, envelope.to_json());
+    let mut response = json_response(status, envelope.to_json());
     let headers = response.headers_mut();
     if is_provisional {
         let place = HeaderValue::try_from(format!("/v1/verify/{}", envelope.execution_id));

@@ -1,9 +1,9 @@
 //! `GET /v1/executions/{execution_id}`: the decisions of one question with their inputs, from the log only.
 
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
-use crate::verification::api::verify::decisions;
+use crate::platform::service::DaemonService;
+use crate::verification::api::verify::read_decisions;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// # Errors
 /// `ExecutionUnknown`; `DecisionAltered` if the logged envelope differs from the one that was returned.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
-    let decisions = decisions(&service.system.store, named(execution_id)?).await?;
+    let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
     let told = decisions.into_iter().map(|entry| {
-        entry.told()?;
+        entry.read_envelope()?;
         let reproduced = entry.is_reproduced();
         Ok(ExplainedDecision { inputs: entry.inputs, envelope: entry.envelope, reproduced })
     });

@@ -2,19 +2,21 @@
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
-use crate::platform::control::order::named;
+use crate::platform::control::control_request::parse_name;
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
+use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::verification::{Dismiss, Resolve, Revoke};
-use oracled_api::base::page::Page;
+use oracled_actors::verification::{DismissReview, ResolveReview, RevokeResolution};
+use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
-use oracled_domain::Peer;
+use oracled_domain::PeerCredentials;
 use oracled_domain::base::wording::excerpt;
-use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use oracled_domain::verification::review::{
+    DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -32,15 +34,15 @@ const LOOKED_AT_MAX: usize = 10_000;
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
 pub async fn list(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<ReviewsParams>,
-) -> Result<Json<Page<ReviewSummary>>, Problem> {
+) -> Result<Json<ListPage<ReviewSummary>>, Problem> {
     let store = service.system.store.clone();
-    let page = spawn_blocking(move || page(&store, params)).await;
+    let page = spawn_blocking(move || read_page(&store, params)).await;
     Ok(Json(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??))
 }
 
-fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, StoreError> {
+fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSummary>, StoreError> {
     let ReviewsParams { open, workflow, after, limit } = params;
     let mut query = ReviewQuery { open_only: open, before: after, limit: AT_ONCE };
     let (mut reviews, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
@@ -49,7 +51,7 @@ fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, Sto
         let is_last = found.len() < query.limit;
         for state in found {
             if reviews.len() == *limit {
-                return Ok(Page { items: reviews, next: query.before });
+                return Ok(ListPage { items: reviews, next: query.before });
             }
             looked_at += 1;
             query.before = Some(state.review.review_id.clone());
@@ -60,14 +62,14 @@ fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, Sto
                 reviews.push(listed);
             }
             if bytes > PAGE_BYTES {
-                return Ok(Page { items: reviews, next: query.before });
+                return Ok(ListPage { items: reviews, next: query.before });
             }
         }
         if is_last {
-            return Ok(Page { items: reviews, next: None });
+            return Ok(ListPage { items: reviews, next: None });
         }
     }
-    Ok(Page { items: reviews, next: query.before })
+    Ok(ListPage { items: reviews, next: query.before })
 }
 
 /// A review, with all answers and its current state.
@@ -75,10 +77,10 @@ fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, Sto
 /// # Errors
 /// `ReviewUnknown`.
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     review_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ReviewState>, Problem> {
-    let review_id: String = named(review_id)?;
+    let review_id: String = parse_name(review_id)?;
     let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
     known.ok_or_else(|| {
         let told = excerpt(&review_id);
@@ -92,14 +94,14 @@ pub async fn get(
 /// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
 pub async fn resolve(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
-    spoken_of(review_id, &body, |review_id, resolution: Resolution| async move {
-        Ok(verification.resolve(&Resolve { review_id, resolution, peer }).await?)
+    decide_review(review_id, &body, |review_id, resolution: ReviewResolution| async move {
+        Ok(verification.resolve(&ResolveReview { review_id, resolution, peer }).await?)
     })
     .await
 }
@@ -110,14 +112,14 @@ pub async fn resolve(
 /// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
 pub async fn revoke(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
-    spoken_of(review_id, &body, |review_id, revocation: Revocation| async move {
-        Ok(verification.revoke(&Revoke { review_id, revocation, peer }).await?)
+    decide_review(review_id, &body, |review_id, revocation: RevocationRequest| async move {
+        Ok(verification.revoke(&RevokeResolution { review_id, revocation, peer }).await?)
     })
     .await
 }
@@ -128,20 +130,20 @@ pub async fn revoke(
 /// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
 pub async fn dismiss(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
-    spoken_of(review_id, &body, |review_id, dismissal: Dismissal| async move {
-        Ok(verification.dismiss(&Dismiss { review_id, dismissal, peer }).await?)
+    decide_review(review_id, &body, |review_id, dismissal: DismissalRequest| async move {
+        Ok(verification.dismiss(&DismissReview { review_id, dismissal, peer }).await?)
     })
     .await
 }
 
 /// Runs an operator's decision to its end, even if the caller disconnects. Returns the new state of the review.
-async fn spoken_of<W, F>(
+async fn decide_review<W, F>(
     review_id: Result<Path<String>, PathRejection>,
     body: &JsonBody,
     done: impl FnOnce(String, W) -> F,
@@ -150,6 +152,6 @@ where
     W: DeserializeOwned,
     F: Future<Output = Result<ReviewState, Problem>> + Send + 'static,
 {
-    let review_id = named(review_id)?;
-    act(done(review_id, body.parse_strictly()?)).await.map(Json)
+    let review_id = parse_name(review_id)?;
+    run_to_end(done(review_id, body.parse_strictly()?)).await.map(Json)
 }

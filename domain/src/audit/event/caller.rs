@@ -1,6 +1,6 @@
 //! The caller that caused an entry.
 
-use super::Peer;
+use super::PeerCredentials;
 use serde::{Deserialize, Serialize};
 
 /// The longest request id, in characters.
@@ -10,10 +10,10 @@ pub const REQUEST_ID_MAX_CHARS: usize = 128;
 ///
 /// An entry has a caller if a request caused it, and none if the daemon acted on its own: a schedule, a probe, a retry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caller {
+pub struct RequestCaller {
     /// The process, as the kernel reports it.
     #[serde(flatten)]
-    pub peer: Peer,
+    pub peer: PeerCredentials,
     /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII
     /// characters.
     pub request_id: String,

@@ -1,11 +1,11 @@
 //! The log entry of a crosscheck.
 
 use crate::base::digest::Sha256Hex;
-use crate::verdict::crosscheck::{Judgement, Reason};
+use crate::verdict::crosscheck::{CrosscheckJudgment, CrosscheckReason};
 use crate::verdict::flag::Flag;
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::label::{Label, Tier};
-use crate::verdict::session::Query;
+use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::session::CustomerQuery;
 use crate::verdict::tmm::{OMEGA, PHI};
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CrosscheckEntry {
     /// The tier for which the verdict was judged.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The first 80 Unicode scalar values of the query.
     pub query_preview: String,
     /// The top-level verdict; null if it is invalid.
-    pub verdict_label: Option<Label>,
+    pub verdict_label: Option<VerdictLabel>,
     /// The coherence score C.
     pub coherence_score: f64,
     /// The threshold Ω.
@@ -29,7 +29,7 @@ pub struct CrosscheckEntry {
     /// The flags that were found.
     pub flags: Vec<Flag>,
     /// The reason for the approval or the rejection.
-    pub crosscheck_reason: Reason,
+    pub crosscheck_reason: CrosscheckReason,
     /// The total value.
     pub v_t: f64,
     /// The resonant value.
@@ -45,8 +45,8 @@ pub struct CrosscheckEntry {
 impl CrosscheckEntry {
     /// The entry for `judgement` of a verdict that arrived on `path`.
     #[must_use]
-    pub fn of(judgement: &Judgement, query: &Query, path: GatePath) -> Self {
-        let Judgement { tier, inspection, decision, sha256, .. } = judgement;
+    pub fn of(judgement: &CrosscheckJudgment, query: &CustomerQuery, path: GatePath) -> Self {
+        let CrosscheckJudgment { tier, inspection, decision, sha256, .. } = judgement;
         Self {
             tier: *tier,
             query_preview: query.preview(),

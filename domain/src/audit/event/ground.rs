@@ -1,10 +1,10 @@
 //! The log entries of the ground-truth layer.
 
-use super::Peer;
+use super::PeerCredentials;
 use crate::base::digest::Sha256Hex;
-use crate::documents::{Document, DocumentKind};
+use crate::documents::{DocumentKind, RegistryDocument};
 use crate::ground::id::{PipelineId, SourceId};
-use crate::ground::run::Run;
+use crate::ground::run::IngestionRun;
 use crate::ground::source::SourceRegistryEntry;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,17 +26,17 @@ pub struct DocumentEntry {
     /// The document.
     pub after: Box<Json>,
     /// The process that registered it.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 impl DocumentEntry {
     /// The entry of the registration of `after`, which replaces `before`.
     #[must_use]
-    pub fn new<D: Document>(before: Option<&D>, after: &D, peer: Peer) -> Self {
+    pub fn new<D: RegistryDocument>(before: Option<&D>, after: &D, peer: PeerCredentials) -> Self {
         Self {
             kind: D::KIND,
             document_id: after.document_id(),
-            before_sha256: before.map(Document::digest),
+            before_sha256: before.map(RegistryDocument::digest),
             sha256: after.digest(),
             before: before.map(|before| before.to_json().into()),
             after: after.to_json().into(),
@@ -57,7 +57,7 @@ pub struct SourceEntry {
     /// The registry entry after the change.
     pub after: Box<SourceRegistryEntry>,
     /// The administrator's process.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// A change of the status of a source.
@@ -80,7 +80,7 @@ pub struct InvalidationEntry {
     /// The details of the cause; may be empty.
     pub detail: String,
     /// The process that reported it; null if a run of a newer version failed.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// A cause for marking all data of a source stale.
@@ -107,7 +107,7 @@ pub struct ConfirmationEntry {
     /// The details of the cause; may be empty.
     pub detail: String,
     /// The process that confirmed it; null if a scheduled pull or a refresh did.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// A cause for confirming the data of a source.
@@ -125,9 +125,9 @@ pub enum ConfirmationCause {
 pub struct RunEntry {
     /// The run as it is now.
     #[serde(flatten)]
-    pub run: Box<Run>,
+    pub run: Box<IngestionRun>,
     /// The process that requested it; null if a schedule, or the run itself, caused it.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// A payload is about to be pulled.
@@ -138,7 +138,7 @@ pub struct PullStartedEntry {
     /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
     /// The process that requested it; null for a schedule or a refresh.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// A payload was pulled, or the source had no new one.
@@ -151,7 +151,7 @@ pub struct PullEndedEntry {
     /// The run that reads the payload; null if the source had no new one.
     pub run_id: Option<Sha256Hex>,
     /// The process that requested it; null for a schedule or a refresh.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// A payload could not be pulled, so there is no run.
@@ -164,7 +164,7 @@ pub struct PullFailedEntry {
     /// The error.
     pub cause: String,
     /// The process that requested it; null for a schedule or a refresh.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerCredentials>,
 }
 
 /// Old content and raw payloads were removed.
@@ -179,7 +179,7 @@ pub struct PruneEntry {
     /// The SHA-256 of each removed payload.
     pub payloads: Vec<Sha256Hex>,
     /// The administrator's process.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Damaged or missing files of a source were recreated from its payloads. Its data is the same as before.
@@ -194,5 +194,5 @@ pub struct RebuildEntry {
     /// The digests of the recreated files, which are the same as before.
     pub files: Vec<Sha256Hex>,
     /// The administrator's process.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }

@@ -1,7 +1,7 @@
 //! The audit entry of a read of a source: the request and the versions that answered, without values.
 
 use crate::base::digest::Sha256Hex;
-use crate::ground::freshness::Answer;
+use crate::ground::freshness::AnswerHandling;
 use crate::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryEntry {
     /// The way in which the source was read. `query` includes entries of `facts_from`.
-    pub read: ReadKind,
+    pub read: SourceReadKind,
     /// The source; absent for the change feed of all sources, and if no such record exists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oracle_id: Option<SourceId>,
@@ -28,7 +28,7 @@ pub struct QueryEntry {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub known_at: Option<Timestamp>,
     /// The result: `answered`, or the code of the problem. An export has two entries: `started`, and its end.
-    pub outcome: ReadOutcome,
+    pub outcome: SourceReadOutcome,
     /// The versions of the source that the answer comes from.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub data_version: Option<String>,
@@ -36,7 +36,7 @@ pub struct QueryEntry {
     pub records_returned: u64,
     /// The decision of the freshness policy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub freshness: Option<Answer>,
+    pub freshness: Option<AnswerHandling>,
     /// The time until the answer was ready, in milliseconds.
     pub latency_ms: f64,
 }
@@ -44,7 +44,7 @@ pub struct QueryEntry {
 /// A way to read a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReadKind {
+pub enum SourceReadKind {
     /// `POST /v1/query`, or an entry of `facts_from`.
     Query,
     /// A record by its id.
@@ -60,7 +60,7 @@ pub enum ReadKind {
 /// The result of a read; other than `answered` and `started`, the problem code of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReadOutcome {
+pub enum SourceReadOutcome {
     /// Records were returned, or there are none.
     Answered,
     /// An export began; a second entry reports its end.

@@ -1,8 +1,8 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
 use crate::base::digest::Sha256Hex;
-use crate::rules::sourced::{FactSource, Origin, RecordOrigin};
-use crate::rules::{Evaluation, RuleId, RuleResult, Verdict};
+use crate::rules::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
+use crate::rules::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
 use crate::verdict::gate_path::GatePath;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct RulesEntry {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub case_id: Option<String>,
     /// The overall result of all rules.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
     /// The result of each rule.
     pub rules: Vec<RuleEntry>,
     /// The SHA-256 of the text.
@@ -40,7 +40,7 @@ pub struct RuleEntry {
     /// The rule.
     pub rule: RuleId,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
     /// The number of violations found.
     pub violations: u64,
     /// With `ERROR`: the cause.
@@ -54,7 +54,7 @@ pub struct FactsFromEntry {
     /// The number of facts that sources provided.
     pub facts: u64,
     /// The origins of the facts, in order; at most 100.
-    pub origins: Vec<OriginEntry>,
+    pub origins: Vec<FactOriginEntry>,
     /// The number of further origins.
     pub origins_omitted: u64,
     /// The SHA-256 of the canonical JSON of the evaluation's `facts_from`.
@@ -64,7 +64,7 @@ pub struct FactsFromEntry {
 /// The origin of facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OriginEntry {
+pub enum FactOriginEntry {
     /// A record of a source.
     Record(RecordOrigin),
     /// A verification over several sources.
@@ -76,11 +76,11 @@ pub enum OriginEntry {
     },
 }
 
-impl OriginEntry {
-    fn of(origin: &Origin) -> Self {
+impl FactOriginEntry {
+    fn of(origin: &SourcedFactOrigin) -> Self {
         match origin {
-            Origin::Record(record) => Self::Record(record.clone()),
-            Origin::Verification(verification) => Self::Verification {
+            SourcedFactOrigin::Record(record) => Self::Record(record.clone()),
+            SourcedFactOrigin::Verification(verification) => Self::Verification {
                 envelope_sha256: verification.envelope_sha256.clone(),
                 execution_id: verification.execution_id.clone(),
             },
@@ -94,7 +94,7 @@ impl FactsFromEntry {
         let origins = || sources.iter().flat_map(|source| &source.origins);
         (!sources.is_empty()).then(|| Self {
             facts: sources.iter().map(|source| source.facts).sum(),
-            origins: origins().take(ORIGINS_MAX).map(|origin| OriginEntry::of(&origin.origin)).collect(),
+            origins: origins().take(ORIGINS_MAX).map(|origin| FactOriginEntry::of(&origin.origin)).collect(),
             origins_omitted: origins().skip(ORIGINS_MAX).count() as u64,
             sha256: Sha256Hex::of_json(&sources),
         })
@@ -104,7 +104,7 @@ impl FactsFromEntry {
 impl RulesEntry {
     /// The entry for `evaluation`, of a verdict that arrived on `path` or of a text.
     #[must_use]
-    pub fn of(evaluation: &Evaluation, path: Option<GatePath>) -> Self {
+    pub fn of(evaluation: &RulesEvaluation, path: Option<GatePath>) -> Self {
         let rule = |result: &RuleResult| RuleEntry {
             rule: result.rule,
             verdict: result.verdict,

@@ -1,21 +1,21 @@
 use super::*;
-use crate::base::payload::Payload;
-use crate::rules::{self, Candidate, Check, Evaluation, FactSet, evaluate};
+use crate::base::payload::VerdictPayload;
+use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation, evaluate};
 use crate::verdict::crosscheck::judge;
-use crate::verdict::divergence::Regenerated;
-use crate::verdict::generation::{Settings, Usage};
+use crate::verdict::divergence::RegeneratedVerdict;
+use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::interaction;
-use crate::verdict::session::Query;
+use crate::verdict::session::CustomerQuery;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-fn entry(verdict: &str) -> Event {
-    let judgement = judge(Tier::Quick, Payload::raw(verdict));
-    let query = Query::new("Sell honey?".into());
+fn entry(verdict: &str) -> AuditEvent {
+    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(verdict));
+    let query = CustomerQuery::new("Sell honey?".into());
     let at = "2026-11-20T10:00:00Z".parse().expect("a time");
     let session_id: SessionId = "cs_1".parse().expect("an id");
     let entry = CrosscheckEntry::of(&judgement, &query, GatePath::Check);
-    Event::new(at, session_id, EventKind::TmmCrosscheck(entry))
+    AuditEvent::new(at, session_id, EventKind::TmmCrosscheck(entry))
 }
 
 #[test]
@@ -41,18 +41,18 @@ fn crosscheck_entry_omits_the_text_of_a_rejected_verdict() {
     assert!(line.contains(Sha256Hex::of(b"my secret verdict").as_str()), "{line}");
 }
 
-fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
-    Event::new(
+fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
+    AuditEvent::new(
         at,
         session_id.clone(),
-        EventKind::OracleInteraction(Interaction {
+        EventKind::OracleInteraction(OracleInteractionLog {
             execution_id: "regen:cs_1:1".into(),
             oracle_id: "gemini".into(),
             oracle_version: "v1beta/model".into(),
             request_timestamp: at,
             response_timestamp: Some(at),
             latency_ms: 812,
-            status: interaction::Status::Success,
+            status: interaction::InteractionStatus::Success,
             error_code: None,
             response_hash: Some(Sha256Hex::of(b"{}")),
             cache_hit: false,
@@ -61,18 +61,22 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
             attempt: 1,
             soft_timeout_exceeded: false,
             prompt_sha256: Sha256Hex::of(b"prompt"),
-            generation: Settings::locked("model".into()),
+            generation: GenerationSettings::locked("model".into()),
             finish_reason: Some("STOP".into()),
-            usage: Some(Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(2) }),
+            usage: Some(ModelTokenUsage {
+                prompt_tokens: Some(1),
+                output_tokens: None,
+                total_tokens: Some(2),
+            }),
         }),
     )
 }
 
-fn evaluation() -> Evaluation {
-    let mut check = Check { facts: vec!["a known fact".into()], ..Check::default() };
+fn evaluation() -> RulesEvaluation {
+    let mut check = CandidateCheck { facts: vec!["a known fact".into()], ..CandidateCheck::default() };
     check.expected.must_find = vec!["secret pattern".into(), " ".into()];
-    let candidate = Candidate::text("A secret text.");
-    evaluate(&candidate, &check, &FactSet::compile(&check.facts), &rules::Settings::default())
+    let candidate = CandidateText::text("A secret text.");
+    evaluate(&candidate, &check, &FactSet::compile(&check.facts), &rules::RuleSettings::default())
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn rules_entry_has_the_result_of_each_rule_and_no_text() {
     let at = "2026-11-20T10:00:00Z".parse().expect("a time");
     let session_id: SessionId = "cs_1".parse().expect("an id");
     let entry = RulesEntry::of(&evaluation(), Some(GatePath::Submit));
-    let event = Event::new(at, session_id, EventKind::RulesEvaluated(entry));
+    let event = AuditEvent::new(at, session_id, EventKind::RulesEvaluated(entry));
     let line = serde_json::to_string(&event).expect("it serializes");
     for said in [
         r#""path":"submit","verdict":"FAIL","rules":[{"rule":"RULE-PREC-001","verdict":"FAIL","violations":1},"#,
@@ -95,20 +99,20 @@ fn rules_entry_has_the_result_of_each_rule_and_no_text() {
     }
 }
 
-fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> Vec<Event> {
+fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     vec![
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::SessionRegistered {
-                tier: Tier::Full,
+                tier: ProductTier::Full,
                 query_preview: "Sell honey?".into(),
                 original_verdict: OriginalLabel(None),
                 has_email: true,
                 owner_uid: Some(1001),
             },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::SessionAddressChanged {
@@ -117,7 +121,7 @@ fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> 
                 after: Some(Sha256Hex::of(b"x")),
             },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::SessionCorrected {
@@ -127,7 +131,7 @@ fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> 
                 peer,
             },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::SessionRemoved {
@@ -139,16 +143,20 @@ fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> 
     ]
 }
 
-fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Event; 5] {
+fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> [AuditEvent; 5] {
     let (session_id, kind, mail_id) = (session_id.clone(), MailKind::Verdict, MailId::verdict(session_id));
     [
-        Event::new(timestamp, session_id.clone(), EventKind::MailQueued { mail_id: mail_id.clone(), kind }),
-        Event::new(
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            EventKind::MailQueued { mail_id: mail_id.clone(), kind },
+        ),
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::MailSent { mail_id: mail_id.clone(), kind, attempt: 1 },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::MailFailed {
@@ -159,61 +167,71 @@ fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Ev
                 next_attempt_at: None,
             },
         ),
-        Event::new(timestamp, session_id.clone(), EventKind::MailRequeued { mail_id: mail_id.clone(), peer }),
-        Event::new(timestamp, session_id, EventKind::MailDropped { mail_id, peer }),
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            EventKind::MailRequeued { mail_id: mail_id.clone(), peer },
+        ),
+        AuditEvent::new(timestamp, session_id, EventKind::MailDropped { mail_id, peer }),
     ]
 }
 
 /// Events of the ground-truth layer.
-mod of_ground;
+mod ground_events;
 
 /// Events of verification.
-mod of_verification;
+mod verification_events;
 
-fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
+fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
     [
-        Event::new(
+        AuditEvent::new(
             timestamp,
             None,
             EventKind::ControlAction { action: "drain".into(), detail: String::new(), peer: None },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             None,
             EventKind::OracleHealthChanged {
                 oracle_id: "model".parse().expect("an id"),
-                from: Status::Degraded,
-                to: Status::CircuitOpen,
+                from: OracleHealthLevel::Degraded,
+                to: OracleHealthLevel::CircuitOpen,
                 cause: "3 failures in a row".into(),
                 consecutive_failures: 3,
                 peer: None,
             },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             None,
             EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
         ),
-        Event::new(timestamp, None, EventKind::ServiceStarted { version: "1".into() }),
-        Event::new(timestamp, None, EventKind::ServiceStopped),
+        AuditEvent::new(timestamp, None, EventKind::ServiceStarted { version: "1".into() }),
+        AuditEvent::new(timestamp, None, EventKind::ServiceStopped),
     ]
 }
 
 /// An event of each kind.
-fn all() -> Vec<Event> {
+fn all() -> Vec<AuditEvent> {
     let (timestamp, session_id): (Timestamp, SessionId) =
         ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
     let verdict_sha256 = Sha256Hex::of(b"");
-    let peer = Peer { uid: 1, gid: 2, pid: Some(3) };
-    let generation =
-        Generation { prompt_sha256: Sha256Hex::of(b"prompt"), settings: Settings::locked("model".into()) };
-    let label = Label::Null;
-    let regenerated =
-        Regenerated { tier: Tier::Full, label, path: GatePath::Regen, generation: Some(&generation) };
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
+    let generation = VerdictGeneration {
+        prompt_sha256: Sha256Hex::of(b"prompt"),
+        settings: GenerationSettings::locked("model".into()),
+    };
+    let label = VerdictLabel::Null;
+    let regenerated = RegeneratedVerdict {
+        tier: ProductTier::Full,
+        label,
+        path: GatePath::Regen,
+        generation: Some(&generation),
+    };
     let checked = DivergenceCheck::of(None, &regenerated);
     let events = [
         entry("{}"),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::CrosscheckError {
@@ -222,44 +240,48 @@ fn all() -> Vec<Event> {
                 cause: "a fault".into(),
             },
         ),
-        Event::new(timestamp, None, EventKind::RulesEvaluated(RulesEntry::of(&evaluation(), None))),
-        Event::new(timestamp, session_id.clone(), EventKind::RefusalDropped { owner_uid: Some(1001) }),
-        Event::new(
+        AuditEvent::new(timestamp, None, EventKind::RulesEvaluated(RulesEntry::of(&evaluation(), None))),
+        AuditEvent::new(timestamp, session_id.clone(), EventKind::RefusalDropped { owner_uid: Some(1001) }),
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::VerdictCached {
-                tier: Tier::Full,
-                verdict_label: Label::Null,
+                tier: ProductTier::Full,
+                verdict_label: VerdictLabel::Null,
                 verdict_sha256: verdict_sha256.clone(),
                 path: GatePath::CacheWrite,
                 owner_uid: Some(1001),
             },
         ),
-        Event::new(
+        AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::VerdictPurged { verdict_sha256: Some(verdict_sha256.clone()), peer },
         ),
-        Event::new(timestamp, session_id.clone(), EventKind::RegenAttempted { tier: Tier::Full, generation }),
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            EventKind::RegenAttempted { tier: ProductTier::Full, generation },
+        ),
         interaction(&session_id, timestamp),
-        Event::new(timestamp, session_id.clone(), EventKind::RegenDivergenceCheck(checked)),
-        Event::new(
+        AuditEvent::new(timestamp, session_id.clone(), EventKind::RegenDivergenceCheck(checked)),
+        AuditEvent::new(
             timestamp,
             None,
             EventKind::InfrastructureVariance {
-                variance: Variance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
+                variance: RegenVariance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
                 threshold: 0.05,
                 level: EventSeverity::Escalation,
             },
         ),
     ];
     let mut events = events.to_vec();
-    events.extend(about_a_session(&session_id, peer, timestamp));
-    events.extend(about_a_mail(&session_id, peer, timestamp));
-    let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
+    events.extend(session_events(&session_id, peer, timestamp));
+    events.extend(mail_events(&session_id, peer, timestamp));
+    let [action, health, recovered, started, stopped] = daemon_events(timestamp);
     events.extend([action, health]);
-    let kinds = [of_ground::all(peer, timestamp), of_verification::all(peer)].concat();
-    events.extend(kinds.into_iter().map(|kind| Event::new(timestamp, None, kind)));
+    let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
+    events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
     events.extend([recovered, started, stopped]);
     events
 }
@@ -271,7 +293,7 @@ fn every_event_round_trips_with_its_kind_as_tag() {
     assert_eq!(names, EventKind::NAMES.iter().copied().collect());
     for event in events {
         let line = serde_json::to_string(&event).expect("it serializes");
-        assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
+        assert_eq!(serde_json::from_str::<AuditEvent>(&line).expect("it reads back"), event);
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind.name())), "{line}");
         assert!(line.ends_with("\"timestamp\":\"2026-11-20T10:00:00Z\"}"), "{line}");
         let session_id = match (&event.session_id, event.kind.name()) {
@@ -287,13 +309,13 @@ fn every_event_round_trips_with_its_kind_as_tag() {
 #[test]
 fn operator_change_of_a_circuit_requires_its_entry() {
     let changed = |peer| {
-        Event::new(
+        AuditEvent::new(
             "2026-11-20T10:00:00Z".parse().expect("a time"),
             None,
             EventKind::OracleHealthChanged {
                 oracle_id: "model".parse().expect("an id"),
-                from: Status::Healthy,
-                to: Status::CircuitOpen,
+                from: OracleHealthLevel::Healthy,
+                to: OracleHealthLevel::CircuitOpen,
                 cause: String::new(),
                 consecutive_failures: 0,
                 peer,
@@ -301,5 +323,5 @@ fn operator_change_of_a_circuit_requires_its_entry() {
         )
     };
     assert!(!changed(None).kind.needs_commit());
-    assert!(changed(Some(Peer { uid: 1, gid: 2, pid: None })).kind.needs_commit());
+    assert!(changed(Some(PeerCredentials { uid: 1, gid: 2, pid: None })).kind.needs_commit());
 }

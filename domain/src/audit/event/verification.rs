@@ -1,12 +1,13 @@
 //! The log entries of verification. A decision is logged with all of its inputs, so that it can be computed again.
 
-use super::Peer;
+use super::PeerCredentials;
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
-use crate::verdict::interaction::Status;
-use crate::verification::review::Resolution;
+use crate::verdict::interaction::InteractionStatus;
+use crate::verification::review::ReviewResolution;
 use crate::verification::{
-    Call, CallOutcome, Candidate, Envelope, EnvelopeKind, HumanLock, Inputs, Reason, Reply, Review, decide,
+    AxisReason, CallOutcome, CandidateAnswer, DecisionInputs, Envelope, EnvelopeKind, HumanLock, OracleCall,
+    OracleReply, ReviewCase, decide,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,7 +19,7 @@ const UNKNOWN_VERSION: &str = "unknown";
 /// A source was queried for a verification. Contains the fields of the RFC's `OracleInteractionLog` ("Versioned Oracle
 /// Logging"), and further details of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceAskedEntry {
+pub struct SourceCallEntry {
     /// The execution id of the decision.
     pub execution_id: String,
     /// The source.
@@ -32,7 +33,7 @@ pub struct SourceAskedEntry {
     /// The time until the answer, or until the wait for it ended, in milliseconds.
     pub latency_ms: u64,
     /// The result of the call.
-    pub status: Status,
+    pub status: InteractionStatus,
     /// The kind of failure, as one word.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_code: Option<String>,
@@ -59,13 +60,13 @@ pub struct VerificationEntry {
     /// The kind of the envelope.
     pub kind: EnvelopeKind,
     /// The reasons why axes have no value; empty if all axes have one.
-    pub reasons: BTreeSet<Reason>,
+    pub reasons: BTreeSet<AxisReason>,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
     /// The envelope as it was returned. A later version of this program may use other words.
     pub envelope: Box<Envelope>,
     /// All inputs of the decision.
-    pub inputs: Box<Inputs>,
+    pub inputs: Box<DecisionInputs>,
 }
 
 /// A question was submitted to a reviewer.
@@ -74,7 +75,7 @@ pub struct ReviewEntry {
     /// The id of the review.
     pub review_id: String,
     /// The review.
-    pub review: Box<Review>,
+    pub review: Box<ReviewCase>,
 }
 
 /// A reviewer decided a review.
@@ -84,11 +85,11 @@ pub struct ResolutionEntry {
     pub review_id: String,
     /// The reviewer's decision.
     #[serde(deserialize_with = "as_logged")]
-    pub resolution: Resolution,
+    pub resolution: ReviewResolution,
     /// The resulting locks, one for each axis.
     pub locks: Vec<HumanLock>,
     /// The process of the reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// The resolution of a review was revoked.
@@ -101,7 +102,7 @@ pub struct RevocationEntry {
     /// The locks that end.
     pub locks: Vec<HumanLock>,
     /// The process of the reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// A review was closed without a decision.
@@ -112,19 +113,19 @@ pub struct DismissalEntry {
     /// The reason.
     pub reason: String,
     /// The process of the reviewer.
-    pub peer: Peer,
+    pub peer: PeerCredentials,
 }
 
 /// Cached answers that can no longer be used were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRemovedEntry {
+pub struct AnswerRemovalEntry {
     /// The number of removed answers.
     pub count: u64,
 }
 
 /// Reads a resolution from an entry. serde reads the tag of the entry first and then no longer has the text of numbers;
 /// that text was checked when the resolution was submitted.
-fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resolution, D::Error> {
+fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ReviewResolution, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     serde_json::from_value(value).map_err(serde::de::Error::custom)
 }
@@ -142,7 +143,7 @@ pub struct AlteredEntryError {
 impl VerificationEntry {
     /// The entry for `envelope`, which was decided from `inputs`.
     #[must_use]
-    pub fn of(inputs: Inputs, envelope: &Envelope) -> Self {
+    pub fn of(inputs: DecisionInputs, envelope: &Envelope) -> Self {
         Self {
             execution_id: envelope.execution_id.clone(),
             workflow_id: envelope.workflow.clone(),
@@ -158,7 +159,7 @@ impl VerificationEntry {
     ///
     /// # Errors
     /// If the entry was altered.
-    pub fn told(&self) -> Result<&Envelope, AlteredEntryError> {
+    pub fn read_envelope(&self) -> Result<&Envelope, AlteredEntryError> {
         let envelope = &*self.envelope;
         let is_it = envelope.sha256 == self.envelope_sha256
             && envelope.is_intact()
@@ -174,11 +175,11 @@ impl VerificationEntry {
     }
 }
 
-impl SourceAskedEntry {
+impl SourceCallEntry {
     /// The entries for all oracles that were queried for `envelope`, which was decided from `inputs`, in the workflow's
     /// order.
     #[must_use]
-    pub fn all(inputs: &Inputs, envelope: &Envelope) -> Vec<Self> {
+    pub fn all(inputs: &DecisionInputs, envelope: &Envelope) -> Vec<Self> {
         let asked = inputs.workflow.oracles.iter().filter_map(|oracle_id| {
             let call = inputs.calls.get(oracle_id)?;
             Some((oracle_id, call, call.asked_at?))
@@ -187,25 +188,25 @@ impl SourceAskedEntry {
     }
 
     fn of(
-        inputs: &Inputs,
+        inputs: &DecisionInputs,
         envelope: &Envelope,
         oracle_id: &SourceId,
-        (call, request_timestamp): (&Call, Timestamp),
+        (call, request_timestamp): (&OracleCall, Timestamp),
     ) -> Self {
         let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == *oracle_id);
         let ended = outcome.map_or(call.reply.outcome(), |outcome| outcome.outcome);
         let is_contested = outcome.is_some_and(|outcome| outcome.contested && !outcome.stale);
         let status = match ended {
-            CallOutcome::TimedOut => Status::Timeout,
+            CallOutcome::TimedOut => InteractionStatus::Timeout,
             CallOutcome::Failed
             | CallOutcome::CircuitOpen
             | CallOutcome::Refused
-            | CallOutcome::NotAwaited => Status::Error,
-            _ if is_contested => Status::Conflict,
-            _ => Status::Success,
+            | CallOutcome::NotAwaited => InteractionStatus::Error,
+            _ if is_contested => InteractionStatus::Conflict,
+            _ => InteractionStatus::Success,
         };
-        let answer: Option<&Candidate> = match &call.reply {
-            Reply::Answered { candidate } => Some(candidate),
+        let answer: Option<&CandidateAnswer> = match &call.reply {
+            OracleReply::Answered { candidate } => Some(candidate),
             _ => None,
         };
         let record = answer.map(|answer| &answer.record);
@@ -218,7 +219,7 @@ impl SourceAskedEntry {
             response_timestamp: call.ended_at,
             latency_ms: call.latency_ms,
             status,
-            error_code: matches!(status, Status::Timeout | Status::Error)
+            error_code: matches!(status, InteractionStatus::Timeout | InteractionStatus::Error)
                 .then(|| ended.into_str().to_owned()),
             response_hash: record.and_then(|record| record.evidence_hash.clone()),
             cache_hit: call.cache_hit,

@@ -1,8 +1,8 @@
 use super::*;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::Definition;
-use crate::ground::source::Registration;
+use crate::ground::pipeline::PipelineDefinition;
+use crate::ground::source::SourceRegistration;
 use crate::verification::adapter::Adapter;
 use crate::verification::workflow::Workflow;
 use jsonschema::Validator;
@@ -220,7 +220,7 @@ fn variants(document: &Json, pointer: &str) -> Vec<Json> {
 }
 
 /// Checks the schema of `T` against serde, which reads the documents.
-fn assert_true_to_serde<T: ToSchema + DeserializeOwned>(kind: &str) {
+fn assert_matches_serde<T: ToSchema + DeserializeOwned>(kind: &str) {
     let validator = validator::<T>();
     let mut refused = 0;
     for document in documents(kind) {
@@ -243,9 +243,9 @@ fn assert_true_to_serde<T: ToSchema + DeserializeOwned>(kind: &str) {
 macro_rules! for_each_kind {
     ($check:ident) => {
         $check::<Ontology>("ontology");
-        $check::<Registration>("source");
+        $check::<SourceRegistration>("source");
         $check::<FreshnessPolicy>("freshness");
-        $check::<Definition>("pipeline");
+        $check::<PipelineDefinition>("pipeline");
         $check::<Adapter>("adapter");
         $check::<Workflow>("workflow");
     };
@@ -284,16 +284,16 @@ fn schema_rejects_an_unknown_word_of_an_enum() {
         assert!(!validator::<T>().is_valid(&document), "{pointer}");
     }
     check::<Ontology>(ontology(), "/axes/0/type");
-    check::<Registration>(documents("source").remove(0), "/update_frequency");
+    check::<SourceRegistration>(documents("source").remove(0), "/update_frequency");
     check::<FreshnessPolicy>(policy(), "/invalidation_triggers/0/trigger_type");
-    check::<Definition>(pipeline(), "/normalization/axis_mappings/0/cardinality");
+    check::<PipelineDefinition>(pipeline(), "/normalization/axis_mappings/0/cardinality");
     check::<Adapter>(adapters().remove(0), "/signature/method");
     check::<Workflow>(workflow(), "/oracle_latency/on_timeout");
 }
 
 #[test]
 fn schema_accepts_what_serde_accepts() {
-    for_each_kind!(assert_true_to_serde);
+    for_each_kind!(assert_matches_serde);
 }
 
 #[test]

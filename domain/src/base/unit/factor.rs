@@ -9,13 +9,13 @@ use num::{BigInt, Integer};
 /// The power of ten is stored separately, so the denominator has no factor of two or five. A product that the denominator
 /// does not divide has infinitely many digits after the point.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Factor {
+pub struct ConversionFactor {
     numerator: BigInt,
     denominator: BigInt,
     exponent: i64,
 }
 
-impl Factor {
+impl ConversionFactor {
     /// Creates a factor from `ratio`, which must not be zero.
     pub(super) fn new(ratio: &Ratio<BigInt>) -> Self {
         let (twos, denominator) = without(2, ratio.denom().clone());

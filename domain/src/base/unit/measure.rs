@@ -12,7 +12,7 @@ pub const FACTOR_BITS_MAX: u64 = 512;
 
 /// An amount of base units, or a scale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Measure {
+pub(super) struct UnitMeasure {
     ratio: Ratio<BigInt>,
     /// The base units and annotations, with their exponents, of which none is zero.
     bases: BTreeMap<Cow<'static, str>, i32>,
@@ -20,7 +20,7 @@ pub(super) struct Measure {
     scale: Option<String>,
 }
 
-impl Measure {
+impl UnitMeasure {
     /// The plain number one.
     pub(super) fn one() -> Self {
         Self::new(Ratio::one())

@@ -1,7 +1,7 @@
 //! A parser of UCUM codes, from left to right (The Unified Code for Units of Measure, sections 1 to 13).
 
-use super::measure::Measure;
-use super::table::{ATOMS, Atom, Definition, PREFIXES};
+use super::measure::UnitMeasure;
+use super::table::{ATOMS, PREFIXES, UnitAtom, UnitDefinition};
 use super::{CODE_MAX_BYTES, UnitError};
 use crate::base::decimal::Decimal;
 use num::BigInt;
@@ -19,12 +19,13 @@ const MARKS: &[u8] = b"\"()+-./=[]{}";
 /// # Errors
 ///
 /// If `code` is not a UCUM code, or exceeds the limits.
-pub(super) fn measure(code: &str) -> Result<Measure, UnitError> {
+pub(super) fn measure(code: &str) -> Result<UnitMeasure, UnitError> {
     if code.is_empty() || code.len() > CODE_MAX_BYTES {
         return Err(UnitError::Length { size_bytes: code.len() });
     }
-    let mut parser = Parser { code, at: 0, nesting: 0 };
-    let first = if parser.takes(b'/') { parser.over(&Measure::one())? } else { parser.component()? };
+    let mut parser = UcumCodeParser { code, at: 0, nesting: 0 };
+    let first =
+        if parser.consume_if_next(b'/') { parser.over(&UnitMeasure::one())? } else { parser.component()? };
     let measure = parser.term(first)?;
     if parser.at < code.len() {
         return Err(parser.missing("`.`, `/` or the end"));
@@ -32,7 +33,7 @@ pub(super) fn measure(code: &str) -> Result<Measure, UnitError> {
     Ok(measure)
 }
 
-struct Parser<'a> {
+struct UcumCodeParser<'a> {
     code: &'a str,
     /// The offset of the next byte to read.
     at: usize,
@@ -40,14 +41,14 @@ struct Parser<'a> {
     nesting: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> UcumCodeParser<'a> {
     /// Parses the rest of a product that begins with `product`: `a/b.c` is `(a/b).c`.
-    fn term(&mut self, mut product: Measure) -> Result<Measure, UnitError> {
+    fn term(&mut self, mut product: UnitMeasure) -> Result<UnitMeasure, UnitError> {
         loop {
-            if self.takes(b'.') {
+            if self.consume_if_next(b'.') {
                 let factor = self.component()?;
-                product = self.combined(&product, &factor, Measure::times)?;
-            } else if self.takes(b'/') {
+                product = self.combined(&product, &factor, UnitMeasure::times)?;
+            } else if self.consume_if_next(b'/') {
                 product = self.over(&product)?;
             } else {
                 return Ok(product);
@@ -56,18 +57,18 @@ impl<'a> Parser<'a> {
     }
 
     /// Divides `dividend` by the next component.
-    fn over(&mut self, dividend: &Measure) -> Result<Measure, UnitError> {
+    fn over(&mut self, dividend: &UnitMeasure) -> Result<UnitMeasure, UnitError> {
         let divisor = self.component()?;
-        self.combined(dividend, &divisor, Measure::over)
+        self.combined(dividend, &divisor, UnitMeasure::over)
     }
 
     /// Combines two measures, which must not be scales.
     fn combined(
         &self,
-        left: &Measure,
-        right: &Measure,
-        combine: fn(&Measure, &Measure) -> Measure,
-    ) -> Result<Measure, UnitError> {
+        left: &UnitMeasure,
+        right: &UnitMeasure,
+        combine: fn(&UnitMeasure, &UnitMeasure) -> UnitMeasure,
+    ) -> Result<UnitMeasure, UnitError> {
         match left.scale().or(right.scale()) {
             Some(scale) => Err(self.scale_in_term(scale)),
             None => self.in_range(combine(left, right)),
@@ -75,12 +76,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses one part of a product: a unit with its exponent, a number, an annotation, or a term in parentheses.
-    fn component(&mut self) -> Result<Measure, UnitError> {
-        if self.takes(b'(') {
+    fn component(&mut self) -> Result<UnitMeasure, UnitError> {
+        if self.consume_if_next(b'(') {
             return self.parenthesized();
         }
         if self.peek() == Some(b'{') {
-            return Ok(Measure::one().annotated(self.annotation()?));
+            return Ok(UnitMeasure::one().annotated(self.annotation()?));
         }
         let mut simple = self.simple_unit()?;
         if self.peek() == Some(b'{') {
@@ -89,7 +90,7 @@ impl<'a> Parser<'a> {
         self.in_range(simple)
     }
 
-    fn parenthesized(&mut self) -> Result<Measure, UnitError> {
+    fn parenthesized(&mut self) -> Result<UnitMeasure, UnitError> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(UnitError::Nesting { code: self.code.to_owned() });
@@ -97,7 +98,7 @@ impl<'a> Parser<'a> {
         let first = self.component()?;
         let term = self.term(first)?;
         self.nesting -= 1;
-        if self.takes(b')') { Ok(term) } else { Err(self.missing("`.`, `/` or `)`")) }
+        if self.consume_if_next(b')') { Ok(term) } else { Err(self.missing("`.`, `/` or `)`")) }
     }
 
     /// Parses an annotation, with its braces.
@@ -108,23 +109,23 @@ impl<'a> Parser<'a> {
         if words.is_empty() {
             return Err(self.missing("an annotation's text"));
         }
-        if !self.takes(b'}') {
+        if !self.consume_if_next(b'}') {
             return Err(self.missing("`}`"));
         }
         Ok(self.code.get(from..self.at).unwrap_or_default())
     }
 
     /// Parses a unit with its exponent, or a whole number.
-    fn simple_unit(&mut self) -> Result<Measure, UnitError> {
+    fn simple_unit(&mut self) -> Result<UnitMeasure, UnitError> {
         let from = self.at;
         let mut bracket_end = from;
         loop {
             self.run(|byte| byte.is_ascii_graphic() && !MARKS.contains(&byte));
-            if !self.takes(b'[') {
+            if !self.consume_if_next(b'[') {
                 break;
             }
             self.run(|byte| byte.is_ascii_graphic() && !b"[]".contains(&byte));
-            if !self.takes(b']') {
+            if !self.consume_if_next(b']') {
                 return Err(self.missing("`]`"));
             }
             bracket_end = self.at;
@@ -134,10 +135,10 @@ impl<'a> Parser<'a> {
         let name = bracketed.len() + open.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         match text.split_at_checked(name).unwrap_or_default() {
             ("", "") => Err(self.missing("a unit")),
-            ("", digits) => Ok(Measure::of_integer(digits.parse::<BigInt>().unwrap_or_default())),
+            ("", digits) => Ok(UnitMeasure::of_integer(digits.parse::<BigInt>().unwrap_or_default())),
             (name, "") => {
                 let from = self.at;
-                if !self.takes(b'-') && !self.takes(b'+') {
+                if !self.consume_if_next(b'-') && !self.consume_if_next(b'+') {
                     return self.unit(name);
                 }
                 if self.run(|byte| byte.is_ascii_digit()).is_empty() {
@@ -150,7 +151,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The unit `name` to the power of `exponent`.
-    fn power(&self, name: &str, exponent: &str) -> Result<Measure, UnitError> {
+    fn power(&self, name: &str, exponent: &str) -> Result<UnitMeasure, UnitError> {
         let unit = self.unit(name)?;
         if let Some(scale) = unit.scale() {
             return Err(self.scale_in_term(scale));
@@ -163,7 +164,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The unit `name`, with its prefix if it has one.
-    fn unit(&self, name: &str) -> Result<Measure, UnitError> {
+    fn unit(&self, name: &str) -> Result<UnitMeasure, UnitError> {
         if let Some(atom) = atom(name) {
             return defined(atom, name);
         }
@@ -181,7 +182,7 @@ impl<'a> Parser<'a> {
         Ok(if unit.scale().is_some() { unit } else { number(value).times(&unit) })
     }
 
-    fn in_range(&self, measure: Measure) -> Result<Measure, UnitError> {
+    fn in_range(&self, measure: UnitMeasure) -> Result<UnitMeasure, UnitError> {
         if measure.is_in_range() { Ok(measure) } else { Err(UnitError::Range { code: self.code.to_owned() }) }
     }
 
@@ -190,7 +191,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes `byte` if it is next, and returns whether it was.
-    fn takes(&mut self, byte: u8) -> bool {
+    fn consume_if_next(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
         is_next
@@ -213,19 +214,19 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn atom(code: &str) -> Option<&'static Atom> {
+fn atom(code: &str) -> Option<&'static UnitAtom> {
     ATOMS.iter().find(|atom| atom.code == code)
 }
 
 /// The value of `atom`. A scale keeps `name`, which includes its prefix.
-fn defined(atom: &Atom, name: &str) -> Result<Measure, UnitError> {
+fn defined(atom: &UnitAtom, name: &str) -> Result<UnitMeasure, UnitError> {
     match atom.definition {
-        Definition::Base => Ok(Measure::of_base(atom.code)),
-        Definition::Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
-        Definition::Scale => Ok(Measure::of_scale(name.to_owned())),
+        UnitDefinition::Base => Ok(UnitMeasure::of_base(atom.code)),
+        UnitDefinition::Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
+        UnitDefinition::Scale => Ok(UnitMeasure::of_scale(name.to_owned())),
     }
 }
 
-fn number(text: &str) -> Measure {
-    Measure::of(&text.parse::<Decimal>().expect("a test reads the table's numbers"))
+fn number(text: &str) -> UnitMeasure {
+    UnitMeasure::of(&text.parse::<Decimal>().expect("a test reads the table's numbers"))
 }

@@ -1,19 +1,19 @@
 //! Prefixes and common units, as in version 2.2 of UCUM, without units that depend on pi or on a measured constant.
 
-use Definition::{Base, Of, Scale};
+use UnitDefinition::{Base, Of, Scale};
 
 /// A unit without its prefix.
 #[derive(Debug)]
-pub(super) struct Atom {
+pub(super) struct UnitAtom {
     pub(super) code: &'static str,
     /// Whether it takes a prefix.
     pub(super) is_metric: bool,
-    pub(super) definition: Definition,
+    pub(super) definition: UnitDefinition,
 }
 
 /// The definition of a unit.
 #[derive(Debug)]
-pub(super) enum Definition {
+pub(super) enum UnitDefinition {
     /// A dimension of its own: one of UCUM's seven base units, or one of its arbitrary units.
     Base,
     /// A decimal number times another unit.
@@ -22,12 +22,12 @@ pub(super) enum Definition {
     Scale,
 }
 
-const fn metric(code: &'static str, definition: Definition) -> Atom {
-    Atom { code, is_metric: true, definition }
+const fn metric(code: &'static str, definition: UnitDefinition) -> UnitAtom {
+    UnitAtom { code, is_metric: true, definition }
 }
 
-const fn plain(code: &'static str, definition: Definition) -> Atom {
-    Atom { code, is_metric: false, definition }
+const fn plain(code: &'static str, definition: UnitDefinition) -> UnitAtom {
+    UnitAtom { code, is_metric: false, definition }
 }
 
 /// Prefixes with their values; the longer ones first.
@@ -59,7 +59,7 @@ pub(super) const PREFIXES: [(&str, &str); 24] = [
 ];
 
 /// The units.
-pub(super) const ATOMS: &[Atom] = &[
+pub(super) const ATOMS: &[UnitAtom] = &[
     // UCUM's seven dimensions
     metric("m", Base),
     metric("s", Base),

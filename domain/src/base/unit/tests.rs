@@ -1,11 +1,11 @@
-use super::table::{ATOMS, Definition, PREFIXES};
+use super::table::{ATOMS, PREFIXES, UnitDefinition};
 use super::*;
 use crate::base::decimal::{DecimalError, Rounding};
 use num::BigInt;
 use num::rational::Ratio;
 use proptest::prelude::*;
 
-fn unit(code: &str) -> Unit {
+fn unit(code: &str) -> UcumUnit {
     code.parse().unwrap_or_else(|error| panic!("{code}: {error}"))
 }
 
@@ -13,8 +13,8 @@ fn number(text: &str) -> Decimal {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn factor(from: &str, to: &str) -> Factor {
-    Unit::conversion(&unit(from), &unit(to)).unwrap_or_else(|error| panic!("{error}"))
+fn factor(from: &str, to: &str) -> ConversionFactor {
+    UcumUnit::conversion(&unit(from), &unit(to)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// One of `from` in terms of `to`.
@@ -49,8 +49,8 @@ proptest! {
     #[test]
     fn conversion_via_a_third_unit_has_the_same_factor(from in densities(), via in densities(), to in densities()) {
         let by_way = unit(&from).measure.over(&unit(&via).measure).times(&unit(&via).measure.over(&unit(&to).measure));
-        let by_way = by_way.number().map(Factor::new);
-        prop_assert_eq!(by_way, Unit::conversion(&unit(&from), &unit(&to)).ok());
+        let by_way = by_way.number().map(ConversionFactor::new);
+        prop_assert_eq!(by_way, UcumUnit::conversion(&unit(&from), &unit(&to)).ok());
     }
 
     #[test]
@@ -68,14 +68,14 @@ proptest! {
 
     #[test]
     fn parse_accepts_or_rejects_any_text(text in "[a-zA-Z0-9*.(){}\\[\\]/+%^-]{0,40}|.{0,40}") {
-        for unit in [text.parse::<Unit>(), Unit::from_spelling(&text)].into_iter().flatten() {
-            prop_assert_eq!(Unit::conversion(&unit, &unit).and_then(|same| Unit::conversion_by(&unit, &unit, &vitamin_d()).map(|by| by == same)), Ok(true));
+        for unit in [text.parse::<UcumUnit>(), UcumUnit::from_spelling(&text)].into_iter().flatten() {
+            prop_assert_eq!(UcumUnit::conversion(&unit, &unit).and_then(|same| UcumUnit::conversion_by(&unit, &unit, &vitamin_d()).map(|by| by == same)), Ok(true));
         }
     }
 }
 
-fn vitamin_d() -> Equivalence {
-    Equivalence::new(&unit("[IU]"), &number("0.025"), &unit("ug")).expect("a factor")
+fn vitamin_d() -> SubstanceEquivalence {
+    SubstanceEquivalence::new(&unit("[IU]"), &number("0.025"), &unit("ug")).expect("a factor")
 }
 
 /// Pairs of units, with the value of the first in terms of the second.
@@ -157,8 +157,8 @@ fn conversion_matches_published_factors() {
         let places = above.split_once('.').map_or(0, |(_, places)| places.len());
         let [above, below] = parts;
         let ratio = Ratio::new(above, below * BigInt::from(10).pow(places as u32));
-        assert_eq!(factor(from, to), Factor::new(&ratio), "{from} in {to}");
-        assert_eq!(factor(to, from), Factor::new(&ratio.recip()), "{to} in {from}");
+        assert_eq!(factor(from, to), ConversionFactor::new(&ratio), "{from} in {to}");
+        assert_eq!(factor(to, from), ConversionFactor::new(&ratio.recip()), "{to} in {from}");
     }
 }
 
@@ -194,7 +194,7 @@ fn units_of_different_quantities_do_not_convert_and_the_error_names_both() {
         ("dB", "B", "a scale only converts to itself"),
         ("1", "[pH]", "a scale only converts to itself"),
     ] {
-        let error = Unit::conversion(&unit(from), &unit(to)).expect_err(from).to_string();
+        let error = UcumUnit::conversion(&unit(from), &unit(to)).expect_err(from).to_string();
         assert!(error.starts_with(&format!("`{from}` does not convert to `{to}`: ")), "{error}");
         assert!(error.contains(words), "{error}");
     }
@@ -214,10 +214,10 @@ fn units_with_different_annotations_do_not_convert() {
         ("kg{fat}/kg{food}", "kg{food}/kg{fat}"),
     ] {
         for (from, to) in [(from, to), (to, from)] {
-            assert!(Unit::conversion(&unit(from), &unit(to)).is_err(), "{from} in {to}");
+            assert!(UcumUnit::conversion(&unit(from), &unit(to)).is_err(), "{from} in {to}");
         }
     }
-    let error = Unit::conversion(&unit("{USD}/kg"), &unit("{EUR}/kg")).expect_err("two currencies");
+    let error = UcumUnit::conversion(&unit("{USD}/kg"), &unit("{EUR}/kg")).expect_err("two currencies");
     assert!(
         matches!(&error, UnitError::Dimension { from_dimension, .. } if from_dimension == "g-1.{USD}"),
         "{error:?}"
@@ -250,7 +250,7 @@ fn unit_and_its_inverse_do_not_convert() {
         ("[mi_i]/[gal_us]", "L/(100.km)"),
     ] {
         for (from, to) in [(from, to), (to, from)] {
-            let error = Unit::conversion(&unit(from), &unit(to));
+            let error = UcumUnit::conversion(&unit(from), &unit(to));
             assert!(matches!(error, Err(UnitError::Inverse { .. })), "{from} in {to}: {error:?}");
         }
     }
@@ -258,8 +258,8 @@ fn unit_and_its_inverse_do_not_convert() {
 
 #[test]
 fn equivalence_converts_its_units_both_ways_and_no_others() {
-    let by = |from: &str, to: &str, equivalence: &Equivalence| {
-        let factor = Unit::conversion_by(&unit(from), &unit(to), equivalence)?;
+    let by = |from: &str, to: &str, equivalence: &SubstanceEquivalence| {
+        let factor = UcumUnit::conversion_by(&unit(from), &unit(to), equivalence)?;
         Ok(factor.apply(&Decimal::from(1)).map(|number| number.to_string()))
     };
     let is = |text: &str| Ok::<_, UnitError>(Ok(text.to_owned()));
@@ -271,15 +271,15 @@ fn equivalence_converts_its_units_both_ways_and_no_others() {
     assert!(matches!(by("[IU]", "L", &vitamin_d()), Err(UnitError::Dimension { .. })));
     assert!(matches!(by("[IU]2", "ug2", &vitamin_d()), Err(UnitError::Dimension { .. })));
     let inhabitant =
-        Equivalence::new(&unit("{inhabitant}"), &number("1"), &unit("{person}")).expect("a factor");
+        SubstanceEquivalence::new(&unit("{inhabitant}"), &number("1"), &unit("{person}")).expect("a factor");
     assert_eq!(by("10*3.{inhabitant}", "{person}", &inhabitant), is("1000"));
-    let glucose = Equivalence::new(&unit("mol"), &number("180.156"), &unit("g")).expect("a factor");
+    let glucose = SubstanceEquivalence::new(&unit("mol"), &number("180.156"), &unit("g")).expect("a factor");
     assert_eq!(by("mmol/L", "mg/dL", &glucose), is("18.0156"));
     for amount in ["0", "-1"] {
-        let error = Equivalence::new(&unit("[IU]"), &number(amount), &unit("ug"));
+        let error = SubstanceEquivalence::new(&unit("[IU]"), &number(amount), &unit("ug"));
         assert_eq!(error, Err(UnitError::Amount { amount: number(amount) }));
     }
-    let error = Equivalence::new(&unit("Cel"), &number("1"), &unit("K"));
+    let error = SubstanceEquivalence::new(&unit("Cel"), &number("1"), &unit("K"));
     assert_eq!(error, Err(UnitError::Scale { from: "Cel".to_owned(), to: "K".to_owned() }));
 }
 
@@ -310,7 +310,7 @@ fn parse_rejects_an_invalid_code_with_its_offset() {
         ("]", 0, "a unit"),
         ("€", 0, "a unit"),
     ] {
-        assert_eq!(code.parse::<Unit>(), Err(missing(code, at, expected)), "{code}");
+        assert_eq!(code.parse::<UcumUnit>(), Err(missing(code, at, expected)), "{code}");
     }
     let unknown =
         |code: &str, unit: &str| UnitError::Unknown { code: code.to_owned(), unit: unit.to_owned() };
@@ -322,15 +322,15 @@ fn parse_rejects_an_invalid_code_with_its_offset() {
         ("2m", "2m"),
         ("IU", "IU"),
     ] {
-        assert_eq!(code.parse::<Unit>(), Err(unknown(code, unit)), "{code}");
+        assert_eq!(code.parse::<UcumUnit>(), Err(unknown(code, unit)), "{code}");
     }
     for code in ["kmin", "m[in_i]", "k%", "m10*3"] {
-        assert!(matches!(code.parse::<Unit>(), Err(UnitError::Prefix { .. })), "{code}");
+        assert!(matches!(code.parse::<UcumUnit>(), Err(UnitError::Prefix { .. })), "{code}");
     }
     for code in ["Cel/s", "Cel2", "2.Cel", "/[pH]", "m.(Cel)", "Cel-1"] {
-        assert!(matches!(code.parse::<Unit>(), Err(UnitError::ScaleInTerm { .. })), "{code}");
+        assert!(matches!(code.parse::<UcumUnit>(), Err(UnitError::ScaleInTerm { .. })), "{code}");
     }
-    let error = "mg/dl/furlong".parse::<Unit>().expect_err("a unit that is not in the table");
+    let error = "mg/dl/furlong".parse::<UcumUnit>().expect_err("a unit that is not in the table");
     let expected = "\"furlong\" in \"mg/dl/furlong\" is not a known unit (UCUM codes are case-sensitive)";
     assert_eq!(error.to_string(), expected);
 }
@@ -339,18 +339,18 @@ fn parse_rejects_an_invalid_code_with_its_offset() {
 fn parse_rejects_codes_beyond_the_limits() {
     let owned = str::to_owned;
     for size_bytes in [0, CODE_MAX_BYTES + 1, 1_000_000] {
-        assert_eq!("m".repeat(size_bytes).parse::<Unit>(), Err(UnitError::Length { size_bytes }));
+        assert_eq!("m".repeat(size_bytes).parse::<UcumUnit>(), Err(UnitError::Length { size_bytes }));
     }
     let nested = |depth: usize| format!("{}m{}", "(".repeat(depth), ")".repeat(depth));
-    assert_eq!(Unit::conversion(&unit(&nested(NESTING_MAX)), &unit("m")), Ok(factor("m", "m")));
+    assert_eq!(UcumUnit::conversion(&unit(&nested(NESTING_MAX)), &unit("m")), Ok(factor("m", "m")));
     let code = nested(NESTING_MAX + 1);
-    assert_eq!(code.parse::<Unit>(), Err(UnitError::Nesting { code }));
+    assert_eq!(code.parse::<UcumUnit>(), Err(UnitError::Nesting { code }));
     for code in ["m65", "m-65", "10*999999999", "10*99999999999999999999", "m+65"] {
-        assert_eq!(code.parse::<Unit>(), Err(UnitError::Exponent { code: owned(code) }));
+        assert_eq!(code.parse::<UcumUnit>(), Err(UnitError::Exponent { code: owned(code) }));
     }
     let products = "Ym64.".repeat(25) + "m";
     for code in ["0", "0.m", "Ym64", "10*64.10*64.10*64", "10*-64/10*64/10*64", &"9".repeat(127), &products] {
-        let is_refused = code.parse::<Unit>() == Err(UnitError::Range { code: owned(code) });
+        let is_refused = code.parse::<UcumUnit>() == Err(UnitError::Range { code: owned(code) });
         assert_eq!(is_refused, code.len() != 127, "{code}");
     }
 }
@@ -360,12 +360,17 @@ fn every_unit_in_the_table_has_exactly_one_meaning() {
     let mut codes = std::collections::BTreeSet::new();
     for atom in ATOMS {
         let measure = unit(atom.code).measure;
-        assert_eq!(measure.scale().is_some(), matches!(atom.definition, Definition::Scale), "{}", atom.code);
+        assert_eq!(
+            measure.scale().is_some(),
+            matches!(atom.definition, UnitDefinition::Scale),
+            "{}",
+            atom.code
+        );
         assert!(codes.insert(atom.code.to_owned()), "{} is listed twice", atom.code);
         for (prefix, _) in PREFIXES {
             let code = format!("{prefix}{}", atom.code);
             assert_eq!(
-                code.parse::<Unit>().is_ok(),
+                code.parse::<UcumUnit>().is_ok(),
                 atom.is_metric || ATOMS.iter().any(|atom| atom.code == code),
                 "{code}"
             );
@@ -393,26 +398,29 @@ fn from_spelling_reads_aliases_before_ucum_codes() {
         ("mg/dL", "mg/dL"),
         ("10*3.{person}", "10*3.{person}"),
     ] {
-        assert_eq!(Unit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
+        assert_eq!(UcumUnit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
     }
     for (spelling, code) in spelling::all() {
-        assert_eq!(Unit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
+        assert_eq!(UcumUnit::from_spelling(spelling), Ok(unit(code)), "{spelling}");
         assert_ne!(spelling, code);
         assert_eq!(spelling::all().iter().filter(|(known, _)| known == spelling).count(), 1, "{spelling}");
     }
     assert_eq!(unit("G").measure, unit("10*-4.T").measure);
     for spelling in ["", "g ", "Grams", "calories", "Cal", "cups", "µ"] {
-        assert_eq!(Unit::from_spelling(spelling), Err(UnitError::Spelling { spelling: spelling.to_owned() }));
+        assert_eq!(
+            UcumUnit::from_spelling(spelling),
+            Err(UnitError::Spelling { spelling: spelling.to_owned() })
+        );
     }
     let long = "é".repeat(1000);
     let spelling = "é".repeat(CODE_MAX_BYTES);
-    assert_eq!(Unit::from_spelling(&long), Err(UnitError::Spelling { spelling }));
+    assert_eq!(UcumUnit::from_spelling(&long), Err(UnitError::Spelling { spelling }));
 }
 
 #[test]
 fn unit_is_its_code_in_json() {
     let json = serde_json::to_string(&unit("10*3.{person}")).expect("plain data");
     assert_eq!(json, "\"10*3.{person}\"");
-    assert_eq!(serde_json::from_str::<Unit>(&json).ok(), Some(unit("10*3.{person}")));
-    assert!(serde_json::from_str::<Unit>("\"IU\"").is_err());
+    assert_eq!(serde_json::from_str::<UcumUnit>(&json).ok(), Some(unit("10*3.{person}")));
+    assert!(serde_json::from_str::<UcumUnit>("\"IU\"").is_err());
 }

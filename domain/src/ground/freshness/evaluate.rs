@@ -1,14 +1,14 @@
 //! Evaluates whether an answer is stale and how it is handled.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
-use crate::base::moment::age_and_limit;
+use crate::base::moment::format_age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// How an answer is handled, from the least to the most strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum AnswerHandling {
     /// Serve it without warnings.
     Serve,
     /// Serve it with warnings.
@@ -21,10 +21,10 @@ pub enum Answer {
     FailClosed,
 }
 
-impl Answer {
+impl AnswerHandling {
     /// Whether the answer is served.
     #[must_use]
-    pub const fn is_given(self) -> bool {
+    pub const fn is_served(self) -> bool {
         match self {
             Self::Serve | Self::ServeWithWarnings | Self::DegradeTier => true,
             Self::BlockUntilFresh | Self::FailClosed => false,
@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-impl From<StaleBehavior> for Answer {
+impl From<StaleBehavior> for AnswerHandling {
     fn from(behavior: StaleBehavior) -> Self {
         match behavior {
             StaleBehavior::ServeStaleSilent => Self::Serve,
@@ -61,11 +61,11 @@ pub struct AxisFreshness {
 
 /// The freshness of an answer, and how the answer is handled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Freshness {
+pub struct AnswerFreshness {
     /// Each axis that the answer depends on, in the order given.
     pub axes: Vec<AxisFreshness>,
     /// How the answer is handled: the strictest behavior of its stale axes.
-    pub answer: Answer,
+    pub answer: AnswerHandling,
     /// Warnings about stale axes, except for axes with `serve_stale_silent`.
     pub warnings: Vec<String>,
     /// Whether to start a refresh.
@@ -85,11 +85,11 @@ impl FreshnessPolicy {
         as_of: Option<Timestamp>,
         invalidated_at: Option<Timestamp>,
         now: Timestamp,
-    ) -> Freshness {
+    ) -> AnswerFreshness {
         let age_seconds = as_of.map(|as_of| age_s(as_of, now));
-        let mut freshness = Freshness {
+        let mut freshness = AnswerFreshness {
             axes: Vec::with_capacity(axes.len()),
-            answer: Answer::Serve,
+            answer: AnswerHandling::Serve,
             warnings: Vec::new(),
             refresh: false,
         };
@@ -111,7 +111,7 @@ impl FreshnessPolicy {
                         format!("`{axis}` is as of {as_of} and was invalidated at {at}")
                     }
                     (Some(as_of), None) => {
-                        let (age, allowed) = age_and_limit(age_s(as_of, now), max_age_seconds);
+                        let (age, allowed) = format_age_and_limit(age_s(as_of, now), max_age_seconds);
                         format!("`{axis}` is {age} old, and {allowed} are allowed")
                     }
                     (None, _) => format!("source {} had no release then", self.oracle_id),

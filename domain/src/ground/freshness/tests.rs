@@ -34,20 +34,24 @@ fn policy() -> FreshnessPolicy {
     read(labs()).expect("the seed's example is one")
 }
 
-fn bound(axis: &str) -> AxisBound<'_> {
-    AxisBound { axis, state_sensitive: false, max_ttl_seconds: None }
+fn bound(axis: &str) -> AxisFreshnessLimits<'_> {
+    AxisFreshnessLimits { axis, state_sensitive: false, max_ttl_seconds: None }
 }
 
 /// A requirement for an axis that changes rarely and has a maximum age in the ontology.
-fn limited(axis: &str, max_ttl_seconds: u64) -> AxisBound<'_> {
-    AxisBound { axis, state_sensitive: false, max_ttl_seconds: Some(max_ttl_seconds) }
+fn limited(axis: &str, max_ttl_seconds: u64) -> AxisFreshnessLimits<'_> {
+    AxisFreshnessLimits { axis, state_sensitive: false, max_ttl_seconds: Some(max_ttl_seconds) }
 }
 
-fn sensitive(axis: &str, max_ttl_seconds: Option<u64>) -> AxisBound<'_> {
-    AxisBound { axis, state_sensitive: true, max_ttl_seconds }
+fn sensitive(axis: &str, max_ttl_seconds: Option<u64>) -> AxisFreshnessLimits<'_> {
+    AxisFreshnessLimits { axis, state_sensitive: true, max_ttl_seconds }
 }
 
-fn ruled(axis: &str, max_age_seconds: u64, stale_behavior: StaleBehavior) -> AxisFreshnessRequirement {
+fn axis_requirement(
+    axis: &str,
+    max_age_seconds: u64,
+    stale_behavior: StaleBehavior,
+) -> AxisFreshnessRequirement {
     AxisFreshnessRequirement { axis: axis.into(), max_age_seconds, stale_behavior, refresh_on_query: false }
 }
 
@@ -68,14 +72,14 @@ fn policy_of_the_seed_is_valid_and_round_trips() {
     assert_eq!(policy.validate(&axes), Ok(()));
     let now = at(86_401);
     let freshness = policy.evaluate(&["medication_list"], Some(at(0)), None, now);
-    assert_eq!((freshness.answer, freshness.refresh), (Answer::ServeWithWarnings, true));
+    assert_eq!((freshness.answer, freshness.refresh), (AnswerHandling::ServeWithWarnings, true));
     assert_eq!(freshness.warnings, ["`medication_list` is 24 hours old, and 60 minutes are allowed"]);
     let freshness = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, now);
-    assert_eq!((freshness.answer, freshness.refresh), (Answer::FailClosed, true));
+    assert_eq!((freshness.answer, freshness.refresh), (AnswerHandling::FailClosed, true));
     let fresh = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, at(3_600));
     assert_eq!(
         (fresh.answer, fresh.refresh, fresh.warnings),
-        (Answer::Serve, false, vec![]),
+        (AnswerHandling::Serve, false, vec![]),
         "as old as it may be"
     );
 }
@@ -124,38 +128,44 @@ fn policy_accepts_only_fields_of_the_seed() {
 #[test]
 fn invalid_policy_error_names_the_field() {
     let axes = [bound("inr_value"), bound("medication_list")];
-    let refused = |change: &dyn Fn(&mut FreshnessPolicy), axes: &[AxisBound<'_>]| {
+    let refused = |change: &dyn Fn(&mut FreshnessPolicy), axes: &[AxisFreshnessLimits<'_>]| {
         let mut policy = policy();
         change(&mut policy);
         policy.validate(axes).expect_err("it is refused")
     };
     let unknown = refused(&|_| {}, &axes[..1]);
-    assert_eq!(unknown, BadPolicy::UnknownAxis { axis: "medication_list".into() });
+    assert_eq!(unknown, FreshnessPolicyError::UnknownAxis { axis: "medication_list".into() });
     for seconds in [0, MAX_AGE_S + 1, u64::MAX] {
         let age = refused(&|policy| policy.default_max_age_seconds = seconds, &axes);
-        assert_eq!(age, BadPolicy::BadAge { field: "default_max_age_seconds".into(), seconds });
+        assert_eq!(age, FreshnessPolicyError::BadAge { field: "default_max_age_seconds".into(), seconds });
         let own = refused(
             &|policy| {
-                let ruled = ruled("inr_value", seconds, StaleBehavior::FailClosed);
+                let ruled = axis_requirement("inr_value", seconds, StaleBehavior::FailClosed);
                 policy.axis_freshness.insert("inr_value".into(), ruled);
             },
             &axes,
         );
         assert_eq!(
             own,
-            BadPolicy::BadAge { field: "axis_freshness.inr_value.max_age_seconds".into(), seconds }
+            FreshnessPolicyError::BadAge {
+                field: "axis_freshness.inr_value.max_age_seconds".into(),
+                seconds
+            }
         );
         let trigger = InvalidationTrigger::TimeBased { ttl_seconds: seconds };
         let ttl = refused(&|policy| policy.invalidation_triggers = vec![trigger.clone()], &axes);
         assert_eq!(
             ttl,
-            BadPolicy::BadAge { field: "invalidation_triggers.0.config.ttl_seconds".into(), seconds }
+            FreshnessPolicyError::BadAge {
+                field: "invalidation_triggers.0.config.ttl_seconds".into(),
+                seconds
+            }
         );
     }
-    let other = ruled("inr", 60, StaleBehavior::FailClosed);
+    let other = axis_requirement("inr", 60, StaleBehavior::FailClosed);
     let other =
         refused(&|policy| drop(policy.axis_freshness.insert("inr_value".into(), other.clone())), &axes);
-    assert_eq!(other, BadPolicy::OtherAxis { key: "inr_value".into(), axis: "inr".into() });
+    assert_eq!(other, FreshnessPolicyError::OtherAxis { key: "inr_value".into(), axis: "inr".into() });
     let long = format!("/v1/signals/{}", "x".repeat(WEBHOOK_MAX_BYTES));
     let served = ["/healthz", "/v1/query", "/v1/signals", "/cache/abc"];
     for webhook in
@@ -163,13 +173,14 @@ fn invalid_policy_error_names_the_field() {
     {
         let trigger = InvalidationTrigger::UpstreamSignal { webhook: (*webhook).into(), secret_file: None };
         let refused = refused(&|policy| policy.invalidation_triggers.push(trigger.clone()), &axes);
-        assert_eq!(refused, BadPolicy::BadWebhook { index: 1 }, "{webhook}");
+        assert_eq!(refused, FreshnessPolicyError::BadWebhook { index: 1 }, "{webhook}");
     }
     let count = MAX_TRIGGERS + 1;
     let many =
         refused(&|policy| policy.invalidation_triggers = vec![InvalidationTrigger::Manual {}; count], &axes);
-    assert_eq!(many, BadPolicy::TooManyTriggers { count });
-    let text = BadPolicy::BadAge { field: "default_max_age_seconds".into(), seconds: 0 }.to_string();
+    assert_eq!(many, FreshnessPolicyError::TooManyTriggers { count });
+    let text =
+        FreshnessPolicyError::BadAge { field: "default_max_age_seconds".into(), seconds: 0 }.to_string();
     assert_eq!(text, "`default_max_age_seconds` is 0 (1 to 3155760000 seconds allowed)");
 }
 
@@ -178,7 +189,7 @@ fn policy_must_not_exceed_age_limit_of_ontology() {
     let policy = policy();
     let axes = |third| [bound("inr_value"), bound("medication_list"), third];
     let unbounded =
-        |max_age_s, limit_s| Err(BadPolicy::Unbounded { axis: "dose".into(), max_age_s, limit_s });
+        |max_age_s, limit_s| Err(FreshnessPolicyError::Unbounded { axis: "dose".into(), max_age_s, limit_s });
     assert_eq!(policy.validate(&axes(bound("dose"))), Ok(()));
     assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_400)))), Ok(()), "the default is within it");
     assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_399)))), unbounded(86_400, 86_399));
@@ -200,20 +211,24 @@ fn default_policy_is_valid_for_every_source() {
         [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None), limited("price", 60)];
     let mut ages = Vec::new();
     for &frequency in UpdateFrequency::VARIANTS {
-        let policy = FreshnessPolicy::default_of("xx".parse().expect("an id"), frequency, &axes);
+        let policy = FreshnessPolicy::default_for("xx".parse().expect("an id"), frequency, &axes);
         assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
         ages.push(policy.default_max_age_seconds);
         let stale = policy.evaluate(&["population"], Some(at(0)), Some(at(1)), at(1));
-        assert_eq!(stale.answer, Answer::ServeWithWarnings, "{frequency:?}");
+        assert_eq!(stale.answer, AnswerHandling::ServeWithWarnings, "{frequency:?}");
         for axis in ["dose", "price"] {
             let stale = policy.evaluate(&[axis], Some(at(0)), None, at(61));
-            assert_eq!((stale.answer, stale.refresh), (Answer::FailClosed, true), "{axis} {frequency:?}");
+            assert_eq!(
+                (stale.answer, stale.refresh),
+                (AnswerHandling::FailClosed, true),
+                "{axis} {frequency:?}"
+            );
         }
     }
     let days: Vec<_> = ages.iter().map(|age_s| age_s / DAY_S).collect();
     assert_eq!(days, [0, 2, 14, 62, 184, 732, 36_525, 366]);
     let realtime =
-        FreshnessPolicy::default_of("xx".parse().expect("an id"), UpdateFrequency::Realtime, &axes);
+        FreshnessPolicy::default_for("xx".parse().expect("an id"), UpdateFrequency::Realtime, &axes);
     let age_s = |axis: &str| realtime.axis_freshness[axis].max_age_seconds;
     assert_eq!((age_s("dose"), age_s("rate")), (60, 300), "none is older than the others may be");
 }
@@ -224,7 +239,9 @@ fn group_requirement_applies_to_each_of_its_axes() {
     let own = ("nutrients.zinc.amount", 100);
     for (group, max_age_s) in [("nutrients.*.amount", 60), ("nutrients.*.*", 90), ("*.iron.amount", 30), own]
     {
-        policy.axis_freshness.insert(group.into(), ruled(group, max_age_s, StaleBehavior::FailClosed));
+        policy
+            .axis_freshness
+            .insert(group.into(), axis_requirement(group, max_age_s, StaleBehavior::FailClosed));
     }
     let max_age_s = |axis: &str| policy.evaluate(&[axis], Some(at(0)), None, at(0)).axes[0].max_age_seconds;
     assert_eq!(max_age_s("nutrients.*.amount"), 60);
@@ -240,21 +257,24 @@ fn group_requirement_applies_to_each_of_its_axes() {
 #[test]
 fn each_stale_behavior_has_its_answer() {
     for (behavior, answer, warns, refresh) in [
-        (StaleBehavior::ServeStaleSilent, Answer::Serve, false, false),
-        (StaleBehavior::ServeStaleWithWarning, Answer::ServeWithWarnings, true, false),
-        (StaleBehavior::DegradeTier, Answer::DegradeTier, true, false),
-        (StaleBehavior::BlockUntilFresh, Answer::BlockUntilFresh, true, true),
-        (StaleBehavior::FailClosed, Answer::FailClosed, true, false),
+        (StaleBehavior::ServeStaleSilent, AnswerHandling::Serve, false, false),
+        (StaleBehavior::ServeStaleWithWarning, AnswerHandling::ServeWithWarnings, true, false),
+        (StaleBehavior::DegradeTier, AnswerHandling::DegradeTier, true, false),
+        (StaleBehavior::BlockUntilFresh, AnswerHandling::BlockUntilFresh, true, true),
+        (StaleBehavior::FailClosed, AnswerHandling::FailClosed, true, false),
     ] {
         let policy = FreshnessPolicy { default_stale_behavior: behavior, ..policy() };
         let stale = policy.evaluate(&["dose"], Some(at(0)), None, at(86_401));
         assert_eq!((stale.answer, !stale.warnings.is_empty(), stale.refresh), (answer, warns, refresh));
         assert!(stale.axes[0].stale);
         let fresh = policy.evaluate(&["dose"], Some(at(0)), None, at(86_400));
-        assert_eq!((fresh.answer, fresh.warnings.len(), fresh.refresh), (Answer::Serve, 0, false));
+        assert_eq!((fresh.answer, fresh.warnings.len(), fresh.refresh), (AnswerHandling::Serve, 0, false));
     }
-    let answers = BEHAVIORS.map(Answer::from);
-    assert!(answers.is_sorted() && answers.contains(&Answer::FailClosed), "the strictest last: {answers:?}");
+    let answers = BEHAVIORS.map(AnswerHandling::from);
+    assert!(
+        answers.is_sorted() && answers.contains(&AnswerHandling::FailClosed),
+        "the strictest last: {answers:?}"
+    );
     let invalidated = policy().evaluate(&["dose"], Some(at(0)), Some(at(1)), at(2));
     let words = "`dose` is as of 2023-11-14T22:13:20Z and was invalidated at 2023-11-14T22:13:21Z";
     assert_eq!(invalidated.warnings, [words]);
@@ -274,7 +294,7 @@ fn age_is_whole_seconds_and_never_negative() {
     assert_eq!(i64::try_from(age_s(Timestamp::MIN, Timestamp::MAX)), Ok(all));
     assert_eq!(
         policy.evaluate(&[], Some(at(0)), Some(at(1)), at(9)).answer,
-        Answer::Serve,
+        AnswerHandling::Serve,
         "nothing is said"
     );
 }
@@ -355,7 +375,7 @@ proptest! {
         let now = at(as_of + age_s);
         let invalidated = policy.evaluate(&AXES, Some(at(as_of)), Some(at(invalidated)), now);
         prop_assert!(invalidated.axes.iter().all(|axis| axis.stale));
-        let ages = |freshness: &Freshness| freshness.axes.iter().map(|axis| axis.age_seconds).collect::<Vec<_>>();
+        let ages = |freshness: &AnswerFreshness| freshness.axes.iter().map(|axis| axis.age_seconds).collect::<Vec<_>>();
         prop_assert_eq!(ages(&invalidated), ages(&policy.evaluate(&AXES, Some(at(as_of)), None, now)));
     }
 }

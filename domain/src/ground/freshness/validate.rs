@@ -1,6 +1,6 @@
 //! Validation of freshness policies.
 
-use super::{AxisBound, FreshnessPolicy, InvalidationTrigger, MAX_AGE_S};
+use super::{AxisFreshnessLimits, FreshnessPolicy, InvalidationTrigger, MAX_AGE_S};
 
 /// The maximum number of triggers in a policy.
 pub const MAX_TRIGGERS: usize = 16;
@@ -13,7 +13,7 @@ const SERVED: [&str; 2] = ["/v1/", "/cache/"];
 
 /// Why a freshness policy is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadPolicy {
+pub enum FreshnessPolicyError {
     /// The policy names an axis that the source does not provide.
     #[error(
         "`axis_freshness.{axis}`: the source does not provide this axis; use a path of its `axes_provided` as written there"
@@ -81,14 +81,17 @@ impl FreshnessPolicy {
     /// # Errors
     /// The first fault found: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], an axis
     /// that may become older than its ontology allows, or a webhook path that is invalid or reserved by the service.
-    pub fn validate(&self, axes: &[AxisBound<'_>]) -> Result<(), BadPolicy> {
+    pub fn validate(&self, axes: &[AxisFreshnessLimits<'_>]) -> Result<(), FreshnessPolicyError> {
         check_age("default_max_age_seconds", self.default_max_age_seconds)?;
         for (key, requirement) in &self.axis_freshness {
             if !axes.iter().any(|bound| bound.axis == key) {
-                return Err(BadPolicy::UnknownAxis { axis: key.clone() });
+                return Err(FreshnessPolicyError::UnknownAxis { axis: key.clone() });
             }
             if requirement.axis != *key {
-                return Err(BadPolicy::OtherAxis { key: key.clone(), axis: requirement.axis.clone() });
+                return Err(FreshnessPolicyError::OtherAxis {
+                    key: key.clone(),
+                    axis: requirement.axis.clone(),
+                });
             }
             check_age(&format!("axis_freshness.{key}.max_age_seconds"), requirement.max_age_seconds)?;
         }
@@ -96,16 +99,20 @@ impl FreshnessPolicy {
         for bound in axes {
             let max_age_s = self.max_age_s(self.requirement(bound.axis));
             if let Some(limit_s) = bound.limit_s().filter(|limit_s| max_age_s > *limit_s) {
-                return Err(BadPolicy::Unbounded { axis: bound.axis.to_owned(), max_age_s, limit_s });
+                return Err(FreshnessPolicyError::Unbounded {
+                    axis: bound.axis.to_owned(),
+                    max_age_s,
+                    limit_s,
+                });
             }
         }
         Ok(())
     }
 
-    fn validate_triggers(&self) -> Result<(), BadPolicy> {
+    fn validate_triggers(&self) -> Result<(), FreshnessPolicyError> {
         let count = self.invalidation_triggers.len();
         if count > MAX_TRIGGERS {
-            return Err(BadPolicy::TooManyTriggers { count });
+            return Err(FreshnessPolicyError::TooManyTriggers { count });
         }
         for (index, trigger) in self.invalidation_triggers.iter().enumerate() {
             match trigger {
@@ -113,12 +120,12 @@ impl FreshnessPolicy {
                     check_age(&format!("invalidation_triggers.{index}.config.ttl_seconds"), *ttl_seconds)?;
                 }
                 InvalidationTrigger::UpstreamSignal { webhook, .. } if !is_for_webhooks(webhook) => {
-                    return Err(BadPolicy::BadWebhook { index });
+                    return Err(FreshnessPolicyError::BadWebhook { index });
                 }
                 InvalidationTrigger::UpstreamSignal { secret_file: Some(file), .. }
                     if !file.is_absolute() =>
                 {
-                    return Err(BadPolicy::BadSecretFile { index });
+                    return Err(FreshnessPolicyError::BadSecretFile { index });
                 }
                 _ => {}
             }
@@ -127,11 +134,11 @@ impl FreshnessPolicy {
     }
 }
 
-fn check_age(field: &str, seconds: u64) -> Result<(), BadPolicy> {
+fn check_age(field: &str, seconds: u64) -> Result<(), FreshnessPolicyError> {
     if (1..=MAX_AGE_S).contains(&seconds) {
         return Ok(());
     }
-    Err(BadPolicy::BadAge { field: field.to_owned(), seconds })
+    Err(FreshnessPolicyError::BadAge { field: field.to_owned(), seconds })
 }
 
 fn is_for_webhooks(path: &str) -> bool {

@@ -5,42 +5,42 @@ mod parts;
 mod steps;
 mod values;
 
-use super::{Normalizer, ValidTimes};
+use super::{RecordNormalizer, ValidTimePaths};
 use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::{Definition, NormalizerType};
-use parts::Parts;
+use crate::ground::pipeline::{NormalizerType, PipelineDefinition};
+use parts::DefinitionCompiler;
 use std::sync::Arc;
 
 /// Why a definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {fault}")]
-pub struct BadDefinition {
+pub struct PipelineDefinitionError {
     place: String,
     fault: String,
 }
 
-impl BadDefinition {
+impl PipelineDefinitionError {
     fn new(place: impl Into<String>, fault: impl std::fmt::Display) -> Self {
         Self { place: place.into(), fault: fault.to_string() }
     }
 }
 
-impl Normalizer {
+impl RecordNormalizer {
     /// Compiles `definition` for `ontology`. The source provides the axes `axes_provided`.
     ///
     /// # Errors
     /// The first fault, with its location in the definition.
     pub fn new(
-        definition: &Definition,
+        definition: &PipelineDefinition,
         ontology: Arc<Ontology>,
         axes_provided: &[String],
-    ) -> Result<Self, BadDefinition> {
-        let parts = Parts { definition, ontology: &ontology, axes_provided };
+    ) -> Result<Self, PipelineDefinitionError> {
+        let parts = DefinitionCompiler { definition, ontology: &ontology, axes_provided };
         parts.check_header()?;
         let pipeline = &definition.pipeline;
         if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
             let fault = format!("{ratio} is not a share of records (0 to 1 allowed)");
-            return Err(BadDefinition::new(format!("pipeline.gates.{name}"), fault));
+            return Err(PipelineDefinitionError::new(format!("pipeline.gates.{name}"), fault));
         }
         let mut mappings = Vec::new();
         for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {

@@ -4,10 +4,10 @@
 //! Loops are not allowed, because they would visit groups in no fixed order. Only the functions listed here are
 //! allowed.
 
-use super::Values;
+use super::ValuesByPath;
 use crate::ground::axis::{Axis, AxisType};
 use crate::ground::ontology::Ontology;
-use crate::ground::value::Typed;
+use crate::ground::value::TypedValue;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Map, Value};
 use cel::{Context, Env, ExecutionError, Program};
@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// The fault of a value.
-pub(super) struct Fault {
+pub(super) struct ValueFault {
     /// The fault in words, with the value.
     pub(super) reason: String,
     /// The violated limit, without the value.
@@ -34,7 +34,7 @@ const FUNCTIONS: [&str; 7] = ["contains", "double", "endsWith", "int", "size", "
 const VALUE: &str = "value";
 
 /// A compiled expression.
-pub(super) struct Expression {
+pub(super) struct CelExpression {
     source: String,
     program: Program,
     env: Arc<Env>,
@@ -46,18 +46,18 @@ pub(super) struct Expression {
 
 /// The parser's message on one line, without its drawing of the location. The message contains the location as
 /// `line:column`.
-fn on_one_line(told: &str) -> String {
+fn join_error_lines(told: &str) -> String {
     let what = told.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
     what.replace("ERROR: <input>:", "at ")
 }
 
-impl Expression {
+impl CelExpression {
     /// Compiles `source` over the axes of `ontology`, for the axis with the index `place`.
     pub(super) fn new(source: &str, ontology: &Ontology, place: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
-        let program = env.compile(source).map_err(|error| on_one_line(&error.to_string()))?;
-        let mut parts = Parts::default();
-        parts.take(program.expression(), 0)?;
+        let program = env.compile(source).map_err(|error| join_error_lines(&error.to_string()))?;
+        let mut parts = ExpressionParts::default();
+        parts.count_part(program.expression(), 0)?;
         parts.names.remove(VALUE);
         for name in &parts.names {
             let below = ontology.axes.iter().filter(|axis| is_below(&axis.axis, name)).count();
@@ -76,24 +76,31 @@ impl Expression {
     }
 
     /// The variables of the expression: an axis without a value is null, a group without values is empty.
-    pub(super) fn context(&self, ontology: &Ontology, values: &Values<'_>) -> Context<'static, 'static> {
+    pub(super) fn context(
+        &self,
+        ontology: &Ontology,
+        values: &ValuesByPath<'_>,
+    ) -> Context<'static, 'static> {
         let mut context = Context::with_env(Arc::clone(&self.env));
         for name in &self.names {
-            let of_axis = |mapping: &super::Mapping, value: &Typed| {
-                cel(value, ontology.axes.get(mapping.axis).map_or(AxisType::String, |axis| axis.kind))
+            let of_axis = |mapping: &super::CompiledMapping, value: &TypedValue| {
+                to_cel_value(
+                    value,
+                    ontology.axes.get(mapping.axis).map_or(AxisType::String, |axis| axis.kind),
+                )
             };
             let variable = if ontology.axes.iter().any(|axis: &Axis| axis.axis == *name) {
                 values.get(name.as_str()).map_or(Value::Null, |(mapping, value)| of_axis(mapping, value))
             } else {
-                let mut tree = Tree::default();
+                let mut tree = AxisValueTree::default();
                 let from = (Bound::Included(name.as_str()), Bound::Unbounded);
                 let below = values.range::<str, _>(from).take_while(|(path, _)| path.starts_with(name));
                 for (path, (mapping, value)) in below.filter(|(path, _)| is_below(path, name)) {
                     let mut names = path.split('.');
                     names.next();
-                    tree.plant(names, of_axis(mapping, value));
+                    tree.insert_value(names, of_axis(mapping, value));
                 }
-                tree.grown()
+                tree.into_cel_value()
             };
             context.add_variable_from_value(name.as_str(), variable);
         }
@@ -101,10 +108,10 @@ impl Expression {
     }
 
     /// The fault of `value` in the context of the other values, if any.
-    pub(super) fn fault(&self, context: &Context<'_, '_>, value: &Typed) -> Option<Fault> {
+    pub(super) fn fault(&self, context: &Context<'_, '_>, value: &TypedValue) -> Option<ValueFault> {
         let mut scope = context.new_inner_scope();
-        scope.add_variable_from_value(VALUE, cel(value, self.kind));
-        let broken = |reason: String| Some(Fault { bound: reason.clone(), reason });
+        scope.add_variable_from_value(VALUE, to_cel_value(value, self.kind));
+        let broken = |reason: String| Some(ValueFault { bound: reason.clone(), reason });
         match self.program.execute(&scope) {
             Ok(Value::Bool(true)) => None,
             Ok(Value::Bool(false)) => broken(format!("`{}` does not hold", self.source)),
@@ -116,13 +123,16 @@ impl Expression {
                 let missing: Vec<_> = missing.map(|name| format!("; `{name}` is missing")).collect();
                 // the error text may contain a key, which is a value of the record
                 let bound = format!("`{}` cannot be evaluated", self.source);
-                Some(Fault { reason: format!("{bound}: {}{}", words(&error), missing.concat()), bound })
+                Some(ValueFault {
+                    reason: format!("{bound}: {}{}", describe_error(&error), missing.concat()),
+                    bound,
+                })
             }
         }
     }
 }
 
-impl fmt::Debug for Expression {
+impl fmt::Debug for CelExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Expression").field(&self.source).finish()
     }
@@ -134,7 +144,7 @@ fn is_below(path: &str, name: &str) -> bool {
 }
 
 /// The error without values, because groups would be printed in no fixed order.
-fn words(error: &ExecutionError) -> String {
+fn describe_error(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(name) => format!("there is no `{name}`"),
         ExecutionError::NoSuchOverload(overload) => overload.to_string(),
@@ -149,14 +159,14 @@ fn words(error: &ExecutionError) -> String {
 
 /// The parts of an expression, as counted so far.
 #[derive(Default)]
-struct Parts {
+struct ExpressionParts {
     count: usize,
     names: BTreeSet<String>,
 }
 
-impl Parts {
+impl ExpressionParts {
     /// Counts `part` at the nesting depth `depth`.
-    fn take(&mut self, part: &IdedExpr, depth: usize) -> Result<(), String> {
+    fn count_part(&mut self, part: &IdedExpr, depth: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > PARTS_MAX || depth > DEPTH_MAX {
             return Err(format!(
@@ -169,7 +179,7 @@ impl Parts {
                 self.names.insert(name.clone());
                 Ok(())
             }
-            Expr::Select(select) => self.take(&select.operand, depth + 1),
+            Expr::Select(select) => self.count_part(&select.operand, depth + 1),
             Expr::Call(call) => {
                 let name = call.func_name.as_str();
                 let is_operator = !name.contains(|letter: char| letter.is_ascii_alphabetic()) || name == "@in";
@@ -177,15 +187,15 @@ impl Parts {
                     return Err(format!("unknown function `{name}`; the functions are: {}", FUNCTIONS.join(", ")));
                 }
                 let target = call.target.as_deref().into_iter();
-                target.chain(&call.args).try_for_each(|argument| self.take(argument, depth + 1))
+                target.chain(&call.args).try_for_each(|argument| self.count_part(argument, depth + 1))
             }
-            Expr::List(list) => list.elements.iter().try_for_each(|element| self.take(element, depth + 1)),
+            Expr::List(list) => list.elements.iter().try_for_each(|element| self.count_part(element, depth + 1)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
                 EntryExpr::MapEntry(entry) => {
-                    self.take(&entry.key, depth + 1)?;
-                    self.take(&entry.value, depth + 1)
+                    self.count_part(&entry.key, depth + 1)?;
+                    self.count_part(&entry.value, depth + 1)
                 }
-                EntryExpr::StructField(field) => self.take(&field.value, depth + 1),
+                EntryExpr::StructField(field) => self.count_part(&field.value, depth + 1),
             }),
             Expr::Comprehension(_) => {
                 Err("an expression cannot have loops (`all`, `exists`, `map`, `filter`); the values of a group are checked one by \
@@ -199,12 +209,12 @@ impl Parts {
 
 /// The CEL value of an axis of type `kind`. Integers of up to 64 bits are exact. A number is always the nearest double,
 /// whole or not, so that an expression has the right types for all values or for none.
-fn cel(value: &Typed, kind: AxisType) -> Value {
+fn to_cel_value(value: &TypedValue, kind: AxisType) -> Value {
     match value {
-        Typed::Bool(value) => Value::Bool(*value),
-        Typed::Date(date) => Value::String(Arc::new(date.to_string())),
-        Typed::Text(text) => Value::String(Arc::new(text.clone())),
-        Typed::Number(number) => {
+        TypedValue::Bool(value) => Value::Bool(*value),
+        TypedValue::Date(date) => Value::String(Arc::new(date.to_string())),
+        TypedValue::Text(text) => Value::String(Arc::new(text.clone())),
+        TypedValue::Number(number) => {
             let whole = if kind == AxisType::Integer { number.to_i64() } else { None };
             let double = || Value::Float(number.to_string().parse().unwrap_or(f64::NAN));
             whole.map_or_else(double, Value::Int)
@@ -214,22 +224,22 @@ fn cel(value: &Typed, kind: AxisType) -> Value {
 
 /// Values as a tree of path names: `nutrients.water.amount` is the member `amount` of `water` of `nutrients`.
 #[derive(Default)]
-struct Tree {
+struct AxisValueTree {
     value: Option<Value>,
-    members: HashMap<String, Tree>,
+    members: HashMap<String, AxisValueTree>,
 }
 
-impl Tree {
-    fn plant<'p>(&mut self, mut path: std::str::Split<'p, char>, value: Value) {
+impl AxisValueTree {
+    fn insert_value<'p>(&mut self, mut path: std::str::Split<'p, char>, value: Value) {
         match path.next() {
             None => self.value = Some(value),
-            Some(name) => self.members.entry(name.to_owned()).or_default().plant(path, value),
+            Some(name) => self.members.entry(name.to_owned()).or_default().insert_value(path, value),
         }
     }
 
-    fn grown(self) -> Value {
+    fn into_cel_value(self) -> Value {
         self.value.unwrap_or_else(|| {
-            let member = |(name, tree): (String, Self)| (Key::String(Arc::new(name)), tree.grown());
+            let member = |(name, tree): (String, Self)| (Key::String(Arc::new(name)), tree.into_cel_value());
             Value::Map(Map { map: Arc::new(self.members.into_iter().map(member).collect()) })
         })
     }

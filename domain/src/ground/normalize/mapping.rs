@@ -1,15 +1,15 @@
 //! Mappings of the fields of a raw record to axes.
 
-use super::{Mapped, Normalizer, Values, text_of};
+use super::{MappedValue, RecordNormalizer, ValuesByPath, text_of};
 use crate::base::blank::is_blank;
 use crate::base::decimal::Decimal;
-use crate::base::raw::Raw;
+use crate::base::raw::SourceValue;
 use crate::ground::axis::{Axis, is_group_key};
-use crate::ground::path::Path;
-use crate::ground::pipeline::Transform;
-use crate::ground::pipeline::tables::{Otherwise, Words};
-use crate::ground::rejection::{Rejection, Rule};
-use crate::ground::value::{NotOfAxis, Typed};
+use crate::ground::path::RawFieldPath;
+use crate::ground::pipeline::TextTransform;
+use crate::ground::pipeline::tables::{UnknownWordHandling, WordTable};
+use crate::ground::rejection::{RecordRejection, RecordRule};
+use crate::ground::value::{AxisValueError, TypedValue};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -18,39 +18,39 @@ const GROUP_VALUES_MAX: usize = 10_000;
 
 /// A compiled mapping.
 #[derive(Debug)]
-pub(super) struct Mapping {
-    pub(super) source: Path,
+pub(super) struct CompiledMapping {
+    pub(super) source: RawFieldPath,
     /// The index of the axis in the ontology.
     pub(super) axis: usize,
     pub(super) required: bool,
-    pub(super) default: Option<Typed>,
+    pub(super) default: Option<TypedValue>,
     /// The path of the key in each element; by default the name of the member is the key.
-    pub(super) key: Option<Path>,
-    pub(super) key_words: Option<Words>,
+    pub(super) key: Option<RawFieldPath>,
+    pub(super) key_words: Option<WordTable>,
     /// The path of each value's unit.
-    pub(super) unit: Option<Path>,
-    pub(super) transform: Option<Transform>,
+    pub(super) unit: Option<RawFieldPath>,
+    pub(super) transform: Option<TextTransform>,
     /// The definition by which its values were measured, if known.
-    pub(super) definition: Option<Definition>,
+    pub(super) definition: Option<CompiledMeasurementDefinition>,
 }
 
 /// The definition by which the values of an axis were measured.
 #[derive(Debug)]
-pub(super) enum Definition {
+pub(super) enum CompiledMeasurementDefinition {
     Always(String),
-    ByAxis { axis: String, words: Words },
+    ByAxis { axis: String, words: WordTable },
 }
 
 /// A value from the record, or the result of a normalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Draft<'r> {
+pub(super) enum DraftValue<'r> {
     /// A text in the source's own notation.
     Text(Cow<'r, str>),
     /// A value of another type, or one that is parsed already.
-    Typed(Typed),
+    Typed(TypedValue),
 }
 
-impl Draft<'_> {
+impl DraftValue<'_> {
     /// The text of the value, of any type.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
@@ -61,69 +61,69 @@ impl Draft<'_> {
 }
 
 /// Parses `draft` as a number.
-pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection> {
-    if let Draft::Typed(Typed::Number(number)) = draft {
+pub(super) fn number(draft: DraftValue<'_>, path: &str) -> Result<Decimal, RecordRejection> {
+    if let DraftValue::Typed(TypedValue::Number(number)) = draft {
         return Ok(number);
     }
     let text = draft.text();
     text.parse().map_err(|error| {
-        let reason = NotOfAxis::new(&text, format!("a number: {error}")).to_string();
-        Rejection::new(Rule::AxisType, Some(path), reason)
+        let reason = AxisValueError::new(&text, format!("a number: {error}")).to_string();
+        RecordRejection::new(RecordRule::AxisType, Some(path), reason)
     })
 }
 
 /// A value for an axis, found by a mapping.
 #[derive(Debug)]
-pub(super) enum Found<'n, 'r> {
+pub(super) enum FoundAxisValue<'n, 'r> {
     /// A value of the record, to be normalized.
-    Draft(Draft<'r>),
+    Draft(DraftValue<'r>),
     /// The default value for a missing field. It is not normalized.
-    Default(&'n Typed),
+    Default(&'n TypedValue),
 }
 
-impl<'r> Draft<'r> {
+impl<'r> DraftValue<'r> {
     /// The value of `raw`; `None` if it is null or blank. Different spellings of a number give the same value.
-    pub(super) fn of(raw: &'r Raw, path: &str) -> Result<Option<Self>, Rejection> {
+    pub(super) fn of(raw: &'r SourceValue, path: &str) -> Result<Option<Self>, RecordRejection> {
         match raw {
-            Raw::Null => Ok(None),
-            Raw::Bool(value) => Ok(Some(Self::Typed(Typed::Bool(*value)))),
-            Raw::Number(digits) => Ok(Some(match digits.parse() {
-                Ok(number) => Self::Typed(Typed::Number(number)),
+            SourceValue::Null => Ok(None),
+            SourceValue::Bool(value) => Ok(Some(Self::Typed(TypedValue::Bool(*value)))),
+            SourceValue::Number(digits) => Ok(Some(match digits.parse() {
+                Ok(number) => Self::Typed(TypedValue::Number(number)),
                 // a number with too many digits is kept as a text, which a text axis accepts
                 Err(_) => Self::Text(digits.into()),
             })),
-            Raw::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !is_blank(text))),
-            Raw::List(_) | Raw::Object(_) => Err(Rejection::new(
-                Rule::Mapping,
+            SourceValue::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !is_blank(text))),
+            SourceValue::List(_) | SourceValue::Object(_) => Err(RecordRejection::new(
+                RecordRule::Mapping,
                 Some(path),
                 "a list or an object is in the place of a single value",
             )),
         }
     }
 
-    fn transformed(self, transform: Option<Transform>) -> Self {
+    fn apply_transform(self, transform: Option<TextTransform>) -> Self {
         match (self, transform) {
-            (Self::Text(text), Some(Transform::Trim)) => Self::Text(text.trim().to_owned().into()),
-            (Self::Text(text), Some(Transform::Lowercase)) => Self::Text(text.to_lowercase().into()),
-            (Self::Text(text), Some(Transform::Uppercase)) => Self::Text(text.to_uppercase().into()),
+            (Self::Text(text), Some(TextTransform::Trim)) => Self::Text(text.trim().to_owned().into()),
+            (Self::Text(text), Some(TextTransform::Lowercase)) => Self::Text(text.to_lowercase().into()),
+            (Self::Text(text), Some(TextTransform::Uppercase)) => Self::Text(text.to_uppercase().into()),
             (draft, _) => draft,
         }
     }
 }
 
-impl Normalizer {
+impl RecordNormalizer {
     /// All values that the mappings find in `raw`.
-    pub(super) fn mapped<'n, 'r>(
+    pub(super) fn map_values<'n, 'r>(
         &'n self,
-        raw: &'r Raw,
-        warnings: &mut Vec<Rejection>,
-    ) -> Result<Vec<Mapped<'n, 'r>>, Rejection> {
-        let mut found: Vec<Mapped<'n, 'r>> = Vec::new();
+        raw: &'r SourceValue,
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<Vec<MappedValue<'n, 'r>>, RecordRejection> {
+        let mut found: Vec<MappedValue<'n, 'r>> = Vec::new();
         for (mapping, axis) in self.with_axes() {
             if mapping.source.is_group() {
                 self.map_group(raw, mapping, axis, &mut found, warnings)?;
             } else if !found.iter().any(|other| other.mapping.axis == mapping.axis) {
-                found.extend(mapping.one(raw, axis)?);
+                found.extend(mapping.map_single(raw, axis)?);
             }
         }
         for (mapping, axis) in self.with_axes() {
@@ -133,29 +133,29 @@ impl Normalizer {
             }
             let Some(default) = &mapping.default else {
                 let reason = format!("`{}` is missing, null or blank", mapping.source.as_str());
-                return Err(Rejection::new(Rule::Mapping, Some(&axis.axis), reason));
+                return Err(RecordRejection::new(RecordRule::Mapping, Some(&axis.axis), reason));
             };
             let path = axis.axis.as_str().into();
-            found.push(Mapped { mapping, path, found: Found::Default(default), unit: None });
+            found.push(MappedValue { mapping, path, found: FoundAxisValue::Default(default), unit: None });
         }
         Ok(found)
     }
 
     /// The mappings with their axes, in the definition's order.
-    pub(super) fn with_axes(&self) -> impl Iterator<Item = (&Mapping, &Axis)> {
+    pub(super) fn with_axes(&self) -> impl Iterator<Item = (&CompiledMapping, &Axis)> {
         self.mappings.iter().filter_map(|mapping| Some((mapping, self.ontology.axes.get(mapping.axis)?)))
     }
 
     fn map_group<'n, 'r>(
         &'n self,
-        raw: &'r Raw,
-        mapping: &'n Mapping,
+        raw: &'r SourceValue,
+        mapping: &'n CompiledMapping,
         axis: &Axis,
-        found: &mut Vec<Mapped<'n, 'r>>,
-        warnings: &mut Vec<Rejection>,
-    ) -> Result<(), Rejection> {
+        found: &mut Vec<MappedValue<'n, 'r>>,
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<(), RecordRejection> {
         let source = mapping.source.as_str();
-        let refuse = |reason: String| Rejection::new(Rule::Mapping, Some(source), reason);
+        let refuse = |reason: String| RecordRejection::new(RecordRule::Mapping, Some(source), reason);
         for (place, element) in mapping.source.elements(raw).enumerate() {
             if place == GROUP_VALUES_MAX {
                 return Err(refuse(format!("it has more than {GROUP_VALUES_MAX} elements")));
@@ -165,12 +165,12 @@ impl Normalizer {
                 None => element.name.map(Cow::Borrowed),
             };
             let key = key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
-            let Some(key) = mapping.called(&key, warnings)? else { continue };
+            let Some(key) = mapping.translate_key(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
-            let Some(draft) = Draft::of(raw_value, &path)? else { continue };
+            let Some(draft) = DraftValue::of(raw_value, &path)? else { continue };
             let unit = mapping.unit.as_ref().and_then(|unit| unit.find_within(element.raw)).and_then(text_of);
-            found.push(Mapped { mapping, path: path.into(), found: Found::Draft(draft), unit });
+            found.push(MappedValue { mapping, path: path.into(), found: FoundAxisValue::Draft(draft), unit });
         }
         Ok(())
     }
@@ -178,9 +178,9 @@ impl Normalizer {
 
 /// The known definitions by which the values were measured, by path.
 pub(super) fn definitions_of(
-    values: &Values<'_>,
-    warnings: &mut Vec<Rejection>,
-) -> Result<BTreeMap<String, String>, Rejection> {
+    values: &ValuesByPath<'_>,
+    warnings: &mut Vec<RecordRejection>,
+) -> Result<BTreeMap<String, String>, RecordRejection> {
     let mut definitions = BTreeMap::new();
     for (path, (mapping, _)) in values {
         let Some(definition) = &mapping.definition else { continue };
@@ -191,14 +191,14 @@ pub(super) fn definitions_of(
     Ok(definitions)
 }
 
-impl Definition {
+impl CompiledMeasurementDefinition {
     /// The definition by which the value at `path` was measured; `None` if it is not known.
     fn of(
         &self,
         path: &str,
-        values: &Values<'_>,
-        warnings: &mut Vec<Rejection>,
-    ) -> Result<Option<&str>, Rejection> {
+        values: &ValuesByPath<'_>,
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<Option<&str>, RecordRejection> {
         let (axis, words) = match self {
             Self::Always(definition) => return Ok(Some(definition)),
             Self::ByAxis { axis, words } => (axis, words),
@@ -206,14 +206,14 @@ impl Definition {
         let fault = match values.get(axis.as_str()).map(|(_, value)| value.text()) {
             Some(word) => match words.entries.get(&*word) {
                 Some(definition) => return Ok(definition.as_deref()),
-                None if words.otherwise == Otherwise::Keep => return Ok(None),
-                None => NotOfAxis::new(&word, format!("a word of the table of definitions by `{axis}`"))
+                None if words.otherwise == UnknownWordHandling::Keep => return Ok(None),
+                None => AxisValueError::new(&word, format!("a word of the table of definitions by `{axis}`"))
                     .to_string(),
             },
             None => format!("`{axis}`, which selects the definition of the measurement, has no value"),
         };
-        let rejection = Rejection::new(Rule::EnumMapping, Some(path), fault);
-        if words.otherwise == Otherwise::Reject {
+        let rejection = RecordRejection::new(RecordRule::EnumMapping, Some(path), fault);
+        if words.otherwise == UnknownWordHandling::Reject {
             return Err(rejection);
         }
         warnings.push(rejection);
@@ -221,33 +221,36 @@ impl Definition {
     }
 }
 
-impl Mapping {
-    pub(super) fn one<'n, 'r>(
+impl CompiledMapping {
+    pub(super) fn map_single<'n, 'r>(
         &'n self,
-        raw: &'r Raw,
+        raw: &'r SourceValue,
         axis: &'n Axis,
-    ) -> Result<Option<Mapped<'n, 'r>>, Rejection> {
+    ) -> Result<Option<MappedValue<'n, 'r>>, RecordRejection> {
         let Some(found) = self.source.find(raw) else { return Ok(None) };
-        let Some(draft) = Draft::of(found, &axis.axis)? else { return Ok(None) };
+        let Some(draft) = DraftValue::of(found, &axis.axis)? else { return Ok(None) };
         let unit = self.unit.as_ref().and_then(|unit| unit.find(raw)).and_then(text_of);
         let path = axis.axis.as_str().into();
-        let found = Found::Draft(draft.transformed(self.transform));
-        Ok(Some(Mapped { mapping: self, path, found, unit }))
+        let found = FoundAxisValue::Draft(draft.apply_transform(self.transform));
+        Ok(Some(MappedValue { mapping: self, path, found, unit }))
     }
 
     /// The ontology's key for the element that the source calls `key`; `None` if the element is ignored.
-    fn called<'k>(
+    fn translate_key<'k>(
         &'k self,
         key: &'k str,
-        warnings: &mut Vec<Rejection>,
-    ) -> Result<Option<&'k str>, Rejection> {
-        let refuse = |reason: String| Rejection::new(Rule::Mapping, Some(self.source.as_str()), reason);
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<Option<&'k str>, RecordRejection> {
+        let refuse =
+            |reason: String| RecordRejection::new(RecordRule::Mapping, Some(self.source.as_str()), reason);
         let words = self.key_words.as_ref();
         let called = match words.map(|words| (words.entries.get(key), words.otherwise)) {
             Some((Some(called), _)) => called.as_deref(),
-            None | Some((None, Otherwise::Keep)) => Some(key),
-            Some((None, Otherwise::Reject)) => return Err(refuse(format!("`{key}` is not in the table"))),
-            Some((None, Otherwise::Warn)) => {
+            None | Some((None, UnknownWordHandling::Keep)) => Some(key),
+            Some((None, UnknownWordHandling::Reject)) => {
+                return Err(refuse(format!("`{key}` is not in the table")));
+            }
+            Some((None, UnknownWordHandling::Warn)) => {
                 warnings.push(refuse(format!("`{key}` is not in the table")));
                 None
             }

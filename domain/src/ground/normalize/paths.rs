@@ -1,9 +1,9 @@
 //! The paths that a definition reads from a raw record, so that a path without a match is reported.
 
-use super::Normalizer;
-use crate::base::raw::Raw;
+use super::RecordNormalizer;
+use crate::base::raw::SourceValue;
 use crate::ground::axis::Axis;
-use crate::ground::path::Path;
+use crate::ground::path::RawFieldPath;
 use crate::ground::run::RunWarning;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,9 +16,9 @@ const COLUMN_NAME_MAX_CHARS: usize = 64;
 
 /// A path of a definition, and the part of the definition that contains it.
 #[derive(Debug, Clone, Copy)]
-pub struct PathUse<'n> {
-    path: &'n Path,
-    field: PathField,
+pub struct DefinitionPath<'n> {
+    path: &'n RawFieldPath,
+    field: DefinitionPathField,
     /// The axis that it is for, if any.
     axis: Option<&'n str>,
     /// Whether a default value replaces a missing one.
@@ -28,7 +28,7 @@ pub struct PathUse<'n> {
 /// The part of a definition that contains a path.
 #[derive(Debug, Clone, Copy, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
-enum PathField {
+enum DefinitionPathField {
     Mapping,
     Key,
     #[strum(to_string = "from_unit_field")]
@@ -44,31 +44,34 @@ enum PathField {
 /// A definition reads a column that the header of a delimited payload does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reader} reads column `{column}`, which the header does not have{hint}; its columns are {columns}")]
-pub struct MissingColumn {
+pub struct MissingColumnError {
     reader: String,
     column: String,
     hint: String,
     columns: String,
 }
 
-impl Normalizer {
+impl RecordNormalizer {
     /// Every path that the definition reads from a raw record.
     #[must_use]
-    pub fn paths(&self) -> Vec<PathUse<'_>> {
+    pub fn paths(&self) -> Vec<DefinitionPath<'_>> {
         let mut uses = Vec::new();
         for (mapping, axis) in self.with_axes() {
             let has_default = mapping.default.is_some();
-            let of_axis = |path, field| PathUse { path, field, axis: Some(axis.axis.as_str()), has_default };
-            uses.push(of_axis(&mapping.source, PathField::Mapping));
-            uses.extend(mapping.key.iter().map(|path| of_axis(path, PathField::Key)));
-            uses.extend(mapping.unit.iter().map(|path| of_axis(path, PathField::Unit)));
+            let of_axis =
+                |path, field| DefinitionPath { path, field, axis: Some(axis.axis.as_str()), has_default };
+            uses.push(of_axis(&mapping.source, DefinitionPathField::Mapping));
+            uses.extend(mapping.key.iter().map(|path| of_axis(path, DefinitionPathField::Key)));
+            uses.extend(mapping.unit.iter().map(|path| of_axis(path, DefinitionPathField::Unit)));
         }
-        let of_all = |path, field| PathUse { path, field, axis: None, has_default: false };
-        uses.extend(self.required_fields.iter().map(|path| of_all(path, PathField::RequiredFields)));
-        uses.extend(self.record_key.iter().map(|path| of_all(path, PathField::DeduplicationKey)));
+        let of_all = |path, field| DefinitionPath { path, field, axis: None, has_default: false };
+        uses.extend(
+            self.required_fields.iter().map(|path| of_all(path, DefinitionPathField::RequiredFields)),
+        );
+        uses.extend(self.record_key.iter().map(|path| of_all(path, DefinitionPathField::DeduplicationKey)));
         if let Some(valid_time) = &self.valid_time {
-            uses.push(of_all(&valid_time.from, PathField::ValidFrom));
-            uses.extend(valid_time.until.iter().map(|path| of_all(path, PathField::ValidUntil)));
+            uses.push(of_all(&valid_time.from, DefinitionPathField::ValidFrom));
+            uses.extend(valid_time.until.iter().map(|path| of_all(path, DefinitionPathField::ValidUntil)));
         }
         uses
     }
@@ -77,12 +80,12 @@ impl Normalizer {
     ///
     /// # Errors
     /// The first column that it does not have.
-    pub fn check_columns(&self, columns: &[&str]) -> Result<(), MissingColumn> {
-        let is_there = |path: &Path| {
+    pub fn check_columns(&self, columns: &[&str]) -> Result<(), MissingColumnError> {
+        let is_there = |path: &RawFieldPath| {
             path.is_every_column() || path.column().is_some_and(|column| columns.contains(&column))
         };
         match self.paths().into_iter().find(|path_use| !is_there(path_use.path)) {
-            Some(path_use) => Err(MissingColumn::new(&path_use, columns)),
+            Some(path_use) => Err(MissingColumnError::new(&path_use, columns)),
             None => Ok(()),
         }
     }
@@ -94,10 +97,10 @@ impl Normalizer {
     }
 }
 
-impl PathUse<'_> {
+impl DefinitionPath<'_> {
     /// Whether the path matches anything in `raw`.
     #[must_use]
-    pub fn matches(&self, raw: &Raw) -> bool {
+    pub fn matches(&self, raw: &SourceValue) -> bool {
         self.path.matches(raw)
     }
 
@@ -118,7 +121,7 @@ impl PathUse<'_> {
     }
 }
 
-impl fmt::Display for PathUse<'_> {
+impl fmt::Display for DefinitionPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, field) = (self.path.as_str(), self.field.into_str());
         match self.axis {
@@ -128,8 +131,8 @@ impl fmt::Display for PathUse<'_> {
     }
 }
 
-impl MissingColumn {
-    fn new(path_use: &PathUse<'_>, columns: &[&str]) -> Self {
+impl MissingColumnError {
+    fn new(path_use: &DefinitionPath<'_>, columns: &[&str]) -> Self {
         let text = path_use.path.as_str();
         let name = |name: &str| name.chars().take(COLUMN_NAME_MAX_CHARS).collect::<String>();
         let hint = if path_use.path.column() != Some(text) && columns.contains(&text) {

@@ -3,8 +3,8 @@
 //! Registration limits schemas: a schema contains everything that it refers to, has no recursion, and is not too large
 //! with all references expanded. The time to check a record is therefore limited by the size of the record.
 
-use crate::base::raw::Raw;
-use crate::ground::rejection::{Rejection, Rule};
+use crate::base::raw::SourceValue;
+use crate::ground::rejection::{RecordRejection, RecordRule};
 use jsonschema::{PatternOptions, Registry, Validator};
 use serde_json::{Value as Json, json};
 
@@ -28,15 +28,15 @@ const URI: &str = "urn:schema";
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct CompiledSchema {
     validator: Validator,
     /// The number of its values, with references expanded.
     values: usize,
     /// Whether the schema may compare each value of a record with all others.
-    looks_back: bool,
+    is_quadratic: bool,
 }
 
-impl Schema {
+impl CompiledSchema {
     /// Compiles the part of `document` at `pointer` (RFC 6901), or all of it.
     ///
     /// The schema must contain everything that it refers to, because nothing is fetched. Patterns are matched in linear
@@ -45,9 +45,9 @@ impl Schema {
         let part = document.pointer(pointer);
         let part = part.ok_or_else(|| format!("the schema has nothing at `{pointer}`"))?;
         check_names(document, true, is_of_draft_4(document))?;
-        let mut size = Size { document, values: 0, patterns: 0, looks_back: false };
-        size.take(part, 0, 1)?;
-        let Size { values, looks_back, .. } = size;
+        let mut size = SchemaSize { document, values: 0, patterns: 0, is_quadratic: false };
+        size.count_part(part, 0, 1)?;
+        let SchemaSize { values, is_quadratic: looks_back, .. } = size;
         let patterns =
             PatternOptions::regex().size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES);
         // the part is compiled in its place, because it may refer to other parts
@@ -58,21 +58,24 @@ impl Schema {
         let registry = Registry::new().add(URI, document).and_then(|builder| builder.prepare());
         let registry = registry.map_err(|error| error.to_string())?;
         let options = jsonschema::options().offline().with_pattern_options(patterns).with_registry(&registry);
-        options.build(&reference).map(|validator| Self { validator, values, looks_back }).map_err(|error| {
-            let found: String = error.instance().to_string().chars().take(QUOTED_MAX_BYTES).collect();
-            format!("{error} (`{found}` at `{}` of the schema)", error.instance_path())
-        })
+        options
+            .build(&reference)
+            .map(|validator| Self { validator, values, is_quadratic: looks_back })
+            .map_err(|error| {
+                let found: String = error.instance().to_string().chars().take(QUOTED_MAX_BYTES).collect();
+                format!("{error} (`{found}` at `{}` of the schema)", error.instance_path())
+            })
     }
 
     /// Checks `raw` against the schema.
-    pub(super) fn check(&self, raw: &Raw) -> Result<(), Rejection> {
+    pub(super) fn check(&self, raw: &SourceValue) -> Result<(), RecordRejection> {
         let record = raw.to_value();
-        let work = self.work(&record);
+        let work = self.count_work(&record);
         if work > WORK_MAX {
             let reason = format!(
                 "checking it takes {work} units of work; at most {WORK_MAX} are allowed: split the record or shorten the schema"
             );
-            return Err(Rejection::new(Rule::Schema, None, reason));
+            return Err(RecordRejection::new(RecordRule::Schema, None, reason));
         }
         self.validator.validate(&record).map_err(|error| {
             let place = error.instance_path().to_string();
@@ -83,17 +86,17 @@ impl Schema {
             };
             // the path in the record may contain names of the record; the path in the schema belongs to the definition
             let bound = format!("it breaks `{}` of the schema", error.schema_path());
-            Rejection::new(Rule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
-                .of_bound(bound)
+            RecordRejection::new(RecordRule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
+                .with_bound(bound)
         })
     }
 }
 
-impl Schema {
+impl CompiledSchema {
     /// The work to check `record`.
-    fn work(&self, record: &Json) -> u64 {
+    fn count_work(&self, record: &Json) -> u64 {
         let values = values_in(record) as u64;
-        let times = if self.looks_back { values } else { 1 };
+        let times = if self.is_quadratic { values } else { 1 };
         values.saturating_mul(times).saturating_mul(self.values as u64)
     }
 }
@@ -134,16 +137,16 @@ fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> 
 }
 
 /// The size of a schema, as counted so far.
-struct Size<'d> {
+struct SchemaSize<'d> {
     document: &'d Json,
     values: usize,
     patterns: usize,
-    looks_back: bool,
+    is_quadratic: bool,
 }
 
-impl Size<'_> {
+impl SchemaSize<'_> {
     /// Counts `part` of the schema and the parts that it refers to. `part` is at `depth`, and is applied `times` times.
-    fn take(&mut self, part: &Json, depth: usize, times: usize) -> Result<(), String> {
+    fn count_part(&mut self, part: &Json, depth: usize, times: usize) -> Result<(), String> {
         self.values = self.values.saturating_add(times);
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
             return Err(format!(
@@ -152,11 +155,11 @@ impl Size<'_> {
             ));
         }
         match part {
-            Json::Array(items) => items.iter().try_for_each(|item| self.take(item, depth + 1, times)),
+            Json::Array(items) => items.iter().try_for_each(|item| self.count_part(item, depth + 1, times)),
             Json::Object(members) => {
                 let looks_back = ["unevaluatedProperties", "unevaluatedItems"];
                 let looks_back = looks_back.iter().any(|name| members.contains_key(*name));
-                self.looks_back |= looks_back;
+                self.is_quadratic |= looks_back;
                 // the validator applies the members beside such a name again, to find the evaluated ones
                 let times = if looks_back { times.saturating_mul(2) } else { times };
                 members.iter().try_for_each(|(name, member)| {
@@ -178,9 +181,9 @@ impl Size<'_> {
                                  like `#/definitions/code`, without `%`"
                             )
                         })?;
-                        self.take(target, depth + 1, times)
+                        self.count_part(target, depth + 1, times)
                     }
-                    _ => self.take(member, depth + 1, times),
+                    _ => self.count_part(member, depth + 1, times),
                 }
             })
             }

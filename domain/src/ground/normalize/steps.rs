@@ -1,13 +1,13 @@
 //! The steps that transform a value: the RFC's six normalizers and `reciprocal`, in the order of the definition.
 
-use super::Normalizer;
-use super::mapping::{Draft, Mapping, number};
-use super::units::Units;
+use super::RecordNormalizer;
+use super::mapping::{CompiledMapping, DraftValue, number};
+use super::units::UnitConverter;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
-use crate::ground::pipeline::tables::{Otherwise, Words};
-use crate::ground::rejection::{Rejection, Rule};
-use crate::ground::value::{NotOfAxis, Typed};
+use crate::ground::pipeline::tables::{UnknownWordHandling, WordTable};
+use crate::ground::rejection::{RecordRejection, RecordRule};
+use crate::ground::value::{AxisValueError, TypedValue};
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
@@ -15,33 +15,33 @@ use serde::Deserialize;
 
 /// A step that is applied to the values of an axis.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct NormalizationStep {
     /// The index of the axis in the ontology.
     pub(super) axis: usize,
-    pub(super) kind: StepKind,
+    pub(super) kind: NormalizationStepKind,
 }
 
 #[derive(Debug)]
-pub(super) enum StepKind {
-    Units(Units),
-    Words(Words),
-    Dates(Dates),
-    Precision(Precision),
-    Reciprocal(Precision),
-    Text(TextForm),
+pub(super) enum NormalizationStepKind {
+    Units(UnitConverter),
+    Words(WordTable),
+    Dates(DateFormats),
+    Precision(DecimalPrecision),
+    Reciprocal(DecimalPrecision),
+    Text(TextNormalization),
     Identity,
 }
 
 /// Dates in other formats than RFC 3339.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dates {
+pub(super) struct DateFormats {
     pub(super) formats: Vec<String>,
 }
 
 /// Rounding to a number of decimal places.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Precision {
+pub(super) struct DecimalPrecision {
     pub(super) digits: i32,
     #[serde(default = "half_even")]
     pub(super) mode: Rounding,
@@ -54,69 +54,75 @@ const fn half_even() -> Rounding {
 /// Case and white space.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TextForm {
+pub(super) struct TextNormalization {
     #[serde(default)]
     pub(super) trim: bool,
     #[serde(default)]
     pub(super) collapse_whitespace: bool,
-    pub(super) case: Option<Case>,
+    pub(super) case: Option<LetterCase>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Case {
+pub(super) enum LetterCase {
     Lower,
     Upper,
 }
 
-impl Normalizer {
+impl RecordNormalizer {
     /// The value after the steps of its axis; `None` if a table of words drops it.
-    pub(super) fn stepped<'r>(
+    pub(super) fn apply_steps<'r>(
         &'r self,
-        mapping: &Mapping,
+        mapping: &CompiledMapping,
         path: &str,
-        mut draft: Draft<'r>,
+        mut draft: DraftValue<'r>,
         unit: Option<&str>,
-        warnings: &mut Vec<Rejection>,
-    ) -> Result<Option<Typed>, Rejection> {
+        warnings: &mut Vec<RecordRejection>,
+    ) -> Result<Option<TypedValue>, RecordRejection> {
         let Some(axis) = self.ontology.axes.get(mapping.axis) else { return Ok(None) };
-        let no_value = |error: String| Rejection::new(Rule::AxisType, Some(path), error);
+        let no_value = |error: String| RecordRejection::new(RecordRule::AxisType, Some(path), error);
         for step in self.steps.iter().filter(|step| step.axis == mapping.axis) {
             draft = match &step.kind {
-                StepKind::Units(units) => {
+                NormalizationStepKind::Units(units) => {
                     let substance = axis.key_in(path).unwrap_or(path);
-                    Draft::Typed(Typed::Number(units.convert(draft, unit, substance, path)?))
+                    DraftValue::Typed(TypedValue::Number(units.convert(draft, unit, substance, path)?))
                 }
-                StepKind::Words(words) => match translated(words, draft, path, warnings)? {
+                NormalizationStepKind::Words(words) => match translate_word(words, draft, path, warnings)? {
                     Some(draft) => draft,
                     None => return Ok(None),
                 },
-                StepKind::Dates(dates) => dates.read(&draft, path)?,
-                StepKind::Precision(precision) => {
+                NormalizationStepKind::Dates(dates) => dates.read(&draft, path)?,
+                NormalizationStepKind::Precision(precision) => {
                     let rounded = number(draft, path)?.round(precision.digits, precision.mode);
-                    Draft::Typed(Typed::Number(rounded.map_err(|error| no_value(error.to_string()))?))
+                    DraftValue::Typed(TypedValue::Number(
+                        rounded.map_err(|error| no_value(error.to_string()))?,
+                    ))
                 }
-                StepKind::Reciprocal(precision) => {
-                    Draft::Typed(Typed::Number(reciprocal(draft, precision, path)?))
+                NormalizationStepKind::Reciprocal(precision) => {
+                    DraftValue::Typed(TypedValue::Number(reciprocal(draft, precision, path)?))
                 }
-                StepKind::Text(form) => form.put(draft),
-                StepKind::Identity => draft,
+                NormalizationStepKind::Text(form) => form.normalize_text(draft),
+                NormalizationStepKind::Identity => draft,
             };
         }
         let typed = match draft {
-            Draft::Text(text) => Typed::of_text(&text, axis),
-            Draft::Typed(Typed::Number(number)) => Typed::of_number(number, axis),
-            Draft::Typed(Typed::Bool(value)) => Typed::of_bool(value, axis),
-            Draft::Typed(typed) => Typed::of_text(&typed.text(), axis),
+            DraftValue::Text(text) => TypedValue::from_text(&text, axis),
+            DraftValue::Typed(TypedValue::Number(number)) => TypedValue::from_number(number, axis),
+            DraftValue::Typed(TypedValue::Bool(value)) => TypedValue::from_bool(value, axis),
+            DraftValue::Typed(typed) => TypedValue::from_text(&typed.text(), axis),
         };
         typed.map(Some).map_err(|error| no_value(error.to_string()))
     }
 }
 
 /// One divided by the number in `draft`. A reciprocal is never zero, so a result that rounds to zero is rejected.
-fn reciprocal(draft: Draft<'_>, precision: &Precision, path: &str) -> Result<Decimal, Rejection> {
+fn reciprocal(
+    draft: DraftValue<'_>,
+    precision: &DecimalPrecision,
+    path: &str,
+) -> Result<Decimal, RecordRejection> {
     let value = number(draft, path)?;
-    let refuse = |reason: String| Rejection::new(Rule::Reciprocal, Some(path), reason);
+    let refuse = |reason: String| RecordRejection::new(RecordRule::Reciprocal, Some(path), reason);
     let divided = Decimal::from(1).div_rounded(&value, precision.digits, precision.mode);
     match divided.map_err(|error| refuse(format!("1/{value} has no value here: {error}")))? {
         zero if zero == Decimal::from(0) => Err(refuse(format!(
@@ -127,23 +133,23 @@ fn reciprocal(draft: Draft<'_>, precision: &Precision, path: &str) -> Result<Dec
     }
 }
 
-fn translated<'r>(
-    words: &'r Words,
-    draft: Draft<'r>,
+fn translate_word<'r>(
+    words: &'r WordTable,
+    draft: DraftValue<'r>,
     path: &str,
-    warnings: &mut Vec<Rejection>,
-) -> Result<Option<Draft<'r>>, Rejection> {
+    warnings: &mut Vec<RecordRejection>,
+) -> Result<Option<DraftValue<'r>>, RecordRejection> {
     let word = draft.text();
     match (words.entries.get(&*word), words.otherwise) {
-        (Some(called), _) => Ok(called.as_deref().map(|called| Draft::Text(called.into()))),
-        (None, Otherwise::Keep) => {
+        (Some(called), _) => Ok(called.as_deref().map(|called| DraftValue::Text(called.into()))),
+        (None, UnknownWordHandling::Keep) => {
             drop(word);
             Ok(Some(draft))
         }
         (None, otherwise) => {
-            let quoted = NotOfAxis::new(&word, "a word of the table").to_string();
-            let rejection = Rejection::new(Rule::EnumMapping, Some(path), quoted);
-            if otherwise == Otherwise::Reject {
+            let quoted = AxisValueError::new(&word, "a word of the table").to_string();
+            let rejection = RecordRejection::new(RecordRule::EnumMapping, Some(path), quoted);
+            if otherwise == UnknownWordHandling::Reject {
                 return Err(rejection);
             }
             warnings.push(rejection);
@@ -152,19 +158,23 @@ fn translated<'r>(
     }
 }
 
-impl Dates {
-    fn read(&self, draft: &Draft<'_>, path: &str) -> Result<Draft<'static>, Rejection> {
+impl DateFormats {
+    fn read(&self, draft: &DraftValue<'_>, path: &str) -> Result<DraftValue<'static>, RecordRejection> {
         let text = draft.text();
         let wanted = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
-        let read = self.date(&text).map(|date| Draft::Typed(Typed::Date(date)));
+        let read = self.date(&text).map(|date| DraftValue::Typed(TypedValue::Date(date)));
         read.ok_or_else(|| {
-            Rejection::new(Rule::DateParsing, Some(path), NotOfAxis::new(&text, wanted()).to_string())
+            RecordRejection::new(
+                RecordRule::DateParsing,
+                Some(path),
+                AxisValueError::new(&text, wanted()).to_string(),
+            )
         })
     }
 
     /// Parses `text` as a day or a time in any of the formats; a time without an offset is in UTC.
     pub(super) fn date(&self, text: &str) -> Option<Date> {
-        Date::read(text).or_else(|| self.formats.iter().find_map(|format| in_format(format, text)))
+        Date::read(text).or_else(|| self.formats.iter().find_map(|format| parse_in_format(format, text)))
     }
 
     /// Parses `text` as a time; a day begins at midnight UTC.
@@ -174,29 +184,29 @@ impl Dates {
 }
 
 /// Parses `text` in `format`; the result is a day if no hour is named.
-fn in_format(format: &str, text: &str) -> Option<Date> {
+fn parse_in_format(format: &str, text: &str) -> Option<Date> {
     let parts = strtime::parse(format, text).ok()?;
     if let Ok(moment) = parts.to_timestamp() {
-        return Date::of_moment(moment);
+        return Date::from_moment(moment);
     }
     if parts.hour().is_none() {
-        return Date::of_day(parts.to_date().ok()?);
+        return Date::from_day(parts.to_date().ok()?);
     }
     let time = parts.to_datetime().ok()?;
-    Date::of_moment(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    Date::from_moment(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-impl TextForm {
-    fn put<'r>(&self, draft: Draft<'r>) -> Draft<'r> {
-        let Draft::Text(text) = draft else { return draft };
+impl TextNormalization {
+    fn normalize_text<'r>(&self, draft: DraftValue<'r>) -> DraftValue<'r> {
+        let DraftValue::Text(text) = draft else { return draft };
         let text = match (self.collapse_whitespace, self.trim) {
             (true, _) => text.split_whitespace().collect::<Vec<_>>().join(" ").into(),
             (false, true) => text.trim().to_owned().into(),
             (false, false) => text,
         };
-        Draft::Text(match self.case {
-            Some(Case::Lower) => text.to_lowercase().into(),
-            Some(Case::Upper) => text.to_uppercase().into(),
+        DraftValue::Text(match self.case {
+            Some(LetterCase::Lower) => text.to_lowercase().into(),
+            Some(LetterCase::Upper) => text.to_uppercase().into(),
             None => text,
         })
     }

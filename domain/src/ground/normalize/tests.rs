@@ -3,13 +3,13 @@
 mod checks;
 mod definitions;
 mod examples;
-mod laws;
+mod properties;
 mod records;
 mod schemas;
 
 use super::*;
 use crate::ground::ontology::Ontology;
-use crate::ground::pipeline::Definition;
+use crate::ground::pipeline::PipelineDefinition;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -82,11 +82,11 @@ fn with<const N: usize>(changes: [(&str, Json); N]) -> Json {
 }
 
 /// Compiles `definition`.
-fn made(definition: Json) -> Result<Normalizer, BadDefinition> {
-    let definition: Definition = serde_json::from_value(definition).unwrap();
+fn compile_normalizer(definition: Json) -> Result<RecordNormalizer, PipelineDefinitionError> {
+    let definition: PipelineDefinition = serde_json::from_value(definition).unwrap();
     let ontology = ontology();
     let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
-    Normalizer::new(&definition, Arc::new(ontology), &provided)
+    RecordNormalizer::new(&definition, Arc::new(ontology), &provided)
 }
 
 /// The definition with one normalizer.
@@ -102,13 +102,13 @@ fn checked(axis: &str, kind: &str, constraint: Json, on_failure: &str) -> Json {
     with([("/normalization/post_normalization_checks/-", check)])
 }
 
-fn raw(record: &Json) -> Raw {
-    Raw::parse(record.to_string().as_bytes()).unwrap()
+fn raw(record: &Json) -> SourceValue {
+    SourceValue::parse(record.to_string().as_bytes()).unwrap()
 }
 
 /// Normalizes `record` by `definition`.
-fn normalized(definition: Json, record: Json) -> Result<Normalized, Rejection> {
-    made(definition).unwrap_or_else(|error| panic!("{error}")).normalize(&raw(&record))
+fn normalized(definition: Json, record: Json) -> Result<NormalizerOutput, RecordRejection> {
+    compile_normalizer(definition).unwrap_or_else(|error| panic!("{error}")).normalize(&raw(&record))
 }
 
 /// The content of `record` by `definition`, without its id.
@@ -121,7 +121,7 @@ fn axes(definition: Json, record: Json) -> Json {
 
 /// Asserts that `definition` rejects `record` by this rule, at this place, with these words in the reason.
 #[track_caller]
-fn refused(definition: Json, record: Json, rule: Rule, place: &str, words: &str) {
+fn assert_rejected(definition: Json, record: Json, rule: RecordRule, place: &str, words: &str) {
     match normalized(definition, record) {
         Ok(normalized) => panic!("it is taken: {normalized:?}"),
         Err(rejection) => {

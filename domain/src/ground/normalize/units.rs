@@ -1,10 +1,10 @@
 //! Conversion to the unit of an axis. Factors are cached, because computing one takes longer than all other work on a
 //! value.
 
-use super::mapping::{Draft, number};
+use super::mapping::{DraftValue, number};
 use crate::base::decimal::{Decimal, Rounding};
-use crate::base::unit::{Equivalence, Factor, Unit, UnitError};
-use crate::ground::rejection::{Rejection, Rule};
+use crate::base::unit::{ConversionFactor, SubstanceEquivalence, UcumUnit, UnitError};
+use crate::ground::rejection::{RecordRejection, RecordRule};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,24 +16,24 @@ const ANY_SUBSTANCE: &str = "*";
 
 /// A conversion to the unit of an axis.
 #[derive(Debug)]
-pub(super) struct Units {
+pub(super) struct UnitConverter {
     /// The unit of every value; `None` if each value has its own unit in a field.
     from: Option<String>,
-    to: Unit,
+    to: UcumUnit,
     /// The equivalents of units that have no general conversion, by substance.
-    table: BTreeMap<String, Vec<Equivalence>>,
+    table: BTreeMap<String, Vec<SubstanceEquivalence>>,
     /// The decimal places to round to; by default the result must be exact.
     digits: Option<i32>,
     /// The factors found so far, by substance as named in the table, then by spelling of the unit.
-    known: RwLock<BTreeMap<String, HashMap<String, Arc<Factor>>>>,
+    known: RwLock<BTreeMap<String, HashMap<String, Arc<ConversionFactor>>>>,
 }
 
-impl Units {
+impl UnitConverter {
     /// A conversion to `to` from `from`, or from the unit of each value.
     pub(super) fn new(
         from: Option<String>,
-        to: Unit,
-        table: BTreeMap<String, Vec<Equivalence>>,
+        to: UcumUnit,
+        table: BTreeMap<String, Vec<SubstanceEquivalence>>,
         digits: Option<i32>,
     ) -> Self {
         Self { from, to, table, digits, known: RwLock::default() }
@@ -42,12 +42,12 @@ impl Units {
     /// Converts `draft` to the unit of the axis. `unit` is its own unit, which is used if there is no common one.
     pub(super) fn convert(
         &self,
-        draft: Draft<'_>,
+        draft: DraftValue<'_>,
         unit: Option<&str>,
         substance: &str,
         path: &str,
-    ) -> Result<Decimal, Rejection> {
-        let refuse = |reason: String| Rejection::new(Rule::UnitConversion, Some(path), reason);
+    ) -> Result<Decimal, RecordRejection> {
+        let refuse = |reason: String| RecordRejection::new(RecordRule::UnitConversion, Some(path), reason);
         let value = number(draft, path)?;
         let spelling = self.from.as_deref().or(unit).ok_or_else(|| refuse("its unit is not given".into()))?;
         let factor = self.factor(spelling, substance);
@@ -61,7 +61,7 @@ impl Units {
     }
 
     /// The factor for a number in the unit with this spelling, for a substance.
-    pub(super) fn factor(&self, spelling: &str, substance: &str) -> Result<Arc<Factor>, UnitError> {
+    pub(super) fn factor(&self, spelling: &str, substance: &str) -> Result<Arc<ConversionFactor>, UnitError> {
         let substance = self.table.get_key_value(substance).map_or(ANY_SUBSTANCE, |(name, _)| name);
         // the cached factors are valid even if another thread panicked
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Units {
             return Ok(Arc::clone(factor));
         }
         drop(known);
-        let factor = Arc::new(self.found(&Unit::from_spelling(spelling)?, substance)?);
+        let factor = Arc::new(self.find_factor(&UcumUnit::from_spelling(spelling)?, substance)?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let factors = known.entry(substance.to_owned()).or_default();
         if factors.len() < SPELLINGS_KEPT_MAX {
@@ -80,12 +80,12 @@ impl Units {
 
     /// The factor from `unit`: by the definition of the units, else by the table's entry for the substance or for all
     /// substances.
-    fn found(&self, unit: &Unit, substance: &str) -> Result<Factor, UnitError> {
+    fn find_factor(&self, unit: &UcumUnit, substance: &str) -> Result<ConversionFactor, UnitError> {
         let by_table = || {
             let names = [substance, ANY_SUBSTANCE].into_iter();
             let mut known = names.filter_map(|name| self.table.get(name)).flatten();
-            known.find_map(|equivalence| Unit::conversion_by(unit, &self.to, equivalence).ok())
+            known.find_map(|equivalence| UcumUnit::conversion_by(unit, &self.to, equivalence).ok())
         };
-        Unit::conversion(unit, &self.to).or_else(|error| by_table().ok_or(error))
+        UcumUnit::conversion(unit, &self.to).or_else(|error| by_table().ok_or(error))
     }
 }

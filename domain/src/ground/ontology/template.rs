@@ -7,12 +7,12 @@
 mod figure;
 mod render;
 
-pub use render::{Rendered, TooLong};
+pub use render::{FactTooLongError, RenderedFact};
 
 use super::super::id::TemplateId;
 use super::Ontology;
 use crate::ground::axis::Axis;
-use figure::Figure;
+use figure::NumberFormat;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -35,34 +35,34 @@ pub struct FactTemplate {
 
 /// A parsed template.
 #[derive(Debug, Clone)]
-pub struct Template<'o> {
+pub struct ParsedFactTemplate<'o> {
     template_id: &'o TemplateId,
-    pieces: Vec<Piece<'o>>,
+    pieces: Vec<FactTemplatePiece<'o>>,
 }
 
 /// A piece of a sentence.
 #[derive(Debug, Clone)]
-enum Piece<'o> {
+enum FactTemplatePiece<'o> {
     /// Literal text.
     Text(String),
     /// The key of a value of a group, with spaces between its words or unchanged.
     Key { in_words: bool },
     /// A property of the axis at `path`.
-    Axis { axis: &'o Axis, path: String, told: Told },
+    Axis { axis: &'o Axis, path: String, property: AxisProperty },
 }
 
 /// The property of an axis that a template includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum AxisProperty {
     /// The value of the axis.
-    Value(Figure),
+    Value(NumberFormat),
     /// The UCUM code of the unit of the axis.
     Unit,
     /// The definition by which the value was measured.
     Definition,
 }
 
-impl<'o> Template<'o> {
+impl<'o> ParsedFactTemplate<'o> {
     /// Parses `written` for `ontology`.
     ///
     /// # Errors
@@ -75,8 +75,8 @@ impl<'o> Template<'o> {
         let mut pieces = Vec::new();
         for piece in split(text)? {
             pieces.push(match piece {
-                Split::Text(text) => Piece::Text(text),
-                Split::Braces(within) => piece_of(within, ontology)?,
+                TemplateTextPart::Text(text) => FactTemplatePiece::Text(text),
+                TemplateTextPart::Braces(within) => parse_piece(within, ontology)?,
             });
         }
         let template = Self { template_id: &written.template_id, pieces };
@@ -94,7 +94,7 @@ impl<'o> Template<'o> {
     /// Whether the template can give a fact if only `axes` were requested: paths of axes, of whole groups or of single
     /// values of groups. Identity axes are always returned.
     #[must_use]
-    pub fn is_made_of(&self, axes: &[String]) -> bool {
+    pub fn is_renderable_from(&self, axes: &[String]) -> bool {
         let covers = |axis: &Axis, path: &str| {
             let asked = |asked: &String| {
                 let is_of_axis = *asked == axis.axis || axis.key_in(asked).is_some();
@@ -106,18 +106,18 @@ impl<'o> Template<'o> {
     }
 
     /// The paths in the template that are not identities and therefore must be requested.
-    pub fn needs(&self) -> impl Iterator<Item = &str> {
+    pub fn requested_paths(&self) -> impl Iterator<Item = &str> {
         self.axes().filter(|(axis, ..)| !axis.identity).map(|(_, path, _)| path)
     }
 
     /// Whether the template includes the value at `path`.
     #[must_use]
-    pub fn tells(&self, path: &str) -> bool {
-        self.told_of(path).any(|told| matches!(told, Told::Value(_)))
+    pub fn has_value_at(&self, path: &str) -> bool {
+        self.properties_at(path).any(|told| matches!(told, AxisProperty::Value(_)))
     }
 
     /// The properties of the axis at `path` that the template includes.
-    fn told_of(&self, path: &str) -> impl Iterator<Item = Told> {
+    fn properties_at(&self, path: &str) -> impl Iterator<Item = AxisProperty> {
         let is_there = move |axis: &Axis, named: &str| {
             named == path || named.contains('*') && axis.key_in(path).is_some()
         };
@@ -130,10 +130,10 @@ impl<'o> Template<'o> {
         self.template_id
     }
 
-    fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, Told)> {
+    fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, AxisProperty)> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Axis { axis, path, told } => Some((*axis, path.as_str(), *told)),
-            Piece::Text(_) | Piece::Key { .. } => None,
+            FactTemplatePiece::Axis { axis, path, property: told } => Some((*axis, path.as_str(), *told)),
+            FactTemplatePiece::Text(_) | FactTemplatePiece::Key { .. } => None,
         })
     }
 
@@ -146,7 +146,7 @@ impl<'o> Template<'o> {
         if self.axes().next().is_none() {
             return Err("it names no axis, so it would give the same fact for every record".into());
         }
-        let has_key = self.pieces.iter().any(|piece| matches!(piece, Piece::Key { .. }));
+        let has_key = self.pieces.iter().any(|piece| matches!(piece, FactTemplatePiece::Key { .. }));
         let Some(group) = self.group() else {
             let lacks = "`{*}` is the key of a group, but the template names no path with `*`";
             return if has_key { Err(lacks.into()) } else { Ok(()) };
@@ -165,14 +165,14 @@ impl<'o> Template<'o> {
 }
 
 /// A piece of a template's text.
-enum Split<'t> {
+enum TemplateTextPart<'t> {
     Text(String),
     /// The text between braces.
     Braces(&'t str),
 }
 
 /// Splits `text` at its braces; `{{` and `}}` are literal braces.
-fn split(text: &str) -> Result<Vec<Split<'_>>, String> {
+fn split(text: &str) -> Result<Vec<TemplateTextPart<'_>>, String> {
     let (mut pieces, mut words, mut rest) = (Vec::new(), String::new(), text);
     while let Some(at) = rest.find(['{', '}']) {
         let (before, from) = rest.split_at(at);
@@ -186,25 +186,25 @@ fn split(text: &str) -> Result<Vec<Split<'_>>, String> {
         } else if let Some(behind) = from.strip_prefix('{') {
             let (within, behind) =
                 behind.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
-            pieces.push(Split::Text(std::mem::take(&mut words)));
-            pieces.push(Split::Braces(within));
+            pieces.push(TemplateTextPart::Text(std::mem::take(&mut words)));
+            pieces.push(TemplateTextPart::Braces(within));
             rest = behind;
         } else {
             return Err("a `}` has no `{`; write `}}` for a literal brace".into());
         }
     }
     words.push_str(rest);
-    pieces.push(Split::Text(words));
+    pieces.push(TemplateTextPart::Text(words));
     Ok(pieces)
 }
 
 /// Parses the text between braces: a path and, optionally, a form.
-fn piece_of<'o>(within: &str, ontology: &'o Ontology) -> Result<Piece<'o>, String> {
+fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplatePiece<'o>, String> {
     let (path, form) = within.split_once(':').map_or((within, None), |(path, form)| (path, Some(form)));
     if path == "*" {
         return match form {
-            None => Ok(Piece::Key { in_words: false }),
-            Some("words") => Ok(Piece::Key { in_words: true }),
+            None => Ok(FactTemplatePiece::Key { in_words: false }),
+            Some("words") => Ok(FactTemplatePiece::Key { in_words: true }),
             Some(_) => Err(format!("`{{{within}}}`: the forms of a key are `{{*}}` and `{{*:words}}`")),
         };
     }
@@ -213,22 +213,22 @@ fn piece_of<'o>(within: &str, ontology: &'o Ontology) -> Result<Piece<'o>, Strin
     let axis =
         axis.ok_or_else(|| format!("`{{{within}}}` does not name an axis; the axes are: {}", known()))?;
     let told = match form {
-        None => Told::Value(Figure::default()),
-        Some("definition") => Told::Definition,
-        Some("unit") if axis.unit.is_some() => Told::Unit,
+        None => AxisProperty::Value(NumberFormat::default()),
+        Some("definition") => AxisProperty::Definition,
+        Some("unit") if axis.unit.is_some() => AxisProperty::Unit,
         Some("unit") => return Err(format!("`{{{within}}}`: the axis has no unit")),
         Some(form) => {
-            let figure = Figure::read(form).map_err(|fault| format!("`{{{within}}}`: {fault}"))?;
+            let figure = NumberFormat::read(form).map_err(|fault| format!("`{{{within}}}`: {fault}"))?;
             if !axis.kind.is_numeric() {
                 return Err(format!(
                     "`{{{within}}}`: only a number can have this form, but the axis has type {}",
                     axis.kind.into_str()
                 ));
             }
-            Told::Value(figure)
+            AxisProperty::Value(figure)
         }
     };
-    Ok(Piece::Axis { axis, path: path.to_owned(), told })
+    Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property: told })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use super::*;
 use crate::ground::axis::{GROUP_KEY_MAX_BYTES, is_group_key};
 use serde_json::{Value as Json, json};
 
-fn ontology(axes: Json) -> Result<(), BadOntology> {
+fn ontology(axes: Json) -> Result<(), OntologyError> {
     let document = json!({ "ontology_id": "things", "version": "1", "axes": axes });
     serde_json::from_value::<Ontology>(document).unwrap().validate()
 }
@@ -51,17 +51,17 @@ fn axis_error_names_axis_and_fault() {
 
 #[test]
 fn ontology_requires_axes_and_an_identity() {
-    assert_eq!(ontology(json!([])), Err(BadOntology::Axes(0)));
-    assert_eq!(ontology(json!([axis("a", "string", json!({}))])), Err(BadOntology::NoIdentity));
+    assert_eq!(ontology(json!([])), Err(OntologyError::Axes(0)));
+    assert_eq!(ontology(json!([axis("a", "string", json!({}))])), Err(OntologyError::NoIdentity));
     let axes: Vec<_> = (0..256).map(|n| axis(&format!("a{n}"), "string", json!({}))).chain([id()]).collect();
-    assert_eq!(ontology(json!(axes)), Err(BadOntology::Axes(257)));
+    assert_eq!(ontology(json!(axes)), Err(OntologyError::Axes(257)));
     let version = |version: &str| {
         let document = json!({ "ontology_id": "things", "version": version, "axes": [id()] });
         serde_json::from_value::<Ontology>(document).unwrap().validate()
     };
     assert_eq!(version("2020-01"), Ok(()));
     for bad in ["", "a b", "ü", &"1".repeat(65)] {
-        assert_eq!(version(bad), Err(BadOntology::Version(bad.into())), "{bad}");
+        assert_eq!(version(bad), Err(OntologyError::Version(bad.into())), "{bad}");
     }
 }
 
@@ -115,7 +115,7 @@ fn version_is_compatible_if_records_keep_their_meaning() {
     let with = |change: &dyn Fn(&mut Vec<Json>)| {
         let mut axes = older.as_array().unwrap().clone();
         change(&mut axes);
-        read(&json!(axes)).keeps(&read(&older)).map_err(|fault| fault.to_string())
+        read(&json!(axes)).check_compatible_with(&read(&older)).map_err(|fault| fault.to_string())
     };
     let set = |place: usize, member: &str, value: Json| {
         let member = member.to_owned();

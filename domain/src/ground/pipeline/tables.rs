@@ -9,14 +9,14 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schema(as = LookupTable)]
-pub enum Table {
+pub enum LookupTable {
     /// Translates words.
-    Words(Words),
+    Words(WordTable),
     /// Conversion factors by substance, then by source unit; the substance `*` matches every substance.
-    Conversions(BTreeMap<String, BTreeMap<String, Amount>>),
+    Conversions(BTreeMap<String, BTreeMap<String, UnitEquivalent>>),
 }
 
-impl Table {
+impl LookupTable {
     /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
@@ -31,12 +31,12 @@ impl Table {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = WordTable)]
-pub struct Words {
+pub struct WordTable {
     /// The ontology's term for each term of the source; null for a term that is ignored on purpose.
     pub entries: BTreeMap<String, Option<String>>,
     /// How words without an entry are handled; `reject` by default.
     #[serde(default)]
-    pub otherwise: Otherwise,
+    pub otherwise: UnknownWordHandling,
 }
 
 /// How a word without an entry is handled: `reject` rejects the record, `warn` drops the value with a warning, `keep` keeps
@@ -44,7 +44,7 @@ pub struct Words {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = UnknownWordHandling)]
-pub enum Otherwise {
+pub enum UnknownWordHandling {
     /// Reject the record.
     #[default]
     Reject,
@@ -58,7 +58,7 @@ pub enum Otherwise {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = UnitEquivalent)]
-pub struct Amount {
+pub struct UnitEquivalent {
     /// The number of target units.
     #[schema(value_type = DecimalText)]
     pub factor: Decimal,

@@ -16,7 +16,7 @@ pub struct RecordAnswer {
     #[serde(flatten)]
     pub record: NormalizedRecord,
     /// Its current state.
-    pub standing: RecordStanding,
+    pub standing: RecordStatus,
     /// Whether its content was pruned, so that it has no axes here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pruned: bool,
@@ -38,7 +38,7 @@ pub struct RecordAnswer {
 /// The state of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RecordStanding {
+pub enum RecordStatus {
     /// It is valid now.
     Valid,
     /// It will be valid later.

@@ -1,11 +1,11 @@
 //! Filters: typed conditions on the axes of a record.
 
-use super::BadQuery;
-use super::written::{Written, as_written, typed};
-use crate::base::wording::of_pattern;
+use super::InvalidQueryError;
+use super::written_value::{WrittenValue, as_written, typed};
+use crate::base::wording::reword_pattern_error;
 use crate::ground::axis::{Axis, AxisType};
-use crate::ground::row::Row;
-use crate::ground::value::Typed;
+use crate::ground::row::ContentRow;
+use crate::ground::value::TypedValue;
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct QueryFilter {
     /// The path of the axis. The path of a group matches any of its values.
     pub axis: String,
     /// The comparison.
-    pub operator: Operator,
+    pub operator: FilterOperator,
     /// The value to compare with. Numbers are exact; a number that would lose digits is rejected.
     #[serde(deserialize_with = "as_written")]
     #[schema(schema_with = one_or_several)]
@@ -43,18 +43,19 @@ pub struct QueryFilter {
 
 /// The schema of the value of a filter.
 fn one_or_several() -> RefOr<Schema> {
-    let several = ArrayBuilder::new().items(Written::schema()).min_items(Some(1)).max_items(Some(IN_MAX));
+    let several =
+        ArrayBuilder::new().items(WrittenValue::schema()).min_items(Some(1)).max_items(Some(IN_MAX));
     let several = several.description(Some("For `in`: the values."));
     let description =
         "The value to compare with. Numbers are exact; a number that would lose digits is rejected.";
-    OneOfBuilder::new().item(Written::schema()).item(several).description(Some(description)).into()
+    OneOfBuilder::new().item(WrittenValue::schema()).item(several).description(Some(description)).into()
 }
 
 /// A comparison of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Operator {
+pub enum FilterOperator {
     /// Equal to the value.
     Eq,
     /// Different from the value.
@@ -77,37 +78,40 @@ pub enum Operator {
 
 /// A validated filter. A missing value fails every filter, also `ne`.
 #[derive(Debug)]
-pub struct Filter {
+pub struct ValidatedFilter {
     axis: Axis,
     /// The index of the axis in the ontology.
-    place: usize,
+    axis_index: usize,
     /// The path as requested. The path of a group matches any of its values.
     path: String,
-    operator: Operator,
-    with: With,
+    operator: FilterOperator,
+    with: FilterOperand,
 }
 
 #[derive(Debug)]
-enum With {
+enum FilterOperand {
     /// A value, and its bytes in a row.
-    One(Typed, Vec<u8>),
+    One(TypedValue, Vec<u8>),
     /// The row bytes of the values, sorted: they are searched for each value of each record.
     Some(Vec<Vec<u8>>),
     Text(Box<Finder<'static>>),
     Pattern(Regex),
 }
 
-impl Filter {
+impl ValidatedFilter {
     /// `patterns` is the number of patterns in the query.
     pub(super) fn new(
         asked: &QueryFilter,
         (place, axis): (usize, &Axis),
         patterns: usize,
-    ) -> Result<Self, BadQuery> {
-        let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
+    ) -> Result<Self, InvalidQueryError> {
+        let bad = |fault: String| InvalidQueryError::Filter { axis: asked.axis.clone(), fault };
         let (operator, kind) = (asked.operator, axis.kind);
-        let text_only = matches!(operator, Operator::Contains | Operator::Regex);
-        let ordered_only = matches!(operator, Operator::Gt | Operator::Gte | Operator::Lt | Operator::Lte);
+        let text_only = matches!(operator, FilterOperator::Contains | FilterOperator::Regex);
+        let ordered_only = matches!(
+            operator,
+            FilterOperator::Gt | FilterOperator::Gte | FilterOperator::Lt | FilterOperator::Lte
+        );
         let is_ordered = kind.is_numeric() || kind == AxisType::Date;
         if (text_only && !matches!(kind, AxisType::String | AxisType::Enum)) || (ordered_only && !is_ordered)
         {
@@ -119,61 +123,65 @@ impl Filter {
         }
         let typed = |value: &Json| typed(value, axis).map_err(bad);
         let with = match operator {
-            Operator::In => {
+            FilterOperator::In => {
                 let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
                 let list =
                     list.ok_or_else(|| bad(format!("`in` requires a list of 1 to {IN_MAX} values")))?;
                 let values = list.iter().map(|value| Ok(typed(value)?.row_bytes().into_owned()));
                 let mut values = values.collect::<Result<Vec<_>, _>>()?;
                 values.sort_unstable();
-                With::Some(values)
+                FilterOperand::Some(values)
             }
-            Operator::Contains | Operator::Regex => {
+            FilterOperator::Contains | FilterOperator::Regex => {
                 let text = asked.value.as_str();
                 let text = text.ok_or_else(|| bad(format!("`{}` requires a text", operator.into_str())))?;
-                if operator == Operator::Contains {
-                    With::Text(Box::new(Finder::new(text).into_owned()))
+                if operator == FilterOperator::Contains {
+                    FilterOperand::Text(Box::new(Finder::new(text).into_owned()))
                 } else {
-                    With::Pattern(pattern(text, patterns).map_err(bad)?)
+                    FilterOperand::Pattern(pattern(text, patterns).map_err(bad)?)
                 }
             }
             _ => {
                 let value = typed(&asked.value)?;
                 let bytes = value.row_bytes().into_owned();
-                With::One(value, bytes)
+                FilterOperand::One(value, bytes)
             }
         };
-        Ok(Self { axis: axis.clone(), place, path: asked.axis.clone(), operator, with })
+        Ok(Self { axis: axis.clone(), axis_index: place, path: asked.axis.clone(), operator, with })
     }
 
     /// Whether any value of `row` matches.
-    pub(super) fn holds(&self, row: &Row<'_>) -> bool {
+    pub(super) fn is_match(&self, row: &ContentRow<'_>) -> bool {
         let key = self.axis.key_in(&self.path).map(str::as_bytes);
-        let mut values = row.values().filter(|cell| cell.place == self.place);
-        values.any(|cell| (key.is_none() || cell.key == key) && self.takes(cell.bytes))
+        let mut values = row.values().filter(|cell| cell.axis_index == self.axis_index);
+        values.any(|cell| (key.is_none() || cell.key == key) && self.is_value_match(cell.bytes))
     }
 
-    fn takes(&self, value: &[u8]) -> bool {
+    fn is_value_match(&self, value: &[u8]) -> bool {
         match &self.with {
-            With::One(_, other) => match self.operator {
-                Operator::Eq => value == other,
-                Operator::Ne => value != other,
-                Operator::Gt => value > other.as_slice(),
-                Operator::Gte => value >= other.as_slice(),
-                Operator::Lt => value < other.as_slice(),
-                Operator::Lte => value <= other.as_slice(),
-                Operator::In | Operator::Contains | Operator::Regex => false,
+            FilterOperand::One(_, other) => match self.operator {
+                FilterOperator::Eq => value == other,
+                FilterOperator::Ne => value != other,
+                FilterOperator::Gt => value > other.as_slice(),
+                FilterOperator::Gte => value >= other.as_slice(),
+                FilterOperator::Lt => value < other.as_slice(),
+                FilterOperator::Lte => value <= other.as_slice(),
+                FilterOperator::In | FilterOperator::Contains | FilterOperator::Regex => false,
             },
-            With::Some(others) => others.binary_search_by(|other| other.as_slice().cmp(value)).is_ok(),
-            With::Text(part) => part.find(value).is_some(),
-            With::Pattern(pattern) => str::from_utf8(value).is_ok_and(|text| pattern.is_match(text)),
+            FilterOperand::Some(others) => {
+                others.binary_search_by(|other| other.as_slice().cmp(value)).is_ok()
+            }
+            FilterOperand::Text(part) => part.find(value).is_some(),
+            FilterOperand::Pattern(pattern) => str::from_utf8(value).is_ok_and(|text| pattern.is_match(text)),
         }
     }
 
     /// The only value of `axis` that matches, if the filter is `eq` on this axis.
-    pub(super) fn fixes(&self, axis: &Axis) -> Option<&Typed> {
+    pub(super) fn fixed_value(&self, axis: &Axis) -> Option<&TypedValue> {
         match &self.with {
-            With::One(value, _) if self.operator == Operator::Eq && self.axis.axis == axis.axis => {
+            FilterOperand::One(value, _)
+                if self.operator == FilterOperator::Eq && self.axis.axis == axis.axis =>
+            {
                 Some(value)
             }
             _ => None,
@@ -182,20 +190,20 @@ impl Filter {
 
     /// The axis and its only matching value, if the axis is indexed.
     #[must_use]
-    pub fn indexed(&self) -> Option<(&Axis, &Typed)> {
-        self.fixes(&self.axis).filter(|_| self.axis.indexed).map(|value| (&self.axis, value))
+    pub fn indexed(&self) -> Option<(&Axis, &TypedValue)> {
+        self.fixed_value(&self.axis).filter(|_| self.axis.indexed).map(|value| (&self.axis, value))
     }
 
     /// The work to check a record with `json_bytes` of JSON, in units.
     #[must_use]
     pub const fn work(&self, json_bytes: usize) -> u64 {
-        let each = if matches!(self.with, With::Pattern(_)) { REGEX_WORK } else { WORK };
+        let each = if matches!(self.with, FilterOperand::Pattern(_)) { REGEX_WORK } else { WORK };
         each.saturating_mul(json_bytes as u64 / 1024 + 1)
     }
 
     /// The filter in words: its path and its operator.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("{} {}", self.path, self.operator.into_str())
     }
 }
@@ -211,6 +219,6 @@ fn pattern(text: &str, patterns: usize) -> Result<Regex, String> {
             "the compiled pattern takes more than {most} bytes; the {patterns} `regex` of the query may take \
              {COMPILED_MAX_BYTES} in all; use shorter or fewer patterns"
         ),
-        error => of_pattern(&error),
+        error => reword_pattern_error(&error),
     })
 }

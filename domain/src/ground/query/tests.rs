@@ -1,6 +1,6 @@
 use super::*;
-use crate::ground::record::Content;
-use crate::ground::value::Typed;
+use crate::ground::record::RecordContent;
+use crate::ground::value::TypedValue;
 use serde_json::{Value as Json, json};
 
 fn ontology() -> Ontology {
@@ -35,7 +35,7 @@ fn request(filters: Json) -> QueryRequest {
     serde_json::from_value(json!({ "axes_requested": ["amount"], "filters": filters })).unwrap()
 }
 
-fn record() -> BTreeMap<String, Value> {
+fn record() -> BTreeMap<String, AxisValue> {
     serde_json::from_value(json!({
         "area": "ABW", "year": "2000", "amount": "10.5", "name": "Aruba", "kind": "one", "flag": true,
         "day": "2020-01-31", "parts.x.amount": "1", "parts.y.amount": "20",
@@ -44,17 +44,17 @@ fn record() -> BTreeMap<String, Value> {
 }
 
 /// The bytes of a row of these values.
-fn row(axes: BTreeMap<String, Value>) -> Vec<u8> {
-    Content { axes, ..Content::default() }.to_row(0, &ontology()).unwrap()
+fn row(axes: BTreeMap<String, AxisValue>) -> Vec<u8> {
+    RecordContent { axes, ..RecordContent::default() }.to_row(0, &ontology()).unwrap()
 }
 
 /// Whether the record passes the filter.
-fn passes(axis: &str, operator: &str, value: Json) -> Result<bool, String> {
+fn is_row_match(axis: &str, operator: &str, value: Json) -> Result<bool, String> {
     let ontology = ontology();
     let filters = json!([{ "axis": axis, "operator": operator, "value": value }]);
-    let query = Query::new(&request(filters), &ontology, &provided(&ontology));
+    let query = ValidatedQuery::new(&request(filters), &ontology, &provided(&ontology));
     let row = row(record());
-    query.map(|query| query.holds(&Row::read(&row).unwrap())).map_err(|error| error.to_string())
+    query.map(|query| query.is_match(&ContentRow::read(&row).unwrap())).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn operator_compares_by_axis_type() {
         ("parts.*.amount", "gt", json!(20), false),
         ("parts.z.amount", "ne", json!(1), false),
     ] {
-        assert_eq!(passes(axis, operator, value.clone()), Ok(holds), "{axis} {operator} {value}");
+        assert_eq!(is_row_match(axis, operator, value.clone()), Ok(holds), "{axis} {operator} {value}");
     }
 }
 
@@ -98,18 +98,18 @@ fn times_compare_and_sort_chronologically() {
     let (place, axis) = (6, &ontology().axes[6]);
     let filter = |operator: &str, value: &str| {
         let filter = json!({ "axis": "day", "operator": operator, "value": value });
-        Filter::new(&serde_json::from_value(filter).unwrap(), (place, axis), 0).unwrap()
+        ValidatedFilter::new(&serde_json::from_value(filter).unwrap(), (place, axis), 0).unwrap()
     };
     let (whole, half) = ("2020-01-31T10:00:00Z", "2020-01-31T10:00:00.5Z");
-    let record = |day: &str| BTreeMap::from([("day".to_owned(), Value::Text(day.into()))]);
+    let record = |day: &str| BTreeMap::from([("day".to_owned(), AxisValue::Text(day.into()))]);
     for (day, operator, value, holds) in
         [(half, "gt", whole, true), (whole, "lt", half, true), (half, "lte", whole, false)]
     {
         let row = row(record(day));
         let filter = filter(operator, value);
-        assert_eq!(filter.holds(&Row::read(&row).unwrap()), holds, "{day} {operator} {value}");
+        assert_eq!(filter.is_match(&ContentRow::read(&row).unwrap()), holds, "{day} {operator} {value}");
     }
-    let key = |day: &str| Identity::new(vec![Typed::of_text(day, axis).unwrap()]).key();
+    let key = |day: &str| RecordIdentity::new(vec![TypedValue::from_text(day, axis).unwrap()]).key();
     assert!(
         key("2020-01-31") < key(whole) && key(whole) < key(half) && key(half) < key("2020-01-31T10:00:01Z")
     );
@@ -139,7 +139,7 @@ fn filter_rejects_incomparable_value() {
         ("hidden", "eq", json!("x"), "`hidden` is not an axis of the source; its axes are: area"),
         ("weight", "eq", json!("x"), "`weight` is not an axis"),
     ] {
-        let fault = passes(axis, operator, value).expect_err(operator);
+        let fault = is_row_match(axis, operator, value).expect_err(operator);
         assert!(fault.contains(words) && fault.contains(&format!("`{axis}`")), "{fault}");
     }
 }
@@ -151,10 +151,10 @@ fn patterns_of_a_query_share_one_memory_limit() {
         let filter = json!({ "axis": "name", "operator": "regex", "value": pattern });
         let filter = serde_json::from_value(filter).expect("a filter");
         let axis = ontology.place("name").expect("there is such an axis");
-        Filter::new(&filter, axis, patterns).map(drop)
+        ValidatedFilter::new(&filter, axis, patterns).map(drop)
     };
     assert!(filter("a{2000}", 1).is_ok());
-    assert!(matches!(filter("a{2000}", 31), Err(BadQuery::Filter { .. })));
+    assert!(matches!(filter("a{2000}", 31), Err(InvalidQueryError::Filter { .. })));
     assert!(filter("^n.*n$", 64).is_ok());
 }
 
@@ -164,9 +164,10 @@ fn filter_number_is_exact_or_rejected() {
     let eq = |value: &str, amount: &str| {
         let filter = format!(r#"{{"axis": "amount", "operator": "eq", "value": {value}}}"#);
         let filter = serde_json::from_str::<QueryFilter>(&filter).map_err(|error| error.to_string())?;
-        let filter = Filter::new(&filter, (2, &ontology.axes[2]), 0).map_err(|error| error.to_string())?;
-        let row = row(BTreeMap::from([("amount".to_owned(), Value::Text(amount.into()))]));
-        Ok::<_, String>(filter.holds(&Row::read(&row).unwrap()))
+        let filter =
+            ValidatedFilter::new(&filter, (2, &ontology.axes[2]), 0).map_err(|error| error.to_string())?;
+        let row = row(BTreeMap::from([("amount".to_owned(), AxisValue::Text(amount.into()))]));
+        Ok::<_, String>(filter.is_match(&ContentRow::read(&row).unwrap()))
     };
     for (value, amount) in [
         ("10.50", "10.5"),
@@ -203,19 +204,22 @@ fn query_limits_axes_filters_and_results() {
     let fault = |change: fn(&mut QueryRequest)| {
         let mut request = request(json!([]));
         change(&mut request);
-        Query::new(&request, &ontology, &provided).unwrap_err()
+        ValidatedQuery::new(&request, &ontology, &provided).unwrap_err()
     };
-    assert_eq!(fault(|request| request.axes_requested.clear()), BadQuery::Axes(0));
-    assert_eq!(fault(|request| request.axes_requested = vec!["amount".into(); 257]), BadQuery::Axes(257));
-    assert_eq!(fault(|request| request.max_results = Some(0)), BadQuery::MaxResults(0));
-    assert_eq!(fault(|request| request.max_results = Some(10_001)), BadQuery::MaxResults(10_001));
+    assert_eq!(fault(|request| request.axes_requested.clear()), InvalidQueryError::Axes(0));
+    assert_eq!(
+        fault(|request| request.axes_requested = vec!["amount".into(); 257]),
+        InvalidQueryError::Axes(257)
+    );
+    assert_eq!(fault(|request| request.max_results = Some(0)), InvalidQueryError::MaxResults(0));
+    assert_eq!(fault(|request| request.max_results = Some(10_001)), InvalidQueryError::MaxResults(10_001));
     let many = fault(|request| {
-        let filter = QueryFilter { axis: "amount".into(), operator: Operator::Gt, value: json!(1) };
+        let filter = QueryFilter { axis: "amount".into(), operator: FilterOperator::Gt, value: json!(1) };
         request.filters = vec![filter; 65];
     });
-    assert_eq!(many, BadQuery::Filters(65));
+    assert_eq!(many, InvalidQueryError::Filters(65));
     let plain = request(json!([]));
-    assert_eq!(Query::new(&plain, &ontology, &provided).unwrap().max_results, MAX_RESULTS_DEFAULT);
+    assert_eq!(ValidatedQuery::new(&plain, &ontology, &provided).unwrap().max_results, MAX_RESULTS_DEFAULT);
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn equality_filters_fix_leading_identity_axes() {
     let eq = |axis: &str, value: Json| json!({ "axis": axis, "operator": "eq", "value": value });
     let fixed = |filters: Json| {
         let request = request(filters);
-        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let query = ValidatedQuery::new(&request, &ontology, &provided).unwrap();
         (query.identity.values().len(), query.identity_is_whole, query.identity.key())
     };
     let whole = fixed(json!([eq("year", json!("2000.0")), eq("area", json!("ABW"))]));
@@ -235,7 +239,7 @@ fn equality_filters_fix_leading_identity_axes() {
     assert!(whole.2.starts_with(&prefix.2), "records of one area lie together");
     assert_eq!(fixed(json!([eq("year", json!(2000))])).0, 0, "a later axis alone fixes nothing");
     let above = json!([{ "axis": "area", "operator": "gte", "value": "A" }]);
-    assert!(Query::new(&request(above), &ontology, &provided).is_err());
+    assert!(ValidatedQuery::new(&request(above), &ontology, &provided).is_err());
     let any = json!([{ "axis": "area", "operator": "in", "value": ["ABW"] }]);
     assert_eq!(fixed(any).0, 0);
 }
@@ -246,11 +250,14 @@ fn index_serves_only_equality_filters() {
     let provided = provided(&ontology);
     let indexed = |axis: &str, operator: &str| {
         let request = request(json!([{ "axis": axis, "operator": operator, "value": "Aruba" }]));
-        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let query = ValidatedQuery::new(&request, &ontology, &provided).unwrap();
         let found = query.filters[0].indexed().map(|(axis, value)| (axis.axis.clone(), value.clone()));
-        (found, query.filters[0].in_words())
+        (found, query.filters[0].describe())
     };
-    assert_eq!(indexed("name", "eq"), (Some(("name".into(), Typed::Text("Aruba".into()))), "name eq".into()));
+    assert_eq!(
+        indexed("name", "eq"),
+        (Some(("name".into(), TypedValue::Text("Aruba".into()))), "name eq".into())
+    );
     assert_eq!(indexed("name", "ne").0, None);
     assert_eq!(indexed("area", "eq").0, None);
 }
@@ -261,9 +268,13 @@ fn answer_has_requested_axes_and_identity() {
     let provided = provided(&ontology);
     let chosen = |axes: Json| {
         let request: QueryRequest = serde_json::from_value(json!({ "axes_requested": axes })).unwrap();
-        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let query = ValidatedQuery::new(&request, &ontology, &provided).unwrap();
         let record = record();
-        query.chosen(&ontology, &record).into_iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
+        query
+            .select_values(&ontology, &record)
+            .into_iter()
+            .map(|(path, _)| path.to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(chosen(json!(["name"])), ["area", "name", "year"]);
     assert_eq!(chosen(json!(["parts.x.amount"])), ["area", "parts.x.amount", "year"]);
@@ -276,13 +287,13 @@ fn requested_axis_without_a_value_is_null() {
     let provided = provided(&ontology);
     let chosen = |axes: Json| {
         let request: QueryRequest = serde_json::from_value(json!({ "axes_requested": axes })).unwrap();
-        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let query = ValidatedQuery::new(&request, &ontology, &provided).unwrap();
         let mut record = record();
         record.retain(|path, _| matches!(path.as_str(), "area" | "year" | "parts.x.amount"));
         let without_group =
             BTreeMap::from_iter(record.clone().into_iter().filter(|(path, _)| !path.contains('.')));
-        let empty = |axes: &BTreeMap<String, Value>| {
-            let chosen = query.chosen(&ontology, axes).into_iter();
+        let empty = |axes: &BTreeMap<String, AxisValue>| {
+            let chosen = query.select_values(&ontology, axes).into_iter();
             chosen.filter(|(_, value)| value.is_none()).map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
         };
         (empty(&record), empty(&without_group))

@@ -7,7 +7,7 @@ fn ontology() -> Ontology {
     serde_json::from_value(json!({ "ontology_id": "things", "version": "1", "axes": axes })).unwrap()
 }
 
-fn registration(changes: Json) -> Registration {
+fn registration(changes: Json) -> SourceRegistration {
     let mut document = json!({
         "oracle_id": "thing-source", "oracle_name": "Things", "oracle_tier": "primary", "upstream_authority": "Bureau",
         "upstream_url": "https://things.example/", "data_license": "CC0-1.0", "domain": "things",
@@ -63,30 +63,37 @@ fn registration_error_names_fault() {
 fn source_answers_from_approval_to_deprecation_date() {
     let now = time("2024-01-01T00:00:00Z");
     let pending = entry();
-    assert!(matches!(pending.standing(now), Standing::Silent(reason) if reason.contains("not approved")));
-    assert!(matches!(pending.deprecated(Timestamp::MAX, now), Err(BadSource::Transition { .. })));
-    let approved = pending.approved().unwrap();
-    assert_eq!(approved.standing(now), Standing::Answers);
-    assert!(matches!(approved.approved(), Err(BadSource::Transition { .. })));
+    assert!(
+        matches!(pending.availability(now), SourceAvailability::Silent(reason) if reason.contains("not approved"))
+    );
+    assert!(matches!(
+        pending.deprecate(Timestamp::MAX, now),
+        Err(SourceRegistrationError::Transition { .. })
+    ));
+    let approved = pending.approve().unwrap();
+    assert_eq!(approved.availability(now), SourceAvailability::Answers);
+    assert!(matches!(approved.approve(), Err(SourceRegistrationError::Transition { .. })));
 
     let (date, just_before) = (time("2024-03-31T00:00:00Z"), time("2024-03-30T23:59:59Z"));
-    let too_soon = approved.deprecated(just_before, now);
-    assert_eq!(too_soon, Err(BadSource::TooSoon { date: just_before, earliest: date }));
-    let deprecated = approved.deprecated(date, now).unwrap();
+    let too_soon = approved.deprecate(just_before, now);
+    assert_eq!(too_soon, Err(SourceRegistrationError::TooSoon { date: just_before, earliest: date }));
+    let deprecated = approved.deprecate(date, now).unwrap();
     assert!(
-        matches!(deprecated.standing(now), Standing::AnswersWithWarning(words) if words.contains("2024-03-31"))
+        matches!(deprecated.availability(now), SourceAvailability::AnswersWithWarning(words) if words.contains("2024-03-31"))
     );
-    assert!(matches!(deprecated.standing(just_before), Standing::AnswersWithWarning(_)));
-    assert!(matches!(deprecated.standing(date), Standing::Silent(reason) if reason.contains("2024-03-31")));
-    let later = deprecated.deprecated(time("2024-06-29T00:00:00Z"), just_before).unwrap();
+    assert!(matches!(deprecated.availability(just_before), SourceAvailability::AnswersWithWarning(_)));
     assert!(
-        matches!(later.standing(date), Standing::AnswersWithWarning(_)),
+        matches!(deprecated.availability(date), SourceAvailability::Silent(reason) if reason.contains("2024-03-31"))
+    );
+    let later = deprecated.deprecate(time("2024-06-29T00:00:00Z"), just_before).unwrap();
+    assert!(
+        matches!(later.availability(date), SourceAvailability::AnswersWithWarning(_)),
         "it may be put off until it has passed"
     );
-    let fault = deprecated.deprecated(Timestamp::MAX, date).unwrap_err();
+    let fault = deprecated.deprecate(Timestamp::MAX, date).unwrap_err();
     assert!(fault.to_string().contains("again after its `deprecation_date`; approve it instead"), "{fault}");
-    let again = deprecated.approved().unwrap();
-    assert_eq!((again.standing(date), again.deprecation_date), (Standing::Answers, None));
+    let again = deprecated.approve().unwrap();
+    assert_eq!((again.availability(date), again.deprecation_date), (SourceAvailability::Answers, None));
 }
 
 #[test]
@@ -95,9 +102,9 @@ fn source_with_records_keeps_fields_they_depend_on() {
     let newer =
         json!({ "ontology": { "ontology_id": "things", "version": "2" }, "oracle_tier": "secondary" });
     let partial = json!({ "snapshot": false });
-    let empty = entry().approved().unwrap();
+    let empty = entry().approve().unwrap();
     let amended = |entry: &SourceRegistryEntry, change: &Json| {
-        entry.amended(registration(change.clone()), &ontology(), &ontology(), false)
+        entry.amend(registration(change.clone()), &ontology(), &ontology(), false)
     };
     for change in [&others, &newer, &partial] {
         assert!(amended(&empty, change).is_ok());
@@ -105,27 +112,33 @@ fn source_with_records_keeps_fields_they_depend_on() {
     let filled = empty.with_versions(vec![version("1", "2020-01-01T00:00:00Z")]);
     for (change, field) in [(others, "ontology_id"), (partial, "snapshot")] {
         let fault = amended(&filled, &change).unwrap_err();
-        assert!(matches!(fault, BadSource::Fixed { field: fixed, .. } if fixed == field), "{fault}");
+        assert!(
+            matches!(fault, SourceRegistrationError::Fixed { field: fixed, .. } if fixed == field),
+            "{fault}"
+        );
     }
     let other_id = json!({ "oracle_id": "other-source" });
     let fault = amended(&filled, &other_id).unwrap_err();
-    assert!(matches!(fault, BadSource::Fixed { field: "oracle_id", .. }), "an id is never changed");
+    assert!(
+        matches!(fault, SourceRegistrationError::Fixed { field: "oracle_id", .. }),
+        "an id is never changed"
+    );
     assert!(amended(&entry(), &other_id).is_err(), "not before, either");
     let fault = amended(&entry(), &json!({ "adapter_id": "http" })).unwrap_err().to_string();
     assert!(fault.contains("`adapter_id` cannot change from store to http"), "{fault}");
     let amended = amended(&filled, &newer).unwrap();
     assert_eq!(amended.registration.oracle_tier, OracleTier::Secondary);
-    assert_eq!((amended.review_status, amended.version_history.len()), (ReviewStatus::Approved, 1));
+    assert_eq!((amended.review_status, amended.version_history.len()), (SourceReviewStatus::Approved, 1));
 }
 
 #[test]
 fn registration_needs_no_query_contract() {
     let contract = |contract: Option<&str>| {
         let contract = contract.map(str::to_owned);
-        Registration { query_contract: contract, ..registration(json!({})) }.validate(&ontology())
+        SourceRegistration { query_contract: contract, ..registration(json!({})) }.validate(&ontology())
     };
     assert_eq!(contract(None), Ok(()));
-    assert_eq!(contract(Some(" ")), Err(BadSource::Text { field: "query_contract" }));
+    assert_eq!(contract(Some(" ")), Err(SourceRegistrationError::Text { field: "query_contract" }));
 }
 
 #[test]
@@ -133,11 +146,11 @@ fn source_with_records_rejects_incompatible_ontology() {
     let mut other = ontology();
     other.axes[1].axis = "title".into();
     let newer = registration(json!({ "ontology": { "ontology_id": "things", "version": "2" } }));
-    assert!(entry().amended(newer.clone(), &ontology(), &other, false).is_ok(), "there are none");
-    let read = entry().amended(newer.clone(), &ontology(), &other, true).unwrap_err();
-    assert!(matches!(read, BadSource::Ontology { .. }), "there will be some");
+    assert!(entry().amend(newer.clone(), &ontology(), &other, false).is_ok(), "there are none");
+    let read = entry().amend(newer.clone(), &ontology(), &other, true).unwrap_err();
+    assert!(matches!(read, SourceRegistrationError::Ontology { .. }), "there will be some");
     let filled = entry().with_versions(vec![version("1", "2020-01-01T00:00:00Z")]);
-    let fault = filled.amended(newer.clone(), &ontology(), &other, false).unwrap_err().to_string();
+    let fault = filled.amend(newer.clone(), &ontology(), &other, false).unwrap_err().to_string();
     for words in ["from things@1 to things@2", "axis `name`: it would be removed", "Register another source"]
     {
         assert!(fault.contains(words), "{fault}");
@@ -149,7 +162,7 @@ fn source_with_records_rejects_incompatible_ontology() {
         )
         .unwrap(),
     );
-    assert!(filled.amended(newer, &ontology(), &more, false).is_ok());
+    assert!(filled.amend(newer, &ontology(), &more, false).is_ok());
 }
 
 #[test]
@@ -181,6 +194,7 @@ fn source_entry_round_trips_with_names_of_the_seed() {
         assert!(json.get(name).is_some(), "{name}");
     }
     assert_eq!(serde_json::from_value::<SourceRegistryEntry>(json).unwrap(), entry);
-    let unknown = serde_json::from_value::<Registration>(json!({ "oracle_id": "ab", "registered_by": "me" }));
+    let unknown =
+        serde_json::from_value::<SourceRegistration>(json!({ "oracle_id": "ab", "registered_by": "me" }));
     assert!(unknown.unwrap_err().to_string().contains("registered_by"), "that is the daemon's to fill");
 }

@@ -1,6 +1,6 @@
 //! The changes that a run made to a record.
 
-use super::{End, Knowledge, Statement, Version, at};
+use super::{RecordStatement, RecordVersion, VersionEnd, VisibleReleases, at};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
@@ -8,7 +8,7 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum ChangeKind {
+pub enum VersionChangeKind {
     /// The version is new.
     BecameValid,
     /// Another version superseded it, from some time on or, after a correction, completely.
@@ -28,14 +28,14 @@ pub enum ChangeKind {
 
 /// A version that a run added or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct VersionChange {
     /// The kind of the change.
-    pub kind: ChangeKind,
+    pub kind: VersionChangeKind,
     /// The version before the change; `None` if it is new.
-    pub before: Option<Version>,
+    pub before: Option<RecordVersion>,
     /// The version after the change. If its statement no longer represents a version, the version that is valid from
     /// its `valid_from` on, if any.
-    pub after: Option<Version>,
+    pub after: Option<RecordVersion>,
 }
 
 /// The changes of a record between two states of knowledge of its source. Changed versions come first, then new ones,
@@ -43,10 +43,14 @@ pub struct Change {
 ///
 /// `statements` are all statements of the record, including those that are not known yet in `before`.
 #[must_use]
-pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) -> Vec<Change> {
+pub fn changes(
+    statements: &[RecordStatement],
+    before: &VisibleReleases,
+    after: &VisibleReleases,
+) -> Vec<VersionChange> {
     let earlier = before.versions(statements);
     let later = after.versions(statements);
-    let stands = |versions: &[Version], statement: usize| {
+    let stands = |versions: &[RecordVersion], statement: usize| {
         versions.iter().find(|version| version.statement == statement).copied()
     };
     let mut changes = Vec::new();
@@ -57,17 +61,21 @@ pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) 
         let now = kept.or_else(|| at(&later, was.valid_from).copied());
         let same = now.filter(|version| version.content == was.content);
         let kind = match (kept, same) {
-            (Some(is), _) => ended(was, &is),
+            (Some(is), _) => find_end_change(was, &is),
             (None, same) => {
                 continued.extend(same.map(|version| version.statement));
-                Some(gone(was, statements, after, same.is_some()))
+                Some(find_removal_kind(was, statements, after, same.is_some()))
             }
         };
-        changes.extend(kind.map(|kind| Change { kind, before: Some(*was), after: now }));
+        changes.extend(kind.map(|kind| VersionChange { kind, before: Some(*was), after: now }));
     }
     for is in later {
         if stands(&earlier, is.statement).is_none() && !continued.contains(&is.statement) {
-            changes.push(Change { kind: ChangeKind::BecameValid, before: None, after: Some(is) });
+            changes.push(VersionChange {
+                kind: VersionChangeKind::BecameValid,
+                before: None,
+                after: Some(is),
+            });
         }
     }
     changes
@@ -75,33 +83,38 @@ pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) 
 
 /// The change of a version that its statement still represents. It does not report another superseding version or
 /// another withdrawing run: their own changes report this.
-fn ended(was: &Version, is: &Version) -> Option<ChangeKind> {
+fn find_end_change(was: &RecordVersion, is: &RecordVersion) -> Option<VersionChangeKind> {
     let same_way = std::mem::discriminant(&was.ended_by) == std::mem::discriminant(&is.ended_by);
     (was.valid_until != is.valid_until || !same_way).then_some(match (was.ended_by, is.ended_by) {
-        (End::Open, End::Superseded(_)) => ChangeKind::Superseded,
-        (End::Open, End::Withdrawn(_)) => ChangeKind::Withdrawn,
-        (End::Open, End::Expired) => ChangeKind::Expired,
-        _ => ChangeKind::Moved,
+        (VersionEnd::Open, VersionEnd::Superseded(_)) => VersionChangeKind::Superseded,
+        (VersionEnd::Open, VersionEnd::Withdrawn(_)) => VersionChangeKind::Withdrawn,
+        (VersionEnd::Open, VersionEnd::Expired) => VersionChangeKind::Expired,
+        _ => VersionChangeKind::Moved,
     })
 }
 
 /// The change of a version that its statement no longer represents.
-fn gone(was: &Version, statements: &[Statement], after: &Knowledge, said_on: bool) -> ChangeKind {
+fn find_removal_kind(
+    was: &RecordVersion,
+    statements: &[RecordStatement],
+    after: &VisibleReleases,
+    said_on: bool,
+) -> VersionChangeKind {
     let run = statements.get(was.statement).map(|statement| statement.run);
     if run.is_some_and(|run| after.is_undone(run)) {
-        return ChangeKind::Undone;
+        return VersionChangeKind::Undone;
     }
-    if !run.is_some_and(|run| after.counts(run)) {
-        return ChangeKind::Replaced;
+    if !run.is_some_and(|run| after.is_counted(run)) {
+        return VersionChangeKind::Replaced;
     }
     if said_on {
-        return ChangeKind::Moved;
+        return VersionChangeKind::Moved;
     }
     let (entries, _) = after.entries(statements);
     let stated = entries.iter().find(|entry| entry.valid_from == was.valid_from);
-    match stated.and_then(|entry| after.emptied_by(entry)) {
-        Some(End::Withdrawn(_)) => ChangeKind::Withdrawn,
-        Some(End::Expired) => ChangeKind::Expired,
-        _ => ChangeKind::Superseded,
+    match stated.and_then(|entry| after.empty_interval_cause(entry)) {
+        Some(VersionEnd::Withdrawn(_)) => VersionChangeKind::Withdrawn,
+        Some(VersionEnd::Expired) => VersionChangeKind::Expired,
+        _ => VersionChangeKind::Superseded,
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A run, either the release that it read or the undo of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Release {
+pub struct TimelineRun {
     /// The number of the run within its source, in the order of ingestion.
     pub run: u32,
     /// The source version that it read.
@@ -30,23 +30,23 @@ pub struct Release {
 /// A query about a time sees no release after that time (`released_by`), ingested or not. A query with `known_at` sees
 /// no ingestion after that time. The default sees all releases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct ReleaseScope {
     /// Only releases that were ingested at or before this time.
     pub known_at: Option<Timestamp>,
     /// Only versions that the source had released at or before this time.
     pub released_by: Option<Timestamp>,
 }
 
-impl Scope {
+impl ReleaseScope {
     /// Whether the release is visible.
     #[must_use]
-    pub fn sees(&self, release: &Release) -> bool {
+    pub fn is_visible(&self, release: &TimelineRun) -> bool {
         self.known_at.is_none_or(|at| release.ingested_at <= at)
             && (release.undoes.is_some() || self.released_by.is_none_or(|at| release.released_at <= at))
     }
 }
 
-impl Release {
+impl TimelineRun {
     /// The time from which the age of its data is counted: the release time, or the time of ingestion if that is
     /// earlier.
     #[must_use]

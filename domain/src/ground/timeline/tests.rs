@@ -12,8 +12,8 @@ fn day_of(time: Timestamp) -> i64 {
 
 /// Releases of the runs 1, 2, …, each given as `(version, day of release, snapshot)`. All are ingested after all
 /// releases, one an hour.
-fn releases(read: &[(&str, i64, bool)]) -> Vec<Release> {
-    let release = |(run, (version, day, snapshot)): (u32, &(&str, i64, bool))| Release {
+fn releases(read: &[(&str, i64, bool)]) -> Vec<TimelineRun> {
+    let release = |(run, (version, day, snapshot)): (u32, &(&str, i64, bool))| TimelineRun {
         run,
         version: (*version).into(),
         released_at: at_day(*day),
@@ -29,48 +29,51 @@ fn ingested(run: u32) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a time")
 }
 
-fn said(run: u32, content: u8) -> Statement {
-    Statement { run, valid_from: None, valid_until: None, content: Some([content; 32]) }
+fn run_statement(run: u32, content: u8) -> RecordStatement {
+    RecordStatement { run, valid_from: None, valid_until: None, content: Some([content; 32]) }
 }
 
 /// The statement of a run that has the record but rejected it.
-fn rejected(run: u32) -> Statement {
-    Statement { content: None, ..said(run, 0) }
+fn rejected(run: u32) -> RecordStatement {
+    RecordStatement { content: None, ..run_statement(run, 0) }
 }
 
-fn from(run: u32, day: i64, content: u8) -> Statement {
-    Statement { valid_from: Some(at_day(day)), ..said(run, content) }
+fn from(run: u32, day: i64, content: u8) -> RecordStatement {
+    RecordStatement { valid_from: Some(at_day(day)), ..run_statement(run, content) }
 }
 
-fn until(statement: Statement, day: i64) -> Statement {
-    Statement { valid_until: Some(at_day(day)), ..statement }
+fn until(statement: RecordStatement, day: i64) -> RecordStatement {
+    RecordStatement { valid_until: Some(at_day(day)), ..statement }
 }
 
-fn known_at(at: Timestamp) -> Scope {
-    Scope { known_at: Some(at), ..Scope::default() }
+fn known_at(at: Timestamp) -> ReleaseScope {
+    ReleaseScope { known_at: Some(at), ..ReleaseScope::default() }
 }
 
-fn released_by(day: i64) -> Scope {
-    Scope { released_by: Some(at_day(day)), ..Scope::default() }
+fn released_by(day: i64) -> ReleaseScope {
+    ReleaseScope { released_by: Some(at_day(day)), ..ReleaseScope::default() }
 }
 
-fn known(releases: &[Release]) -> Knowledge {
-    Knowledge::new(releases, Scope::default())
+fn all_releases(releases: &[TimelineRun]) -> VisibleReleases {
+    VisibleReleases::new(releases, ReleaseScope::default())
 }
 
 /// A version as its statement, its days, and its end.
-fn short(version: &Version) -> (usize, i64, Option<i64>, End) {
+fn short(version: &RecordVersion) -> (usize, i64, Option<i64>, VersionEnd) {
     (version.statement, day_of(version.valid_from), version.valid_until.map(day_of), version.ended_by)
 }
 
-fn shorts(releases: &[Release], statements: &[Statement]) -> Vec<(usize, i64, Option<i64>, End)> {
-    known(releases).versions(statements).iter().map(short).collect()
+fn short_versions(
+    releases: &[TimelineRun],
+    statements: &[RecordStatement],
+) -> Vec<(usize, i64, Option<i64>, VersionEnd)> {
+    all_releases(releases).versions(statements).iter().map(short).collect()
 }
 
 /// The corrected statements, each with the statement that represents the superseding content.
-fn corrections(known: &Knowledge, statements: &[Statement]) -> Vec<(usize, usize)> {
-    let corrected = |index| match known.became(statements, index) {
-        Some(Became::Corrected(by)) => Some((index, by)),
+fn corrections(known: &VisibleReleases, statements: &[RecordStatement]) -> Vec<(usize, usize)> {
+    let corrected = |index| match known.statement_state(statements, index) {
+        Some(StatementState::Corrected(by)) => Some((index, by)),
         _ => None,
     };
     (0..statements.len()).filter_map(corrected).collect()
@@ -78,24 +81,24 @@ fn corrections(known: &Knowledge, statements: &[Statement]) -> Vec<(usize, usize
 
 /// The changes made by the last of the runs: the kind, and the statements that represent the version before and after.
 fn last_changes(
-    releases: &[Release],
-    statements: &[Statement],
-) -> Vec<(ChangeKind, Option<usize>, Option<usize>)> {
+    releases: &[TimelineRun],
+    statements: &[RecordStatement],
+) -> Vec<(VersionChangeKind, Option<usize>, Option<usize>)> {
     let (_, before) = releases.split_last().expect("a run");
-    let changes = changes(statements, &known(before), &known(releases));
-    let statement = |version: Option<Version>| version.map(|version| version.statement);
+    let changes = changes(statements, &all_releases(before), &all_releases(releases));
+    let statement = |version: Option<RecordVersion>| version.map(|version| version.statement);
     changes.iter().map(|change| (change.kind, statement(change.before), statement(change.after))).collect()
 }
 
 #[test]
 fn other_content_supersedes_and_same_content_extends() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
-    let statements = [said(1, 7), said(2, 7), said(3, 8)];
+    let statements = [run_statement(1, 7), run_statement(2, 7), run_statement(3, 8)];
     assert_eq!(
-        shorts(&releases, &statements),
-        [(0, 1, Some(3), End::Superseded(2)), (2, 3, None, End::Open)]
+        short_versions(&releases, &statements),
+        [(0, 1, Some(3), VersionEnd::Superseded(2)), (2, 3, None, VersionEnd::Open)]
     );
-    let versions = known(&releases).versions(&statements);
+    let versions = all_releases(&releases).versions(&statements);
     assert_eq!(versions[0].last_seen, 2, "it is as fresh as the latest release that says so");
     assert_eq!(at(&versions, at_day(0)), None);
     assert_eq!(at(&versions, at_day(2)), Some(&versions[0]));
@@ -105,13 +108,13 @@ fn other_content_supersedes_and_same_content_extends() {
 #[test]
 fn snapshot_without_the_record_ends_its_version() {
     let snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
-    let statements = [said(1, 7), said(3, 7)];
+    let statements = [run_statement(1, 7), run_statement(3, 7)];
     assert_eq!(
-        shorts(&snapshots, &statements),
-        [(0, 1, Some(2), End::Withdrawn(2)), (1, 3, None, End::Open)]
+        short_versions(&snapshots, &statements),
+        [(0, 1, Some(2), VersionEnd::Withdrawn(2)), (1, 3, None, VersionEnd::Open)]
     );
     let others = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
-    assert_eq!(shorts(&others, &statements), [(0, 1, None, End::Open)], "they close nothing");
+    assert_eq!(short_versions(&others, &statements), [(0, 1, None, VersionEnd::Open)], "they close nothing");
 }
 
 #[test]
@@ -119,13 +122,17 @@ fn latest_release_counts_among_statements_with_one_valid_from() {
     for (first, second, counts) in [(1, 2, 1), (2, 1, 0)] {
         let releases = releases(&[("1", first, true), ("2", second, true)]);
         let statements = [from(1, 0, 7), from(2, 0, 8)];
-        assert_eq!(shorts(&releases, &statements), [(counts, 0, None, End::Open)]);
-        let corrections = corrections(&known(&releases), &statements);
+        assert_eq!(short_versions(&releases, &statements), [(counts, 0, None, VersionEnd::Open)]);
+        let corrections = corrections(&all_releases(&releases), &statements);
         assert_eq!(corrections, [(1 - counts, counts)]);
     }
     let one_day = releases(&[("2", 1, true), ("1", 1, true)]);
-    let statements = [said(1, 7), said(2, 8)];
-    assert_eq!(shorts(&one_day, &statements), [(0, 1, None, End::Open)], "the version's text settles it");
+    let statements = [run_statement(1, 7), run_statement(2, 8)];
+    assert_eq!(
+        short_versions(&one_day, &statements),
+        [(0, 1, None, VersionEnd::Open)],
+        "the version's text settles it"
+    );
 }
 
 #[test]
@@ -133,9 +140,13 @@ fn repeated_statement_is_represented_by_the_earliest() {
     let releases =
         releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true), ("5", 5, true)]);
     let statements = [from(1, 0, 7), from(2, 0, 8), from(4, 0, 7)];
-    assert_eq!(shorts(&releases, &statements), [(0, 0, Some(5), End::Withdrawn(5))], "run 3 did not end it");
-    assert_eq!(known(&releases).versions(&statements)[0].last_seen, 4);
-    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(
+        short_versions(&releases, &statements),
+        [(0, 0, Some(5), VersionEnd::Withdrawn(5))],
+        "run 3 did not end it"
+    );
+    assert_eq!(all_releases(&releases).versions(&statements)[0].last_seen, 4);
+    let corrections = corrections(&all_releases(&releases), &statements);
     assert_eq!(corrections, [(1, 0)]);
 }
 
@@ -143,8 +154,8 @@ fn repeated_statement_is_represented_by_the_earliest() {
 fn correction_is_superseded_by_the_statement_of_its_corrected_version() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 0, 7), from(2, 5, 8), from(3, 5, 7)];
-    assert_eq!(shorts(&releases, &statements), [(0, 0, None, End::Open)]);
-    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(short_versions(&releases, &statements), [(0, 0, None, VersionEnd::Open)]);
+    let corrections = corrections(&all_releases(&releases), &statements);
     assert_eq!(corrections, [(1, 0)]);
 }
 
@@ -152,93 +163,120 @@ fn correction_is_superseded_by_the_statement_of_its_corrected_version() {
 fn correction_without_interval_still_corrects() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 5, 7), until(from(2, 5, 8), 4), until(from(3, 5, 8), 4)];
-    assert_eq!(shorts(&releases, &statements), []);
-    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(short_versions(&releases, &statements), []);
+    let corrections = corrections(&all_releases(&releases), &statements);
     assert_eq!(corrections, [(0, 1)]);
 }
 
 #[test]
 fn statement_without_interval_reports_its_end() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
-    let became = |statements: &[Statement], index| known(&releases).became(statements, index);
-    assert_eq!(became(&[until(from(3, 9, 7), 8)], 0), Some(Became::Ended(End::Expired)));
-    assert_eq!(became(&[from(1, 9, 7)], 0), Some(Became::Ended(End::Withdrawn(2))), "before it began");
+    let became =
+        |statements: &[RecordStatement], index| all_releases(&releases).statement_state(statements, index);
+    assert_eq!(became(&[until(from(3, 9, 7), 8)], 0), Some(StatementState::Ended(VersionEnd::Expired)));
+    assert_eq!(
+        became(&[from(1, 9, 7)], 0),
+        Some(StatementState::Ended(VersionEnd::Withdrawn(2))),
+        "before it began"
+    );
     let again = [from(1, 1, 7), from(3, 1, 7)];
-    assert!(matches!(became(&again, 1), Some(Became::Same(Version { statement: 0, .. }))));
-    assert_eq!(became(&[said(4, 7)], 0), Some(Became::Replaced));
+    assert!(matches!(became(&again, 1), Some(StatementState::Same(RecordVersion { statement: 0, .. }))));
+    assert_eq!(became(&[run_statement(4, 7)], 0), Some(StatementState::Replaced));
     assert_eq!(became(&[], 0), None);
 }
 
 #[test]
 fn repeated_reading_replaces_whole_version() {
     let mut twice = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true)]);
-    let statements = [said(1, 7), said(2, 8)];
-    assert_eq!(shorts(&twice, &statements), [(0, 1, Some(2), End::Withdrawn(3))], "run 3 does not hold it");
+    let statements = [run_statement(1, 7), run_statement(2, 8)];
+    assert_eq!(
+        short_versions(&twice, &statements),
+        [(0, 1, Some(2), VersionEnd::Withdrawn(3))],
+        "run 3 does not hold it"
+    );
     assert_eq!(
         last_changes(&twice, &statements),
-        [(ChangeKind::Moved, Some(0), Some(0)), (ChangeKind::Replaced, Some(1), None),]
+        [(VersionChangeKind::Moved, Some(0), Some(0)), (VersionChangeKind::Replaced, Some(1), None),]
     );
-    let again = [said(1, 7), said(2, 8), said(3, 8)];
-    assert_eq!(shorts(&twice, &again), [(0, 1, Some(2), End::Superseded(2)), (2, 2, None, End::Open)]);
-    assert_eq!(last_changes(&twice, &again), [(ChangeKind::Replaced, Some(1), Some(2))]);
+    let again = [run_statement(1, 7), run_statement(2, 8), run_statement(3, 8)];
+    assert_eq!(
+        short_versions(&twice, &again),
+        [(0, 1, Some(2), VersionEnd::Superseded(2)), (2, 2, None, VersionEnd::Open)]
+    );
+    assert_eq!(last_changes(&twice, &again), [(VersionChangeKind::Replaced, Some(1), Some(2))]);
     twice.reverse();
-    assert_eq!(shorts(&twice, &again).len(), 2, "the list of releases may have any order");
-    assert!(!known(&twice).counts(2) && known(&twice).counts(3));
+    assert_eq!(short_versions(&twice, &again).len(), 2, "the list of releases may have any order");
+    assert!(!all_releases(&twice).is_counted(2) && all_releases(&twice).is_counted(3));
 }
 
 #[test]
 fn interval_that_would_end_before_it_begins_is_dropped() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
-    assert_eq!(shorts(&releases, &[from(1, 9, 7)]), [], "withdrawn on day 2, before day 9");
+    assert_eq!(short_versions(&releases, &[from(1, 9, 7)]), [], "withdrawn on day 2, before day 9");
     assert_eq!(
-        shorts(&releases, &[from(1, 9, 7), said(3, 8)]),
-        [(1, 3, None, End::Open)],
+        short_versions(&releases, &[from(1, 9, 7), run_statement(3, 8)]),
+        [(1, 3, None, VersionEnd::Open)],
         "and it ends nothing"
     );
-    assert_eq!(shorts(&releases, &[until(said(3, 7), 3)]), []);
+    assert_eq!(short_versions(&releases, &[until(run_statement(3, 7), 3)]), []);
 }
 
 #[test]
 fn record_can_name_its_expiry() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
-    let statements = [until(said(1, 7), 2), said(3, 7)];
-    assert_eq!(shorts(&releases, &statements), [(0, 1, Some(2), End::Expired), (1, 3, None, End::Open)]);
-    let statements = [until(said(1, 7), 9), said(2, 8)];
+    let statements = [until(run_statement(1, 7), 2), run_statement(3, 7)];
     assert_eq!(
-        shorts(&releases, &statements)[0],
-        (0, 1, Some(2), End::Superseded(1)),
+        short_versions(&releases, &statements),
+        [(0, 1, Some(2), VersionEnd::Expired), (1, 3, None, VersionEnd::Open)]
+    );
+    let statements = [until(run_statement(1, 7), 9), run_statement(2, 8)];
+    assert_eq!(
+        short_versions(&releases, &statements)[0],
+        (0, 1, Some(2), VersionEnd::Superseded(1)),
         "the earlier end counts"
     );
-    let statements = [said(1, 7), until(said(2, 7), 1)];
-    assert_eq!(shorts(&releases, &statements), [(0, 1, Some(2), End::Expired)], "it had ended by day 2");
+    let statements = [run_statement(1, 7), until(run_statement(2, 7), 1)];
+    assert_eq!(
+        short_versions(&releases, &statements),
+        [(0, 1, Some(2), VersionEnd::Expired)],
+        "it had ended by day 2"
+    );
 }
 
 #[test]
 fn later_statement_replaces_a_withdrawal() {
     let releases = releases(&[("1", 1, true), ("2", 20, true), ("3", 30, true)]);
     let statements = [from(1, 10, 7), from(3, 5, 8)];
-    assert_eq!(shorts(&releases, &statements), [(1, 5, None, End::Open)], "the latest snapshot holds it");
+    assert_eq!(
+        short_versions(&releases, &statements),
+        [(1, 5, None, VersionEnd::Open)],
+        "the latest snapshot holds it"
+    );
     assert_eq!(
         last_changes(&releases, &statements),
-        [(ChangeKind::Withdrawn, Some(0), Some(1)), (ChangeKind::BecameValid, None, Some(1)),]
+        [(VersionChangeKind::Withdrawn, Some(0), Some(1)), (VersionChangeKind::BecameValid, None, Some(1)),]
     );
 }
 
 #[test]
 fn changes_of_a_run_have_kinds_of_the_rfc() {
-    use ChangeKind::{BecameValid, Expired, Moved, Superseded, Withdrawn};
+    use VersionChangeKind::{BecameValid, Expired, Moved, Superseded, Withdrawn};
     let in_order = releases(&[("1", 1, true), ("2", 2, true)]);
-    assert_eq!(last_changes(&in_order, &[said(2, 7)]), [(BecameValid, None, Some(0))]);
-    assert_eq!(last_changes(&in_order, &[said(1, 7), said(2, 7)]), [], "nothing but that it was seen again");
+    assert_eq!(last_changes(&in_order, &[run_statement(2, 7)]), [(BecameValid, None, Some(0))]);
     assert_eq!(
-        last_changes(&in_order, &[said(1, 7), said(2, 8)]),
+        last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 7)]),
+        [],
+        "nothing but that it was seen again"
+    );
+    assert_eq!(
+        last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 8)]),
         [(Superseded, Some(0), Some(0)), (BecameValid, None, Some(1)),]
     );
     assert_eq!(
         last_changes(&in_order, &[from(1, 0, 7), from(2, 0, 8)]),
         [(Superseded, Some(0), Some(1)), (BecameValid, None, Some(1)),]
     );
-    assert_eq!(last_changes(&in_order, &[said(1, 7)]), [(Withdrawn, Some(0), Some(0))]);
+    assert_eq!(last_changes(&in_order, &[run_statement(1, 7)]), [(Withdrawn, Some(0), Some(0))]);
     assert_eq!(last_changes(&in_order, &[from(1, 9, 7)]), [(Withdrawn, Some(0), None)]);
     let restated = [from(1, 0, 7), until(from(2, 0, 7), 5)];
     assert_eq!(last_changes(&in_order, &restated), [(Expired, Some(0), Some(0))]);
@@ -247,14 +285,17 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
 
     let late = releases(&[("3", 3, true), ("1", 1, true)]);
     assert_eq!(
-        last_changes(&late, &[said(1, 7), said(2, 7)]),
+        last_changes(&late, &[run_statement(1, 7), run_statement(2, 7)]),
         [(Moved, Some(0), Some(1))],
         "it begins earlier"
     );
-    assert_eq!(last_changes(&late, &[said(1, 7), said(2, 8)]), [(BecameValid, None, Some(1))]);
+    assert_eq!(
+        last_changes(&late, &[run_statement(1, 7), run_statement(2, 8)]),
+        [(BecameValid, None, Some(1))]
+    );
     let between = releases(&[("1", 1, false), ("3", 3, false), ("2", 2, false)]);
     assert_eq!(
-        last_changes(&between, &[said(1, 7), said(2, 8), said(3, 9)]),
+        last_changes(&between, &[run_statement(1, 7), run_statement(2, 8), run_statement(3, 9)]),
         [(Moved, Some(0), Some(0)), (BecameValid, None, Some(2)),]
     );
 }
@@ -262,96 +303,107 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
 #[test]
 fn rejected_record_of_a_snapshot_stays_in_force_unconfirmed() {
     let snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true)]);
-    let versions = known(&snapshots[..2]).versions(&[said(1, 7), rejected(2)]);
-    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, End::Open)]);
+    let versions = all_releases(&snapshots[..2]).versions(&[run_statement(1, 7), rejected(2)]);
+    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, VersionEnd::Open)]);
     assert_eq!((versions[0].last_seen, versions[0].unconfirmed_by), (1, Some(2)));
 
-    let confirmed = known(&snapshots[..3]).versions(&[said(1, 7), rejected(2), said(3, 7)]);
+    let confirmed =
+        all_releases(&snapshots[..3]).versions(&[run_statement(1, 7), rejected(2), run_statement(3, 7)]);
     assert_eq!((confirmed[0].last_seen, confirmed[0].unconfirmed_by), (3, None));
-    let lacking = known(&snapshots[..3]).versions(&[said(1, 7), rejected(2)]);
-    assert_eq!(short(&lacking[0]), (0, 1, Some(3), End::Withdrawn(3)));
+    let lacking = all_releases(&snapshots[..3]).versions(&[run_statement(1, 7), rejected(2)]);
+    assert_eq!(short(&lacking[0]), (0, 1, Some(3), VersionEnd::Withdrawn(3)));
     assert_eq!(lacking[0].unconfirmed_by, Some(2));
-    assert_eq!(shorts(&snapshots, &[rejected(2)]), [], "it was never in force");
+    assert_eq!(short_versions(&snapshots, &[rejected(2)]), [], "it was never in force");
 }
 
 #[test]
 fn snapshot_with_unidentified_rejects_withdraws_nothing() {
     let mut snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     snapshots[1].has_unidentified = true;
-    let versions = known(&snapshots[..2]).versions(&[said(1, 7)]);
-    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, End::Open)]);
+    let versions = all_releases(&snapshots[..2]).versions(&[run_statement(1, 7)]);
+    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, VersionEnd::Open)]);
     assert_eq!(versions[0].unconfirmed_by, Some(2));
-    assert_eq!(shorts(&snapshots, &[said(1, 7)]), [(0, 1, Some(3), End::Withdrawn(3))]);
-    let held = known(&snapshots[..2]).versions(&[said(1, 7), said(2, 7)]);
+    assert_eq!(
+        short_versions(&snapshots, &[run_statement(1, 7)]),
+        [(0, 1, Some(3), VersionEnd::Withdrawn(3))]
+    );
+    let held = all_releases(&snapshots[..2]).versions(&[run_statement(1, 7), run_statement(2, 7)]);
     assert_eq!((held[0].last_seen, held[0].unconfirmed_by), (2, None));
 }
 
 #[test]
 fn undo_removes_a_run_from_its_commit_on() {
     let mut runs = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true), ("2", 2, true)]);
-    let statements = [said(1, 7), said(2, 8)];
+    let statements = [run_statement(1, 7), run_statement(2, 8)];
     (runs[2].undoes, runs[3].undoes) = (Some(2), Some(3));
     assert_eq!(
-        shorts(&runs[..2], &statements),
-        [(0, 1, Some(2), End::Superseded(1)), (1, 2, None, End::Open)]
+        short_versions(&runs[..2], &statements),
+        [(0, 1, Some(2), VersionEnd::Superseded(1)), (1, 2, None, VersionEnd::Open)]
     );
-    assert_eq!(shorts(&runs[..3], &statements), [(0, 1, None, End::Open)]);
+    assert_eq!(short_versions(&runs[..3], &statements), [(0, 1, None, VersionEnd::Open)]);
     assert_eq!(
         last_changes(&runs[..3], &statements),
-        [(ChangeKind::Moved, Some(0), Some(0)), (ChangeKind::Undone, Some(1), Some(0)),]
+        [(VersionChangeKind::Moved, Some(0), Some(0)), (VersionChangeKind::Undone, Some(1), Some(0)),]
     );
-    assert_eq!(known(&runs[..3]).became(&statements, 1), Some(Became::Undone));
-    let before = Knowledge::new(&runs[..3], known_at(ingested(2)));
-    assert_eq!(before, known(&runs[..2]), "a question with an earlier `known_at` still sees it");
-    assert_eq!(shorts(&runs, &statements), shorts(&runs[..2], &statements), "an undo can be undone");
+    assert_eq!(all_releases(&runs[..3]).statement_state(&statements, 1), Some(StatementState::Undone));
+    let before = VisibleReleases::new(&runs[..3], known_at(ingested(2)));
+    assert_eq!(before, all_releases(&runs[..2]), "a question with an earlier `known_at` still sees it");
+    assert_eq!(
+        short_versions(&runs, &statements),
+        short_versions(&runs[..2], &statements),
+        "an undo can be undone"
+    );
 }
 
 #[test]
 fn undo_of_a_repeated_version_restores_the_earlier_run() {
     let mut runs = releases(&[("1", 1, true), ("1", 1, true), ("1", 1, true)]);
     runs[2].undoes = Some(2);
-    assert_eq!(shorts(&runs, &[said(1, 7), said(2, 8)]), [(0, 1, None, End::Open)]);
+    assert_eq!(
+        short_versions(&runs, &[run_statement(1, 7), run_statement(2, 8)]),
+        [(0, 1, None, VersionEnd::Open)]
+    );
 }
 
 #[test]
 fn scope_hides_release_from_queries_about_earlier_times() {
     let runs = releases(&[("1", 1, true), ("2", 5, true)]);
-    let then = Knowledge::new(&runs, released_by(4));
-    let versions = then.versions(&[said(1, 7), said(2, 7)]);
-    assert_eq!((short(&versions[0]), versions[0].last_seen), ((0, 1, None, End::Open), 1));
+    let then = VisibleReleases::new(&runs, released_by(4));
+    let versions = then.versions(&[run_statement(1, 7), run_statement(2, 7)]);
+    assert_eq!((short(&versions[0]), versions[0].last_seen), ((0, 1, None, VersionEnd::Open), 1));
     assert_eq!(then.latest(), Some(1));
-    let withdrawn = then.versions(&[said(1, 7)]);
+    let withdrawn = then.versions(&[run_statement(1, 7)]);
     assert_eq!(withdrawn[0].valid_until, None, "the later snapshot is not seen");
 }
 
 #[test]
 fn no_statements_or_no_releases_give_no_versions() {
     let releases = releases(&[("1", 1, true)]);
-    assert_eq!(shorts(&releases, &[]), []);
-    assert_eq!(shorts(&releases, &[said(9, 7)]), [], "a run that nobody knows");
-    assert_eq!(shorts(&[], &[said(1, 7)]), []);
-    assert_eq!(known(&[]).valid_at(&[said(1, 7)], Timestamp::MAX), None);
+    assert_eq!(short_versions(&releases, &[]), []);
+    assert_eq!(short_versions(&releases, &[run_statement(9, 7)]), [], "a run that nobody knows");
+    assert_eq!(short_versions(&[], &[run_statement(1, 7)]), []);
+    assert_eq!(all_releases(&[]).valid_at(&[run_statement(1, 7)], Timestamp::MAX), None);
 }
 
 const DAYS: i64 = 12;
 
 /// A source: its runs, and their statements about one record.
 #[derive(Debug, Clone)]
-struct History {
-    releases: Vec<Release>,
-    statements: Vec<Statement>,
+struct TimelineHistory {
+    releases: Vec<TimelineRun>,
+    statements: Vec<RecordStatement>,
 }
 
 /// Histories of up to 8 runs; versions repeat if `twice`.
-fn history(twice: bool) -> impl Strategy<Value = History> {
+fn history(twice: bool) -> impl Strategy<Value = TimelineHistory> {
     let day = || prop::option::weighted(0.4, 0..DAYS);
     let content = prop::option::weighted(0.85, 0..3_u8);
     let spoken = prop::option::weighted(0.7, (day(), prop::option::weighted(0.2, 0..DAYS), content));
     let snapshot = (prop::bool::weighted(0.7), prop::bool::weighted(0.15));
     prop::collection::vec((0..DAYS, snapshot, 0..4_u8, spoken), 1..8).prop_map(move |runs| {
-        let mut history = History { releases: Vec::new(), statements: Vec::new() };
+        let mut history = TimelineHistory { releases: Vec::new(), statements: Vec::new() };
         for (run, (released, (snapshot, has_unidentified), version, spoken)) in (1..).zip(runs) {
-            history.releases.push(Release {
+            history.releases.push(TimelineRun {
                 run,
                 version: if twice { version.to_string() } else { run.to_string() },
                 released_at: at_day(released),
@@ -360,7 +412,7 @@ fn history(twice: bool) -> impl Strategy<Value = History> {
                 has_unidentified,
                 undoes: None,
             });
-            history.statements.extend(spoken.map(|(from, until, content)| Statement {
+            history.statements.extend(spoken.map(|(from, until, content)| RecordStatement {
                 run,
                 valid_from: from.map(at_day),
                 valid_until: until.map(at_day),
@@ -372,7 +424,7 @@ fn history(twice: bool) -> impl Strategy<Value = History> {
 }
 
 /// The same history with another order of arrival: its run `order[k]` arrives as run `k + 1`.
-fn arriving(history: &History, order: &[u32]) -> History {
+fn arriving(history: &TimelineHistory, order: &[u32]) -> TimelineHistory {
     let number = |run: u32| {
         let place = order.iter().position(|ordered| *ordered == run).expect("it is a permutation");
         u32::try_from(place + 1).expect("it is small")
@@ -389,15 +441,15 @@ fn arriving(history: &History, order: &[u32]) -> History {
 }
 
 /// A slow model of the rules: the content on `day`, from the statement of each release about that day.
-fn model(history: &History, day: i64) -> Option<u8> {
-    let counts = |release: &&Release| {
+fn model(history: &TimelineHistory, day: i64) -> Option<u8> {
+    let counts = |release: &&TimelineRun| {
         !history.releases.iter().any(|other| other.version == release.version && other.run > release.run)
     };
     let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
     ordered.sort_by_key(|release| (release.released_at, &release.version));
-    let holds = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
+    let holds = |release: &TimelineRun| history.statements.iter().find(|said| said.run == release.run);
     // if the latest reading of a version rejected the record, the statement of an earlier reading stays
-    let spoken = |release: &Release| {
+    let spoken = |release: &TimelineRun| {
         let readings = history.releases.iter().filter(|other| other.version == release.version);
         let readings: Vec<_> = readings.map(|other| other.run).collect();
         let said = |run: &u32| {
@@ -412,7 +464,7 @@ fn model(history: &History, day: i64) -> Option<u8> {
     };
     let withdrawn = |place: usize| {
         let withdraws =
-            |release: &Release| release.snapshot && !release.has_unidentified && holds(release).is_none();
+            |release: &TimelineRun| release.snapshot && !release.has_unidentified && holds(release).is_none();
         (place + 1..ordered.len()).find(|later| withdraws(ordered[*later]))
     };
     let places = 0..ordered.len();
@@ -434,16 +486,16 @@ fn model(history: &History, day: i64) -> Option<u8> {
 }
 
 /// A version without the parts that depend on the order of arrival.
-fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8, String) {
+fn plain(history: &TimelineHistory, version: &RecordVersion) -> (String, i64, Option<i64>, u8, String) {
     let of_run = |run: u32| {
         history.releases.iter().find(|release| release.run == run).expect("it is known").version.clone()
     };
     let of = |statement: usize| of_run(history.statements[statement].run);
     let end = match version.ended_by {
-        End::Open => "open".into(),
-        End::Superseded(by) => format!("superseded by {}", of(by)),
-        End::Withdrawn(run) => format!("withdrawn by {}", of_run(run)),
-        End::Expired => "expired".into(),
+        VersionEnd::Open => "open".into(),
+        VersionEnd::Superseded(by) => format!("superseded by {}", of(by)),
+        VersionEnd::Withdrawn(run) => format!("withdrawn by {}", of_run(run)),
+        VersionEnd::Expired => "expired".into(),
     };
     let end = format!("{end}, last seen in {}", of_run(version.last_seen));
     (
@@ -458,14 +510,14 @@ fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8,
 #[test]
 fn record_rejected_by_new_reading_keeps_former_statement() {
     let releases = releases(&[("v1", 1, true), ("v1", 1, true)]);
-    let statements = [said(1, b'a'), rejected(2)];
-    let versions = known(&releases).versions(&statements);
+    let statements = [run_statement(1, b'a'), rejected(2)];
+    let versions = all_releases(&releases).versions(&statements);
     assert_eq!(versions.len(), 1);
     assert_eq!(
         (versions[0].statement, versions[0].content[0], versions[0].unconfirmed_by),
         (0, b'a', Some(2))
     );
-    assert_eq!(known(&releases[..1]).versions(&statements)[0].unconfirmed_by, None);
+    assert_eq!(all_releases(&releases[..1]).versions(&statements)[0].unconfirmed_by, None);
 }
 
 proptest! {
@@ -473,7 +525,7 @@ proptest! {
 
     #[test]
     fn versions_agree_with_slow_model_day_by_day(history in history(true)) {
-        let known = known(&history.releases);
+        let known = all_releases(&history.releases);
         let versions = known.versions(&history.statements);
         for day in -1..=DAYS {
             let found = at(&versions, at_day(day));
@@ -484,13 +536,13 @@ proptest! {
 
     #[test]
     fn intervals_are_ordered_disjoint_and_end_as_stated(history in history(true)) {
-        let versions = known(&history.releases).versions(&history.statements);
+        let versions = all_releases(&history.releases).versions(&history.statements);
         for version in &versions {
             prop_assert!(version.valid_until.is_none_or(|until| version.valid_from < until));
-            prop_assert_eq!(version.valid_until.is_none(), version.ended_by == End::Open);
+            prop_assert_eq!(version.valid_until.is_none(), version.ended_by == VersionEnd::Open);
             let said = history.statements[version.statement];
             prop_assert_eq!(said.content, Some(version.content));
-            if let End::Withdrawn(run) = version.ended_by {
+            if let VersionEnd::Withdrawn(run) = version.ended_by {
                 let by = history.releases.iter().find(|release| release.run == run).expect("it is known");
                 prop_assert!(by.snapshot && history.statements.iter().all(|said| said.run != run));
                 prop_assert_eq!(Some(by.released_at), version.valid_until);
@@ -500,7 +552,7 @@ proptest! {
             let [one, next] = pair else { unreachable!() };
             let until = one.valid_until.expect("another follows");
             prop_assert!(until <= next.valid_from);
-            let superseded = one.ended_by == End::Superseded(next.statement);
+            let superseded = one.ended_by == VersionEnd::Superseded(next.statement);
             prop_assert_eq!(superseded, until == next.valid_from, "a gap has a reason of its own");
             prop_assert!(!superseded || one.content != next.content, "the same content extends");
         }
@@ -508,13 +560,13 @@ proptest! {
 
     #[test]
     fn supersession_follows_valid_from_without_cycles(history in history(true)) {
-        let known = known(&history.releases);
+        let known = all_releases(&history.releases);
         let versions = known.versions(&history.statements);
         let begins = |statement: usize| {
             versions.iter().find(|version| version.statement == statement).map(|version| version.valid_from)
         };
         for version in &versions {
-            if let End::Superseded(by) = version.ended_by {
+            if let VersionEnd::Superseded(by) = version.ended_by {
                 prop_assert!(begins(by).expect("it is a version") > version.valid_from);
             }
         }
@@ -526,33 +578,33 @@ proptest! {
 
     #[test]
     fn every_statement_has_a_current_state(history in history(true)) {
-        let known = known(&history.releases);
+        let known = all_releases(&history.releases);
         let versions = known.versions(&history.statements);
         for (index, said) in history.statements.iter().enumerate() {
-            let became = known.became(&history.statements, index).expect("something has");
+            let became = known.statement_state(&history.statements, index).expect("something has");
             let stands = versions.iter().find(|version| version.statement == index);
             let begins = said.valid_from.or_else(|| {
                 let release = history.releases.iter().find(|release| release.run == said.run)?;
                 Some(release.released_at)
             });
             let holds = at(&versions, begins.expect("its run is there"));
-            let counts = known.counts(said.run) && said.content.is_some();
-            prop_assert_eq!(matches!(became, Became::Replaced), !counts && stands.is_none());
+            let counts = known.is_counted(said.run) && said.content.is_some();
+            prop_assert_eq!(matches!(became, StatementState::Replaced), !counts && stands.is_none());
             match became {
-                Became::Version(version) => prop_assert_eq!(stands, Some(&version)),
-                Became::Same(version) => {
+                StatementState::Version(version) => prop_assert_eq!(stands, Some(&version)),
+                StatementState::Same(version) => {
                     prop_assert_eq!((holds, Some(version.content)), (Some(&version), said.content));
                     prop_assert_ne!(version.statement, index);
                 }
-                Became::Ended(why) => {
+                StatementState::Ended(why) => {
                     prop_assert!(holds.is_none_or(|version| Some(version.content) != said.content));
-                    prop_assert!(matches!(why, End::Withdrawn(_) | End::Expired), "{:?}", why);
+                    prop_assert!(matches!(why, VersionEnd::Withdrawn(_) | VersionEnd::Expired), "{:?}", why);
                 }
-                Became::Corrected(_) | Became::Replaced | Became::Undone => {}
+                StatementState::Corrected(_) | StatementState::Replaced | StatementState::Undone => {}
             }
-            prop_assert_eq!(stands.is_some(), matches!(became, Became::Version(_)));
+            prop_assert_eq!(stands.is_some(), matches!(became, StatementState::Version(_)));
         }
-        prop_assert_eq!(known.became(&history.statements, history.statements.len()), None);
+        prop_assert_eq!(known.statement_state(&history.statements, history.statements.len()), None);
     }
 
     #[test]
@@ -564,8 +616,8 @@ proptest! {
     ) {
         // versions are named after the runs of the first order, and these names stay
         let other = arriving(&history, &order);
-        let told = |history: &History| -> Vec<_> {
-            let versions = known(&history.releases).versions(&history.statements);
+        let told = |history: &TimelineHistory| -> Vec<_> {
+            let versions = all_releases(&history.releases).versions(&history.statements);
             versions.iter().map(|version| plain(history, version)).collect()
         };
         prop_assert_eq!(told(&history), told(&other));
@@ -574,8 +626,8 @@ proptest! {
     #[test]
     fn known_at_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
         for run in 0..=history.releases.len() {
-            let then = Knowledge::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
-            let first = known(&history.releases[..run]);
+            let then = VisibleReleases::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
+            let first = all_releases(&history.releases[..run]);
             prop_assert_eq!(&then, &first);
             let told = history.statements.iter().filter(|said| said.run as usize <= run);
             let told: Vec<_> = told.copied().collect();
@@ -587,21 +639,21 @@ proptest! {
     fn later_release_does_not_change_answers_about_earlier_times(history in history(true), day in 0..DAYS) {
         let seen = history.releases.iter().filter(|release| release.released_at <= at_day(day));
         let seen: Vec<_> = seen.cloned().collect();
-        let then = Knowledge::new(&history.releases, released_by(day));
-        prop_assert_eq!(&then, &known(&seen));
+        let then = VisibleReleases::new(&history.releases, released_by(day));
+        prop_assert_eq!(&then, &all_releases(&seen));
         let told = history.statements.iter().filter(|said| seen.iter().any(|release| release.run == said.run));
         let told: Vec<_> = told.copied().collect();
-        let plain = |version: &Version| plain(&history, version);
+        let plain = |version: &RecordVersion| plain(&history, version);
         let (later, earlier) = (then.versions(&history.statements), then.versions(&told));
         prop_assert_eq!(
             later.iter().map(plain).collect::<Vec<_>>(),
             earlier.iter().map(|version| {
                 let index = |place: usize| history.statements.iter().position(|said| *said == told[place]);
                 let ended_by = match version.ended_by {
-                    End::Superseded(by) => End::Superseded(index(by).expect("it exists")),
+                    VersionEnd::Superseded(by) => VersionEnd::Superseded(index(by).expect("it exists")),
                     end => end,
                 };
-                plain(&Version { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
+                plain(&RecordVersion { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
             }).collect::<Vec<_>>()
         );
     }
@@ -610,16 +662,16 @@ proptest! {
     fn changes_of_all_runs_add_up_to_current_versions(history in history(true)) {
         let mut standing = BTreeSet::new();
         for run in 1..=history.releases.len() {
-            let before = known(&history.releases[..run - 1]);
-            let after = known(&history.releases[..run]);
+            let before = all_releases(&history.releases[..run - 1]);
+            let after = all_releases(&history.releases[..run]);
             for change in changes(&history.statements, &before, &after) {
-                let statement = |version: Option<Version>| version.map(|version| version.statement);
+                let statement = |version: Option<RecordVersion>| version.map(|version| version.statement);
                 let (was, is) = (statement(change.before), statement(change.after));
                 if let Some(was) = was.filter(|was| Some(*was) != is) {
                     prop_assert!(standing.remove(&was), "it stood");
                 }
-                let continues = matches!(change.kind, ChangeKind::Moved | ChangeKind::Replaced);
-                if change.kind == ChangeKind::BecameValid || continues {
+                let continues = matches!(change.kind, VersionChangeKind::Moved | VersionChangeKind::Replaced);
+                if change.kind == VersionChangeKind::BecameValid || continues {
                     standing.extend(is);
                 }
             }

@@ -4,7 +4,7 @@
 //! be compared, and could contradict a statement that agrees with it.
 
 use crate::rules::normal::normalize;
-use crate::rules::number::Number;
+use crate::rules::number::ExactNumber;
 use crate::rules::quantity::{begins_with_unit, is_space};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -26,7 +26,7 @@ const AND: &str = "and";
 
 /// A comparison in the candidate or in a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Comparison {
+pub(super) struct OperandComparison {
     pub(super) above: String,
     pub(super) below: String,
     pub(super) strict: bool,
@@ -39,20 +39,20 @@ pub(super) struct Comparison {
 }
 
 /// The comparisons in `text`, in their order.
-pub(super) fn comparisons(text: &str, part: Option<usize>) -> impl Iterator<Item = Comparison> {
+pub(super) fn comparisons(text: &str, part: Option<usize>) -> impl Iterator<Item = OperandComparison> {
     text.match_indices(['<', '>']).filter_map(move |(at, sign)| {
         let read = comparison(text, at, sign)?;
-        Some(Comparison { part, ..read })
+        Some(OperandComparison { part, ..read })
     })
 }
 
 /// The comparisons of a constraint, joined by commas, by "and", or to a chain. `None` if the constraint contains
 /// anything else.
-pub(super) fn constraint(text: &str) -> Option<Vec<Comparison>> {
+pub(super) fn constraint(text: &str) -> Option<Vec<OperandComparison>> {
     let text = text.trim();
-    let all: Vec<Comparison> = comparisons(text, None).collect();
+    let all: Vec<OperandComparison> = comparisons(text, None).collect();
     let mut end = 0;
-    for Comparison { range, .. } in &all {
+    for OperandComparison { range, .. } in &all {
         let is_joined = match text.get(end..range.start) {
             Some(gap) if end == 0 => gap.is_empty(),
             Some(gap) => is_joint(gap.trim()),
@@ -73,32 +73,32 @@ fn is_joint(gap: &str) -> bool {
 }
 
 /// The comparison with `sign` at byte `at` of `text`. Arrows, shifts and the like do not have operands on both sides.
-fn comparison(text: &str, at: usize, sign: &str) -> Option<Comparison> {
+fn comparison(text: &str, at: usize, sign: &str) -> Option<OperandComparison> {
     let (before, behind) = (text.get(..at)?, text.get(at + sign.len()..)?);
     let (strict, behind) = behind.strip_prefix('=').map_or((true, behind), |behind| (false, behind));
     if is_bracket(sign, before, behind) || strict && sign == ">" && begins_line(before) {
         return None;
     }
-    let (left, right) = (operand_behind(before.trim_end()), operand_before(behind.trim_start()));
-    let (known_left, known_right) = (known(left)?, known(right)?);
+    let (left, right) = (trailing_operand(before.trim_end()), leading_operand(behind.trim_start()));
+    let (known_left, known_right) = (normalize_operand(left)?, normalize_operand(right)?);
     let offset = |part: &str| part.as_ptr().addr() - text.as_ptr().addr();
     let range = offset(left)..offset(right) + right.len();
     let (before, behind) = (text.get(..range.start)?, text.get(range.end..)?);
     let is_same = known_left == known_right;
-    if is_part_before(before, left, is_same) || is_part_behind(right, behind, is_same) {
+    if is_part_before(before, left, is_same) || is_part_after(right, behind, is_same) {
         return None;
     }
     let (above, below) = if sign == ">" { (known_left, known_right) } else { (known_right, known_left) };
     let text = normalize(text.get(range.clone())?);
-    Some(Comparison { above, below, strict, text, part: None, range })
+    Some(OperandComparison { above, below, strict, text, part: None, range })
 }
 
 /// Whether `sign` is a bracket around the name of a tag or a type parameter: `<b>`, `</b>`, `Vec<T>`.
 fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
     if sign == "<" {
-        behind.strip_prefix(operand_before(behind)).is_some_and(|rest| rest.starts_with('>'))
+        behind.strip_prefix(leading_operand(behind)).is_some_and(|rest| rest.starts_with('>'))
     } else {
-        let rest = before.strip_suffix(operand_behind(before));
+        let rest = before.strip_suffix(trailing_operand(before));
         rest.is_some_and(|rest| rest.strip_suffix('/').unwrap_or(rest).ends_with('<'))
     }
 }
@@ -124,7 +124,7 @@ fn is_part_before(before: &str, left: &str, is_same: bool) -> bool {
 }
 
 /// Whether the text after the right operand belongs to it. `is_same` is true if both operands are equal.
-fn is_part_behind(right: &str, behind: &str, is_same: bool) -> bool {
+fn is_part_after(right: &str, behind: &str, is_same: bool) -> bool {
     let near = behind.trim_start_matches(is_space);
     near.starts_with(|next| ARITHMETIC.contains(next) || BEHIND.contains(next))
         || right.ends_with(|last: char| last.is_ascii_digit()) && begins_with_unit(near)
@@ -146,7 +146,7 @@ fn is_word(beside: Option<&str>) -> bool {
 }
 
 /// The operand at the end of `text`.
-fn operand_behind(text: &str) -> &str {
+fn trailing_operand(text: &str) -> &str {
     let mut start = text.len();
     let mut behind = None;
     for (at, character) in text.char_indices().rev() {
@@ -160,7 +160,7 @@ fn operand_behind(text: &str) -> &str {
 }
 
 /// The operand at the beginning of `text`.
-fn operand_before(text: &str) -> &str {
+fn leading_operand(text: &str) -> &str {
     let mut before = None;
     let mut characters = text.char_indices().peekable();
     let mut end = 0;
@@ -195,25 +195,25 @@ fn is_of_operand(before: Option<char>, character: char, behind: Option<char>) ->
 
 /// The normal form of an operand: an amount by its value, any other by its letters. A text such as "1,5", "2x" or
 /// "5mW", which begins like a number but is none, is not a simple operand.
-fn known(operand: &str) -> Option<String> {
+fn normalize_operand(operand: &str) -> Option<String> {
     if operand.len() > OPERAND_MAX_BYTES || !operand.contains(char::is_alphanumeric) {
         return None;
     }
     let digits = operand.trim_start_matches(['-', '−', '$', '€']);
     if digits.starts_with(|first: char| first.is_ascii_digit()) {
-        return Amount::parse(operand).map(|amount| amount.text());
+        return MarkedNumber::parse(operand).map(|amount| amount.text());
     }
     Some(normalize(operand))
 }
 
 /// A number with its mark of a currency, per cent or degrees, if any.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Amount {
+pub(super) struct MarkedNumber {
     pub(super) mark: Option<char>,
-    number: Number,
+    number: ExactNumber,
 }
 
-impl Amount {
+impl MarkedNumber {
     /// Parses a number, with commas between thousands, and a mark at either end.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let [either, last] = MARKS;
@@ -224,7 +224,7 @@ impl Amount {
             Some(mark) => text.strip_prefix(mark).or_else(|| text.strip_suffix(mark))?,
             None => text,
         };
-        Some(Self { mark, number: Number::parse(digits, &[','])? })
+        Some(Self { mark, number: ExactNumber::parse(digits, &[','])? })
     }
 
     /// The text with its mark in the usual position.

@@ -1,7 +1,7 @@
 //! A linear search through the facts, for few claims: it needs no index.
 
-use super::super::lines::Lines;
-use super::{Direction, Support};
+use super::super::lines::NormalizedLines;
+use super::{FactSupport, SupportDirection};
 use memchr::memmem;
 
 /// The number of bytes that a substring search passes in the time of one compared byte.
@@ -11,35 +11,39 @@ const LOOK: usize = 4;
 const COMPARE: usize = 64;
 
 /// The search would exceed its remaining budget.
-pub(super) struct TooDear;
+pub(super) struct SearchBudgetError;
 
 /// The first of `facts` that supports `claim`. Its cost is subtracted from `left`, in units of one compared byte.
-pub(super) fn support(facts: &Lines, claim: &str, left: &mut u64) -> Result<Option<Support>, TooDear> {
+pub(super) fn support(
+    facts: &NormalizedLines,
+    claim: &str,
+    left: &mut u64,
+) -> Result<Option<FactSupport>, SearchBudgetError> {
     let mut pay = |cost: usize| {
         let paid = left.checked_sub(cost as u64);
         *left = paid.unwrap_or(0);
-        paid.ok_or(TooDear)
+        paid.ok_or(SearchBudgetError)
     };
     pay(facts.text().len() / PASSED)?;
     let around = memmem::find(facts.text().as_bytes(), claim.as_bytes()).map(|at| facts.place_at(at));
-    let pairs = Pairs::of(claim);
+    let pairs = BytePairSet::of(claim);
     for (place, fact) in facts.iter().take(around.map_or(facts.len(), |fact| fact as usize)) {
         pay(LOOK)?;
-        if fact.is_empty() || fact.len() >= claim.len() || !pairs.have_all(fact) {
+        if fact.is_empty() || fact.len() >= claim.len() || !pairs.has_all_pairs(fact) {
             continue;
         }
         pay(COMPARE + claim.len())?;
         if claim.contains(fact) {
-            return Ok(Some(Support { fact: place, direction: Direction::FactInClaim }));
+            return Ok(Some(FactSupport { fact: place, direction: SupportDirection::FactInClaim }));
         }
     }
-    Ok(around.map(|fact| Support { fact, direction: Direction::ClaimInFact }))
+    Ok(around.map(|fact| FactSupport { fact, direction: SupportDirection::ClaimInFact }))
 }
 
 /// The pairs of adjacent bytes in a text, by a few of their bits. A text with any other pair is not a substring.
-struct Pairs([u64; 64]);
+struct BytePairSet([u64; 64]);
 
-impl Pairs {
+impl BytePairSet {
     fn of(text: &str) -> Self {
         let mut pairs = Self([0; 64]);
         for pair in text.as_bytes().windows(2) {
@@ -51,7 +55,7 @@ impl Pairs {
         pairs
     }
 
-    fn have_all(&self, text: &str) -> bool {
+    fn has_all_pairs(&self, text: &str) -> bool {
         text.as_bytes().windows(2).all(|pair| {
             let (word, bit) = Self::place(pair);
             self.0.get(word).is_some_and(|word| word & bit != 0)

@@ -10,14 +10,14 @@ const BLOCK: usize = 64;
 
 /// The sorted suffixes of a text. The text is not stored; callers pass it to every call.
 #[derive(Debug)]
-pub(super) struct Suffixes {
+pub(super) struct SuffixArray {
     /// The offsets of the suffixes, in alphabetical order.
     order: Vec<i32>,
     /// The lowest offset of each block of `order`, then the lowest of each block of these, and so on.
     lows: Vec<Vec<i32>>,
 }
 
-impl Suffixes {
+impl SuffixArray {
     /// Sorts the suffixes of `text` in linear time; `None` if the text is too long or memory is short.
     pub(super) fn of(text: &str) -> Option<Self> {
         let sorted = SuffixArrayConstruction::for_text(text.as_bytes()).in_owned_buffer32().single_threaded();
@@ -81,10 +81,10 @@ mod tests {
     fn suffixes_use_at_most_their_declared_memory() {
         for size in [0, 1, BLOCK, BLOCK + 1, BLOCK * BLOCK + 1, 1_000_000] {
             let text = "ab".repeat(size / 2);
-            let suffixes = Suffixes::of(&text).expect("it is short");
+            let suffixes = SuffixArray::of(&text).expect("it is short");
             let places: usize = suffixes.lows.iter().chain([&suffixes.order]).map(Vec::len).sum();
             assert!(
-                (places * size_of::<i32>()) as u64 <= Suffixes::weight_bytes(&text),
+                (places * size_of::<i32>()) as u64 <= SuffixArray::weight_bytes(&text),
                 "{places} for {size}"
             );
         }

@@ -2,18 +2,18 @@ use super::super::normal::normalize;
 use super::*;
 use proptest::prelude::*;
 
-fn compiled(facts: &[String]) -> Facts {
-    Facts::of(Lines::normalized(facts), Sha256Hex::of_json(&facts))
+fn compiled(facts: &[String]) -> SearchableFacts {
+    SearchableFacts::of(NormalizedLines::normalized(facts), Sha256Hex::of_json(&facts))
 }
 
 /// The support for `claims` by the index.
-fn indexed(set: &Facts, claims: &[&str]) -> Vec<Option<Support>> {
-    let index = Index::of(&set.lines).expect("the facts are not too long");
+fn indexed(set: &SearchableFacts, claims: &[&str]) -> Vec<Option<FactSupport>> {
+    let index = FactIndex::of(&set.lines).expect("the facts are not too long");
     claims.iter().map(|claim| index.support(&set.lines, claim)).collect()
 }
 
 /// The support for `claims` by the rule's definition: every claim is compared with every fact.
-fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<Support>> {
+fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<FactSupport>> {
     let facts: Vec<String> = facts.iter().map(|fact| normalize(fact)).collect();
     let mut supports = Vec::new();
     for claim in claims {
@@ -22,13 +22,13 @@ fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<Support>> {
             let direction = if fact.is_empty() {
                 None
             } else if fact.contains(claim) {
-                Some(Direction::ClaimInFact)
+                Some(SupportDirection::ClaimInFact)
             } else if claim.contains(fact.as_str()) {
-                Some(Direction::FactInClaim)
+                Some(SupportDirection::FactInClaim)
             } else {
                 None
             };
-            first = first.or(direction.map(|direction| Support { fact: place, direction }));
+            first = first.or(direction.map(|direction| FactSupport { fact: place, direction }));
         }
         supports.push(first);
     }
@@ -68,7 +68,7 @@ fn frequently_used_facts_create_index_with_same_results() {
 
 #[test]
 fn search_without_index_ends_when_budget_is_spent() {
-    let facts = Lines::normalized(&vec!["b".to_owned(); 1_000]);
+    let facts = NormalizedLines::normalized(&vec!["b".to_owned(); 1_000]);
     let claim = "a".repeat(10_000);
     let mut left = 1_000_000;
     assert!(direct::support(&facts, &claim, &mut left).is_err(), "ten million bytes would be compared");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A known unit.
-pub(in super::super) struct Known {
+pub(in super::super) struct KnownUnit {
     /// The name in the canonical form.
     pub(in super::super) name: &'static str,
     /// The case-sensitive spellings.
@@ -36,12 +36,12 @@ const fn known(
     symbols: &'static [&'static str],
     words: &'static [&'static str],
     is_prefixed: bool,
-) -> Known {
-    Known { name, symbols, words, is_prefixed }
+) -> KnownUnit {
+    KnownUnit { name, symbols, words, is_prefixed }
 }
 
 /// The units of the rules from RULE-PREC-007 on.
-pub(in super::super) static UNITS: [Known; 46] = [
+pub(in super::super) static UNITS: [KnownUnit; 46] = [
     known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
     known("in", &["in", "″"], &["inch", "inches"], false),
     known("ft", &["ft"], &["foot", "feet"], false),
@@ -124,7 +124,7 @@ pub(in super::super) static UNITS: [Known; 46] = [
 
 /// Counted units, which the rules from RULE-PREC-009 on also know. They take no prefixes: "hops" are not hundreds of
 /// "ops".
-pub(in super::super) static COUNTED: [Known; 13] = [
+pub(in super::super) static COUNTED: [KnownUnit; 13] = [
     known("call", &[], &["call", "calls"], false),
     known("conn", &[], &["conn", "conns", "connection", "connections"], false),
     known("event", &[], &["evt", "evts", "event", "events"], false),
@@ -141,7 +141,7 @@ pub(in super::super) static COUNTED: [Known; 13] = [
 ];
 
 /// The lists of units to use, in their order.
-pub(super) type Table<'a> = &'a [&'a LazyLock<Spellings>];
+pub(super) type UnitSpellingTables<'a> = &'a [&'a LazyLock<UnitSpellings>];
 
 /// The maximum length of a spelling in any case, in bytes.
 const SPELLING_MAX_BYTES: usize = 128;
@@ -151,7 +151,7 @@ pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR
 
 /// A parsed unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(super) struct QuantityUnit {
     /// The canonical name, without a prefix.
     pub(super) name: String,
     /// The power of ten of its prefix.
@@ -159,25 +159,28 @@ pub(super) struct Unit {
 }
 
 /// The longest unit of `table` at the beginning of `text`, and the rest.
-pub(super) fn leading_unit<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
+pub(super) fn leading_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Option<(QuantityUnit, &'a str)> {
     let [one, two] = leading_words(text);
     let (word, (known, power)) =
         [two, one].into_iter().find_map(|word| Some((word, by_spelling(word, table)?)))?;
     let behind = text.get(word.len()..).unwrap_or_default();
     for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
         if let Some(behind) = behind.strip_prefix(sign).or_else(|| behind.strip_prefix(digit)) {
-            return Some((Unit { name: format!("{}{sign}", known.name), power: power * exponent }, behind));
+            return Some((
+                QuantityUnit { name: format!("{}{sign}", known.name), power: power * exponent },
+                behind,
+            ));
         }
     }
-    Some((Unit { name: known.name.to_owned(), power }, behind))
+    Some((QuantityUnit { name: known.name.to_owned(), power }, behind))
 }
 
 /// The currency at the end of `text`, and the text before it.
-pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
+pub(super) fn trailing_currency(text: &str) -> Option<(&str, QuantityUnit)> {
     CURRENCIES.iter().find_map(|currency| {
         let before = text.strip_suffix(currency)?;
         let (known, power) = by_spelling(currency, &[&UNIT_SPELLINGS])?;
-        Some((before, Unit { name: known.name.to_owned(), power }))
+        Some((before, QuantityUnit { name: known.name.to_owned(), power }))
     })
 }
 
@@ -195,7 +198,7 @@ pub(super) fn leading_words(text: &str) -> [&str; 2] {
 }
 
 /// The unit of `table` with the spelling `word`, and the power of its prefix.
-fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
+fn by_spelling(word: &str, table: UnitSpellingTables) -> Option<(&'static KnownUnit, i32)> {
     if word.is_empty() || word.len() > SPELLING_MAX_BYTES {
         return None;
     }
@@ -205,16 +208,16 @@ fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
 
 /// All spellings of some units, with their prefixes. A lookup takes constant time, because a text may consist only of
 /// numbers with units.
-pub(in super::super) struct Spellings {
-    units: &'static [Known],
+pub(in super::super) struct UnitSpellings {
+    units: &'static [KnownUnit],
     /// By symbol: the index of the unit, and the power of the prefix.
     symbols: HashMap<String, (usize, i32)>,
     /// The same by word, in lower case.
     words: HashMap<String, (usize, i32)>,
 }
 
-impl Spellings {
-    fn of(units: &'static [Known]) -> Self {
+impl UnitSpellings {
+    fn of(units: &'static [KnownUnit]) -> Self {
         let (mut symbols, mut words) = (HashMap::new(), HashMap::new());
         for (place, known) in units.iter().enumerate() {
             let prefixes = if known.is_prefixed { PREFIXES.as_slice() } else { &[] };
@@ -236,7 +239,7 @@ impl Spellings {
     }
 
     /// The first unit with the symbol `word`, or with the lower-case word `lower`.
-    fn find(&self, word: &str, lower: &str) -> Option<(&'static Known, i32)> {
+    fn find(&self, word: &str, lower: &str) -> Option<(&'static KnownUnit, i32)> {
         let (symbol, by_word) = (self.symbols.get(word), self.words.get(lower));
         // `min_by_key` returns the first of two equal keys: the symbol takes precedence over the word of the same unit
         let (place, power) = symbol.into_iter().chain(by_word).min_by_key(|(place, _)| *place)?;
@@ -245,17 +248,18 @@ impl Spellings {
 }
 
 /// The spellings of [`UNITS`].
-pub(in super::super) static UNIT_SPELLINGS: LazyLock<Spellings> = LazyLock::new(|| Spellings::of(&UNITS));
+pub(in super::super) static UNIT_SPELLINGS: LazyLock<UnitSpellings> =
+    LazyLock::new(|| UnitSpellings::of(&UNITS));
 /// The spellings of [`COUNTED`].
-pub(in super::super) static COUNTED_SPELLINGS: LazyLock<Spellings> =
-    LazyLock::new(|| Spellings::of(&COUNTED));
+pub(in super::super) static COUNTED_SPELLINGS: LazyLock<UnitSpellings> =
+    LazyLock::new(|| UnitSpellings::of(&COUNTED));
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Finds a unit by a linear search over all spellings.
-    fn searched(word: &str, table: &[&[Known]]) -> Option<(&'static str, i32)> {
+    fn searched(word: &str, table: &[&[KnownUnit]]) -> Option<(&'static str, i32)> {
         let lower = word.to_lowercase();
         table.iter().copied().flatten().find_map(|known| {
             let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
@@ -276,10 +280,11 @@ mod tests {
         let names = || UNITS.iter().chain(&COUNTED).flat_map(|known| known.symbols.iter().chain(known.words));
         for word in prefixes().flat_map(|prefix| names().map(move |name| format!("{prefix}{name}"))) {
             for word in [word.to_uppercase(), word] {
-                let found =
-                    |table: Table| by_spelling(&word, table).map(|(known, power)| (known.name, power));
+                let found = |table: UnitSpellingTables| {
+                    by_spelling(&word, table).map(|(known, power)| (known.name, power))
+                };
                 assert_eq!(found(&[&UNIT_SPELLINGS]), searched(&word, &[&UNITS]), "{word}");
-                let both: Table = &[&UNIT_SPELLINGS, &COUNTED_SPELLINGS];
+                let both: UnitSpellingTables = &[&UNIT_SPELLINGS, &COUNTED_SPELLINGS];
                 assert_eq!(found(both), searched(&word, &[&UNITS, &COUNTED]), "{word}");
             }
         }

@@ -1,6 +1,6 @@
 //! The definitions. A test pins the SHA-256 of each.
 
-use super::{CheckType, Invariant, Rule, RuleId};
+use super::{RuleCheckType, RuleDefinition, RuleId, RuleInvariant};
 
 /// The parameters of rules that use pairs of terms.
 macro_rules! with_the_pairs {
@@ -16,65 +16,65 @@ macro_rules! with_the_pairs {
     };
 }
 
-pub(super) const PREC_001: Rule = Rule {
-    check_type: CheckType::CountThreshold,
+pub(super) const PREC_001: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::CountThreshold,
     description: "At most so many claims without support: every sentence is in a fact, or a fact in it",
     id: RuleId::Prec001,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX"}"#,
     version: "1.0.0",
 };
 
-pub(super) const PREC_002: Rule = Rule {
-    check_type: CheckType::MustFind,
+pub(super) const PREC_002: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::MustFind,
     description: "Every pattern of `must_find` appears",
     id: RuleId::Prec002,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
     version: "1.0.0",
 };
 
-pub(super) const PREC_003: Rule = Rule {
-    check_type: CheckType::MustNotFind,
+pub(super) const PREC_003: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::MustNotFind,
     description: "No pattern of `must_not_find` appears",
     id: RuleId::Prec003,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
     version: "1.0.0",
 };
 
-pub(super) const PREC_004: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_004: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every claim is traced to a fact; no more are without one than RULE-PREC-001 allows",
     id: RuleId::Prec004,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX","whitespace":"collapsed"}"#,
     version: "1.0.0",
 };
 
-pub(super) const CONT_001: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
+pub(super) const CONT_001: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::ContradictionCheck,
     description: "Of a pair of opposites not both appear",
     id: RuleId::Cont001,
-    invariant: Invariant::NoContradiction,
+    invariant: RuleInvariant::NoContradiction,
     parameters: with_the_pairs!(""),
     version: "1.0.0",
 };
 
-pub(super) const CONT_002: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
+pub(super) const CONT_002: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::ContradictionCheck,
     description: "Of a pair of opposites not both appear, and the comparisons that are made can hold together",
     id: RuleId::Cont002,
-    invariant: Invariant::NoContradiction,
+    invariant: RuleInvariant::NoContradiction,
     parameters: with_the_pairs!(r#""comparisons":["<",">","<=",">="],"#),
     version: "1.0.0",
 };
 
-pub(super) const CONT_003: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
+pub(super) const CONT_003: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::ContradictionCheck,
     description: "What one sentence asserts no later one infirms",
     id: RuleId::Cont003,
-    invariant: Invariant::NoContradiction,
+    invariant: RuleInvariant::NoContradiction,
     parameters: with_the_pairs!(""),
     version: "1.0.0",
 };
@@ -174,85 +174,85 @@ macro_rules! with_notes {
     };
 }
 
-pub(super) const PREC_005: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_005: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every sentence, by Unicode's boundaries, is traced to a fact by whole words",
     id: RuleId::Prec005,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(r#""match_mode":"case_insensitive_whole_words","#),
     version: "1.0.0",
 };
 
-pub(super) const PREC_006: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_006: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own",
     id: RuleId::Prec006,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(r#""joints":["and","with",","],"match_mode":"case_insensitive_whole_words","#),
     version: "1.0.0",
 };
 
-pub(super) const PREC_007: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_007: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every sentence is traced to a fact, with numbers with units compared by their value",
     id: RuleId::Prec007,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(with_quantities!(r#""match_mode":"case_insensitive_whole_words","#)),
     version: "1.0.0",
 };
 
-pub(super) const PREC_008: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_008: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own, with numbers with units compared by their value",
     id: RuleId::Prec008,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(with_quantities!(
         r#""joints":["and","with",","],"match_mode":"case_insensitive_whole_words","#
     )),
     version: "1.0.0",
 };
 
-pub(super) const PREC_009: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_009: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every sentence is traced to a fact, with counted units compared by their value too, or to a note that it completes with \"is\" or \"are\"",
     id: RuleId::Prec009,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(with_notes!("")),
     version: "1.0.0",
 };
 
-pub(super) const PREC_010: Rule = Rule {
-    check_type: CheckType::PatternMatch,
+pub(super) const PREC_010: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::PatternMatch,
     description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own, with counted units compared by their value too, or to a note that it completes with \"is\" or \"are\"",
     id: RuleId::Prec010,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: by_sentences!(with_notes!(r#""joints":["and","with",","],"#)),
     version: "1.0.0",
 };
 
-pub(super) const PREC_011: Rule = Rule {
-    check_type: CheckType::MustFind,
+pub(super) const PREC_011: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::MustFind,
     description: "Every pattern of `must_find` appears, with the line ends that it has",
     id: RuleId::Prec011,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"line_ends":"whole","match_mode":"case_insensitive_substring"}"#,
     version: "1.0.0",
 };
 
-pub(super) const PREC_012: Rule = Rule {
-    check_type: CheckType::MustNotFind,
+pub(super) const PREC_012: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::MustNotFind,
     description: "No pattern of `must_not_find` appears, with the line ends that it has",
     id: RuleId::Prec012,
-    invariant: Invariant::NoUnsupportedClaims,
+    invariant: RuleInvariant::NoUnsupportedClaims,
     parameters: r#"{"line_ends":"characters","match_mode":"case_insensitive_substring"}"#,
     version: "1.0.0",
 };
 
-pub(super) const CONT_004: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
+pub(super) const CONT_004: RuleDefinition = RuleDefinition {
+    check_type: RuleCheckType::ContradictionCheck,
     description: "Of a pair of opposites not both appear as whole words, in any inflection",
     id: RuleId::Cont004,
-    invariant: Invariant::NoContradiction,
+    invariant: RuleInvariant::NoContradiction,
     parameters: concat!(
         "{",
         dropped!(),

@@ -3,13 +3,13 @@
 use super::{SOURCED_BYTES_MAX, SOURCED_FACTS_MAX};
 use crate::ground::id::WorkflowId;
 use crate::ground::ontology::OntologyRef;
-use crate::ground::ontology::template::TooLong;
+use crate::ground::ontology::template::FactTooLongError;
 use crate::verification::EnvelopeKind;
 use std::fmt;
 
 /// Why there are no facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoFacts {
+pub enum NoFactsError {
     /// No template only needs the requested axes.
     #[error("no template of {ontology} uses only {asked}; the axes in its templates are: {named}")]
     NoTemplate {
@@ -34,7 +34,7 @@ pub enum NoFacts {
     Cursor,
     /// A fact is too long.
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] FactTooLongError),
     /// The facts exceed their number or their total size.
     #[error(
         "there are too many facts (at most {SOURCED_FACTS_MAX} facts of {SOURCED_BYTES_MAX} bytes in total allowed)"
@@ -45,7 +45,7 @@ pub enum NoFacts {
     NoProvenance(String),
     /// A value is in no fact, although templates include it.
     #[error("{0}")]
-    Untold(Box<Untold>),
+    Untold(Box<OmittedValue>),
     /// Records were found, but none gives a fact.
     #[error(
         "{of} gives no fact: each template of {ontology} for the requested axes ({templates}) lacks a value or a definition"
@@ -68,7 +68,7 @@ pub enum NoFacts {
         workflow: WorkflowId,
     },
     /// The envelope is not authoritative.
-    #[error("the decision {execution_id} is {}; only an authoritative decision gives facts{}", kind.into_str(), advised(advice.as_ref()))]
+    #[error("the decision {execution_id} is {}; only an authoritative decision gives facts{}", kind.into_str(), append_advice(advice.as_ref()))]
     NotAuthoritative {
         /// The id of the verification.
         execution_id: String,
@@ -83,7 +83,7 @@ pub enum NoFacts {
 
 /// A value that is in no fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untold {
+pub struct OmittedValue {
     /// The record or the verification.
     pub of: String,
     /// The path of the value.
@@ -96,7 +96,7 @@ pub struct Untold {
     pub templates: String,
 }
 
-impl fmt::Display for Untold {
+impl fmt::Display for OmittedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, axis, definition, ontology, templates } = self;
         let made_for_it = format!("the templates of {ontology} for it ({templates})");
@@ -115,6 +115,6 @@ impl fmt::Display for Untold {
     }
 }
 
-fn advised(advice: Option<&String>) -> String {
+fn append_advice(advice: Option<&String>) -> String {
     advice.map(|advice| format!("; {advice}")).unwrap_or_default()
 }

@@ -2,96 +2,98 @@
 //! that a candidate was checked against fewer facts than intended.
 
 use super::{
-    Asked, FactOrigin, FactSource, NoFacts, Origin, RecordOrigin, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX,
-    SourcedFact, Untold, VerificationOrigin,
+    FactQueryTarget, FactSource, NoFactsError, OmittedValue, OriginFacts, RecordOrigin, SOURCED_BYTES_MAX,
+    SOURCED_FACTS_MAX, SourcedFact, SourcedFactOrigin, VerificationOrigin,
 };
 use crate::ground::ontology::Ontology;
-use crate::ground::ontology::template::Template;
+use crate::ground::ontology::template::ParsedFactTemplate;
 use crate::ground::query::QueryAnswer;
-use crate::ground::value::Value;
+use crate::ground::value::AxisValue;
 use crate::verification::envelope::AxisOutcome;
 use crate::verification::workflow::{EnforcementMode, Workflow};
 use crate::verification::{Envelope, EnvelopeKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts in progress, with their limits.
-struct Rendering<'o> {
+struct FactRenderer<'o> {
     ontology: &'o Ontology,
-    templates: Vec<Template<'o>>,
-    origins: Vec<FactOrigin>,
+    templates: Vec<ParsedFactTemplate<'o>>,
+    origins: Vec<OriginFacts>,
     facts: usize,
     bytes: usize,
 }
 
-impl<'o> Rendering<'o> {
+impl<'o> FactRenderer<'o> {
     /// Selects the templates of `ontology` that only need the requested axes.
-    fn new(ontology: &'o Ontology, asked: &[String]) -> Result<Self, NoFacts> {
-        let (templates, others): (Vec<_>, Vec<_>) =
-            Template::all(ontology).into_iter().partition(|template| template.is_made_of(asked));
+    fn new(ontology: &'o Ontology, asked: &[String]) -> Result<Self, NoFactsError> {
+        let (templates, others): (Vec<_>, Vec<_>) = ParsedFactTemplate::all(ontology)
+            .into_iter()
+            .partition(|template| template.is_renderable_from(asked));
         if templates.is_empty() {
-            let named: BTreeSet<_> = others.iter().flat_map(Template::needs).collect();
+            let named: BTreeSet<_> = others.iter().flat_map(ParsedFactTemplate::requested_paths).collect();
             let named = if named.is_empty() { "none".into() } else { Vec::from_iter(named).join(", ") };
             let (ontology, asked) = (ontology.reference(), asked.join(", "));
-            return Err(NoFacts::NoTemplate { ontology, asked, named });
+            return Err(NoFactsError::NoTemplate { ontology, asked, named });
         }
         Ok(Self { ontology, templates, origins: Vec::new(), facts: 0, bytes: 0 })
     }
 
     /// Adds the facts of one record or envelope, named by `of`, template by template. Returns the paths of the values
     /// that are in facts. An origin without facts is not added.
-    fn take(
+    fn add_facts(
         &mut self,
-        axes: &BTreeMap<String, Value>,
+        axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
-        origin: Origin,
+        origin: SourcedFactOrigin,
         of: &str,
-    ) -> Result<BTreeSet<String>, NoFacts> {
+    ) -> Result<BTreeSet<String>, NoFactsError> {
         let (mut facts, mut told) = (Vec::new(), BTreeSet::new());
         for template in &self.templates {
             for rendered in template.render(axes, definitions)? {
                 self.facts += 1;
                 self.bytes += rendered.text.len();
                 if self.facts > SOURCED_FACTS_MAX || self.bytes > SOURCED_BYTES_MAX {
-                    return Err(NoFacts::TooMany);
+                    return Err(NoFactsError::TooMany);
                 }
                 told.extend(rendered.tells);
                 facts.push(SourcedFact { fact: 0, template_id: rendered.template_id, text: rendered.text });
             }
         }
         if !facts.is_empty() {
-            self.origins.push(FactOrigin { facts, origin });
+            self.origins.push(OriginFacts { facts, origin });
         }
-        self.told_by_definition(&told, axes, definitions, of)?;
+        self.check_definitions(&told, axes, definitions, of)?;
         Ok(told)
     }
 
     /// Fails if a value outside of `told` has a definition that no template includes.
-    fn told_by_definition(
+    fn check_definitions(
         &self,
         told: &BTreeSet<String>,
-        axes: &BTreeMap<String, Value>,
+        axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
         of: &str,
-    ) -> Result<(), NoFacts> {
+    ) -> Result<(), NoFactsError> {
         for (path, definition) in definitions.iter().filter(|(path, _)| !told.contains(*path)) {
-            let lacks = |template: &&Template<'_>| template.lacks_definition(path, axes, definitions);
-            self.untold(path, Some(definition), of, self.names(lacks))?;
+            let lacks =
+                |template: &&ParsedFactTemplate<'_>| template.is_missing_definition(path, axes, definitions);
+            self.reject_omitted_value(path, Some(definition), of, self.join_template_ids(lacks))?;
         }
         Ok(())
     }
 
     /// Fails because the value at `path` is in no fact, unless `templates` is empty.
-    fn untold(
+    fn reject_omitted_value(
         &self,
         path: &str,
         definition: Option<&String>,
         of: &str,
         templates: String,
-    ) -> Result<(), NoFacts> {
+    ) -> Result<(), NoFactsError> {
         if templates.is_empty() {
             return Ok(());
         }
-        Err(NoFacts::Untold(Box::new(Untold {
+        Err(NoFactsError::Untold(Box::new(OmittedValue {
             of: of.to_owned(),
             axis: path.to_owned(),
             definition: definition.cloned(),
@@ -101,21 +103,21 @@ impl<'o> Rendering<'o> {
     }
 
     /// Fails if `of` gave no fact at all.
-    fn some(&self, of: String) -> Result<(), NoFacts> {
+    fn check_has_facts(&self, of: String) -> Result<(), NoFactsError> {
         if self.facts > 0 {
             return Ok(());
         }
-        let (ontology, templates) = (self.ontology.reference(), self.names(|_| true));
-        Err(NoFacts::Nothing { of, ontology, templates })
+        let (ontology, templates) = (self.ontology.reference(), self.join_template_ids(|_| true));
+        Err(NoFactsError::Nothing { of, ontology, templates })
     }
 
     /// The ids of the templates that satisfy `is_so`, separated by commas.
-    fn names(&self, is_so: impl Fn(&&Template<'_>) -> bool) -> String {
+    fn join_template_ids(&self, is_so: impl Fn(&&ParsedFactTemplate<'_>) -> bool) -> String {
         let names = self.templates.iter().filter(is_so).map(|template| template.id().as_str());
         names.collect::<Vec<_>>().join(", ")
     }
 
-    fn done(self, asked: Asked, warnings: Vec<String>) -> FactSource {
+    fn finish(self, asked: FactQueryTarget, warnings: Vec<String>) -> FactSource {
         let Self { ontology, origins, facts, .. } = self;
         FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked, warnings }
     }
@@ -125,11 +127,11 @@ impl<'o> Rendering<'o> {
 ///
 /// # Errors
 /// `TooMany`.
-pub fn within_bounds(sources: &[FactSource]) -> Result<(), NoFacts> {
+pub fn check_fact_limits(sources: &[FactSource]) -> Result<(), NoFactsError> {
     let facts: u64 = sources.iter().map(|source| source.facts).sum();
     let bytes: usize = sources.iter().flat_map(FactSource::facts).map(|fact| fact.text.len()).sum();
     let is_within = facts <= SOURCED_FACTS_MAX as u64 && bytes <= SOURCED_BYTES_MAX;
-    if is_within { Ok(()) } else { Err(NoFacts::TooMany) }
+    if is_within { Ok(()) } else { Err(NoFactsError::TooMany) }
 }
 
 impl FactSource {
@@ -137,22 +139,30 @@ impl FactSource {
     ///
     /// # Errors
     /// `NoTemplate`, `Cursor`.
-    pub fn is_possible(ontology: &Ontology, axes: &[String], cursor: Option<&str>) -> Result<(), NoFacts> {
+    pub fn check_query(
+        ontology: &Ontology,
+        axes: &[String],
+        cursor: Option<&str>,
+    ) -> Result<(), NoFactsError> {
         if cursor.is_some() {
-            return Err(NoFacts::Cursor);
+            return Err(NoFactsError::Cursor);
         }
-        Rendering::new(ontology, axes).map(drop)
+        FactRenderer::new(ontology, axes).map(drop)
     }
 
     /// Checks whether a verification by `workflow`, with `ontology`, can give facts.
     ///
     /// # Errors
     /// `NotInline`, `NoTemplate`.
-    pub fn is_possible_of(workflow: &Workflow, ontology: &Ontology, axes: &[String]) -> Result<(), NoFacts> {
+    pub fn check_workflow(
+        workflow: &Workflow,
+        ontology: &Ontology,
+        axes: &[String],
+    ) -> Result<(), NoFactsError> {
         if workflow.authority_latency.enforcement_mode != EnforcementMode::Inline {
-            return Err(NoFacts::NotInline { workflow: workflow.workflow_id.clone() });
+            return Err(NoFactsError::NotInline { workflow: workflow.workflow_id.clone() });
         }
-        Self::is_possible(ontology, axes, None)
+        Self::check_query(ontology, axes, None)
     }
 
     /// The facts from `answer`, to a query for `axes` of a source of `ontology`. The query must request provenance, and
@@ -160,19 +170,23 @@ impl FactSource {
     ///
     /// # Errors
     /// Why there are no facts.
-    pub fn of_answer(answer: &QueryAnswer, axes: &[String], ontology: &Ontology) -> Result<Self, NoFacts> {
-        let mut rendering = Rendering::new(ontology, axes)?;
+    pub fn from_answer(
+        answer: &QueryAnswer,
+        axes: &[String],
+        ontology: &Ontology,
+    ) -> Result<Self, NoFactsError> {
+        let mut rendering = FactRenderer::new(ontology, axes)?;
         let response = &answer.response;
         if response.cursor.is_some() {
-            return Err(NoFacts::More { records: response.records.len() });
+            return Err(NoFactsError::More { records: response.records.len() });
         }
         let metadata = &response.query_metadata;
         let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
         let provenance = response.provenance.as_deref().unwrap_or_default();
         for (place, record) in response.records.iter().enumerate() {
             let chain = provenance.get(place).filter(|chain| chain.record_id == record.record_id);
-            let chain = chain.ok_or_else(|| NoFacts::NoProvenance(record.record_id.clone()))?;
-            let origin = Origin::Record(RecordOrigin {
+            let chain = chain.ok_or_else(|| NoFactsError::NoProvenance(record.record_id.clone()))?;
+            let origin = SourcedFactOrigin::Record(RecordOrigin {
                 oracle_id: answer.oracle_id.clone(),
                 oracle_tier: metadata.oracle_tier,
                 raw_hash: chain.raw_hash.clone(),
@@ -181,26 +195,26 @@ impl FactSource {
                 stale,
             });
             let of = format!("record {}", record.record_id);
-            rendering.take(&record.values(), &record.definitions, origin, &of)?;
+            rendering.add_facts(&record.values(), &record.definitions, origin, &of)?;
         }
         if !response.records.is_empty() {
-            rendering.some("the query result".to_owned())?;
+            rendering.check_has_facts("the query result".to_owned())?;
         }
         // warnings about age change every second, and the same facts must have the same digest
         let of_age = &metadata.freshness.policy.warnings;
         let warnings =
             response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect();
-        Ok(rendering.done(Asked::Query(answer.oracle_id.clone()), warnings))
+        Ok(rendering.finish(FactQueryTarget::Query(answer.oracle_id.clone()), warnings))
     }
 
     /// The facts from `envelope`, with `ontology`.
     ///
     /// # Errors
     /// Why there are no facts.
-    pub fn of_envelope(envelope: &Envelope, ontology: &Ontology) -> Result<Self, NoFacts> {
+    pub fn from_envelope(envelope: &Envelope, ontology: &Ontology) -> Result<Self, NoFactsError> {
         let valued = |axis: &AxisOutcome| axis.value.is_some();
         if envelope.kind != EnvelopeKind::Authoritative || !envelope.axes.values().all(valued) {
-            return Err(NoFacts::NotAuthoritative {
+            return Err(NoFactsError::NotAuthoritative {
                 execution_id: envelope.execution_id.clone(),
                 kind: envelope.kind,
                 retry_after_ms: envelope.retry.as_ref().and_then(|retry| retry.after_ms),
@@ -208,7 +222,7 @@ impl FactSource {
             });
         }
         let asked: Vec<_> = envelope.axes.keys().cloned().collect();
-        let mut rendering = Rendering::new(ontology, &asked)?;
+        let mut rendering = FactRenderer::new(ontology, &asked)?;
         let (mut axes, mut definitions, mut records) =
             (envelope.thing.clone(), BTreeMap::new(), BTreeMap::new());
         let mut stale = false;
@@ -219,19 +233,24 @@ impl FactSource {
             let behind = evidence.iter().map(|evidence| evidence.record.clone()).collect();
             records.insert(path.clone(), behind);
         }
-        let origin = Origin::Verification(VerificationOrigin {
+        let origin = SourcedFactOrigin::Verification(VerificationOrigin {
             envelope_sha256: envelope.sha256.clone(),
             execution_id: envelope.execution_id.clone(),
             records,
             stale,
         });
         let of = format!("the decision {}", envelope.execution_id);
-        let told = rendering.take(&axes, &definitions, origin, &of)?;
+        let told = rendering.add_facts(&axes, &definitions, origin, &of)?;
         // every requested axis has a value, which must be in a fact if a template for it exists
         for path in envelope.axes.keys().filter(|path| !told.contains(*path)) {
-            rendering.untold(path, None, &of, rendering.names(|template| template.tells(path)))?;
+            rendering.reject_omitted_value(
+                path,
+                None,
+                &of,
+                rendering.join_template_ids(|template| template.has_value_at(path)),
+            )?;
         }
-        rendering.some(of)?;
-        Ok(rendering.done(Asked::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
+        rendering.check_has_facts(of)?;
+        Ok(rendering.finish(FactQueryTarget::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
     }
 }

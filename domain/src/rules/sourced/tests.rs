@@ -1,9 +1,9 @@
 use super::*;
-use crate::audit::event::{OriginEntry, RulesEntry};
+use crate::audit::event::{FactOriginEntry, RulesEntry};
 use crate::ground::ontology::Ontology;
 use crate::ground::provenance::ProvenanceRecord;
 use crate::ground::query::QueryAnswer;
-use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use crate::rules::{CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate};
 use crate::verification::tests::support::{answer_of, answers, inputs, ontology as clinic, workflow};
 use crate::verification::{Envelope, EnvelopeKind, decide};
 use serde_json::{Value as Json, json};
@@ -65,19 +65,22 @@ fn people() -> Vec<String> {
 }
 
 fn source() -> FactSource {
-    FactSource::of_answer(&answer(), &people(), &ontology()).unwrap()
+    FactSource::from_answer(&answer(), &people(), &ontology()).unwrap()
 }
 
-fn evaluated(check: &Check, text: &str) -> Evaluation {
-    evaluate(&Candidate::text(text), check, &FactSet::compile(&check.facts), &Settings::default())
+fn evaluated(check: &CandidateCheck, text: &str) -> RulesEvaluation {
+    evaluate(&CandidateText::text(text), check, &FactSet::compile(&check.facts), &RuleSettings::default())
 }
 
 #[test]
 fn fact_from_answer_names_its_record() {
     let source = source();
-    assert_eq!((source.facts, source.asked.clone()), (2, Asked::Query("world-bank".parse().unwrap())));
-    let told = source.origins.iter().map(|FactOrigin { facts, origin }| {
-        let Origin::Record(record) = origin else { unreachable!("a query gives records") };
+    assert_eq!(
+        (source.facts, source.asked.clone()),
+        (2, FactQueryTarget::Query("world-bank".parse().unwrap()))
+    );
+    let told = source.origins.iter().map(|OriginFacts { facts, origin }| {
+        let SourcedFactOrigin::Record(record) = origin else { unreachable!("a query gives records") };
         assert_eq!((record.source_version.as_str(), record.stale), ("2020", false));
         let facts = facts.iter().map(|fact| (fact.template_id.as_str(), fact.text.as_str()));
         (record.record_id.as_str(), record.raw_hash.clone(), facts.collect::<Vec<_>>())
@@ -94,7 +97,7 @@ fn fact_from_answer_names_its_record() {
 
 #[test]
 fn evidence_of_supported_claim_leads_to_the_record() {
-    let check = Check { facts: vec!["Ice melts".into()], ..Check::default() };
+    let check = CandidateCheck { facts: vec!["Ice melts".into()], ..CandidateCheck::default() };
     let check = check.with_facts_from(vec![source(), source()]);
     assert_eq!(check.facts.len(), 5);
     let evaluation = evaluated(&check, "SRB without Kosovo has 7095383 people. Ice melts");
@@ -110,8 +113,11 @@ fn evidence_of_supported_claim_leads_to_the_record() {
 
 #[test]
 fn evaluation_with_origins_is_canonical_and_its_digests_cover_them() {
-    let plain = Check { facts: source().facts().map(|fact| fact.text.clone()).collect(), ..Check::default() };
-    let sourced = Check::default().with_facts_from(vec![source()]);
+    let plain = CandidateCheck {
+        facts: source().facts().map(|fact| fact.text.clone()).collect(),
+        ..CandidateCheck::default()
+    };
+    let sourced = CandidateCheck::default().with_facts_from(vec![source()]);
     assert_eq!(plain.facts, sourced.facts);
     let (plain, sourced) = (evaluated(&plain, "AUT"), evaluated(&sourced, "AUT"));
     assert_eq!(plain.facts_sha256, sourced.facts_sha256);
@@ -124,46 +130,48 @@ fn evaluation_with_origins_is_canonical_and_its_digests_cover_them() {
         members.as_object_mut().unwrap().remove("sha256");
         assert_eq!(Sha256Hex::of(members.to_string().as_bytes()), evaluation.sha256);
         assert_eq!(json.contains("facts_from"), evaluation == &sourced);
-        assert_eq!(&serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+        assert_eq!(&serde_json::from_str::<RulesEvaluation>(&json).unwrap(), evaluation);
     }
     let mut other = source();
-    if let Some(Origin::Record(record)) = other.origins.first_mut().map(|origin| &mut origin.origin) {
+    if let Some(SourcedFactOrigin::Record(record)) =
+        other.origins.first_mut().map(|origin| &mut origin.origin)
+    {
         record.stale = true;
     }
-    let other = evaluated(&Check::default().with_facts_from(vec![other]), "AUT");
+    let other = evaluated(&CandidateCheck::default().with_facts_from(vec![other]), "AUT");
     assert_ne!(other.sha256, sourced.sha256);
     assert_ne!(other.input_sha256, sourced.input_sha256);
 }
 
 #[test]
 fn check_with_origins_round_trips() {
-    let check = Check::default().with_facts_from(vec![source()]);
+    let check = CandidateCheck::default().with_facts_from(vec![source()]);
     let json = serde_json::to_string(&check).unwrap();
-    assert_eq!(serde_json::from_str::<Check>(&json).unwrap(), check);
-    assert!(!serde_json::to_string(&Check::default()).unwrap().contains("facts_from"));
+    assert_eq!(serde_json::from_str::<CandidateCheck>(&json).unwrap(), check);
+    assert!(!serde_json::to_string(&CandidateCheck::default()).unwrap().contains("facts_from"));
 }
 
 #[test]
 fn logged_origins_have_no_text_and_are_limited() {
     let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
-    let evaluation = evaluated(&Check::default().with_facts_from(vec![many]), "AUT");
+    let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![many]), "AUT");
     let entry = RulesEntry::of(&evaluation, None);
     let told = entry.facts_from.clone().unwrap();
     assert_eq!((told.origins.len(), told.origins_omitted), (100, 102));
     let canonical = serde_json_canonicalizer::to_string(&evaluation.facts_from).unwrap();
     assert_eq!(told.sha256, Sha256Hex::of(canonical.as_bytes()));
     assert!(
-        matches!(&told.origins[1], OriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
+        matches!(&told.origins[1], FactOriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
     );
     assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
-    let plain = RulesEntry::of(&evaluated(&Check::default(), "AUT"), None);
+    let plain = RulesEntry::of(&evaluated(&CandidateCheck::default(), "AUT"), None);
     assert!(!serde_json::to_string(&plain).unwrap().contains("facts_from"));
 }
 
 #[test]
 fn incomplete_answer_gives_no_facts() {
     let none = |answer: &QueryAnswer, axes: &[String]| {
-        FactSource::of_answer(answer, axes, &ontology()).unwrap_err().to_string()
+        FactSource::from_answer(answer, axes, &ontology()).unwrap_err().to_string()
     };
     let mut more = answer();
     more.response.cursor = Some("more".into());
@@ -176,9 +184,9 @@ fn incomplete_answer_gives_no_facts() {
         none(&answer(), &name),
         "no template of population@1 uses only name; the axes in its templates are: name, people"
     );
-    assert_eq!(FactSource::is_possible(&ontology(), &people(), Some("x")), Err(NoFacts::Cursor));
-    assert!(FactSource::is_possible(&ontology(), &name, None).is_err());
-    assert_eq!(FactSource::is_possible(&ontology(), &people(), None), Ok(()));
+    assert_eq!(FactSource::check_query(&ontology(), &people(), Some("x")), Err(NoFactsError::Cursor));
+    assert!(FactSource::check_query(&ontology(), &name, None).is_err());
+    assert_eq!(FactSource::check_query(&ontology(), &people(), None), Ok(()));
     let mut many = answer();
     let (first, chain) = (many.response.records[0].clone(), chain_of_first(&many));
     many.response.records = vec![first; SOURCED_FACTS_MAX + 1];
@@ -186,14 +194,14 @@ fn incomplete_answer_gives_no_facts() {
     assert!(none(&many, &people()).starts_with("there are too many facts (at most 10000 facts"));
     let mut long = answer();
     let (mut first, chain) = (long.response.records[0].clone(), chain_of_first(&long));
-    first.axes.insert("area".into(), Some(crate::ground::value::Value::Text("x".repeat(2_000))));
+    first.axes.insert("area".into(), Some(crate::ground::value::AxisValue::Text("x".repeat(2_000))));
     long.response.records = vec![first; SOURCED_BYTES_MAX / 2_000 + 1];
     long.response.provenance = Some(vec![chain; SOURCED_BYTES_MAX / 2_000 + 1]);
     assert!(none(&long, &people()).contains("of 1048576 bytes in total allowed"));
     // an empty answer gives no facts and no error
     let mut empty = answer();
     empty.response.records.clear();
-    let empty = FactSource::of_answer(&empty, &people(), &ontology()).unwrap();
+    let empty = FactSource::from_answer(&empty, &people(), &ontology()).unwrap();
     assert_eq!((empty.facts, empty.origins.len()), (0, 0));
 }
 
@@ -201,7 +209,8 @@ fn incomplete_answer_gives_no_facts() {
 fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
     let refused = |answer: &QueryAnswer, axes: &[&str], templates: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
-        FactSource::of_answer(answer, &axes, &only(ontology(), templates)).map_err(|error| error.to_string())
+        FactSource::from_answer(answer, &axes, &only(ontology(), templates))
+            .map_err(|error| error.to_string())
     };
     let told = "no fact contains `people` of record 0123456789abcdef-2: the templates of population@1 for it \
                 (plain) do not include its definition `without Kosovo`; add a template with `{people:definition}`";
@@ -226,20 +235,21 @@ fn facts_of_several_entries_have_a_common_limit() {
     let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
     answer.response.records = vec![first; SOURCED_FACTS_MAX / 2];
     answer.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX / 2]);
-    let half = FactSource::of_answer(&answer, &people(), &ontology()).unwrap();
-    assert_eq!(within_bounds(&[half.clone(), half.clone()]), Ok(()));
-    assert_eq!(within_bounds(&[half.clone(), source(), half.clone()]), Err(NoFacts::TooMany));
+    let half = FactSource::from_answer(&answer, &people(), &ontology()).unwrap();
+    assert_eq!(check_fact_limits(&[half.clone(), half.clone()]), Ok(()));
+    assert_eq!(check_fact_limits(&[half.clone(), source(), half.clone()]), Err(NoFactsError::TooMany));
     let mut long = source();
     long.origins[0].facts[0].text = "x".repeat(SOURCED_BYTES_MAX);
-    assert_eq!(within_bounds(&[long]), Err(NoFacts::TooMany));
+    assert_eq!(check_fact_limits(&[long]), Err(NoFactsError::TooMany));
 }
 
 #[test]
 fn origins_of_stale_answer_are_marked_stale() {
     let mut stale = answer();
     stale.response.query_metadata.freshness.policy.axes[0].stale = true;
-    let source = FactSource::of_answer(&stale, &people(), &ontology()).unwrap();
-    let is_stale = |origin: &FactOrigin| matches!(&origin.origin, Origin::Record(record) if record.stale);
+    let source = FactSource::from_answer(&stale, &people(), &ontology()).unwrap();
+    let is_stale =
+        |origin: &OriginFacts| matches!(&origin.origin, SourcedFactOrigin::Record(record) if record.stale);
     assert!(source.origins.iter().all(is_stale));
 }
 
@@ -248,12 +258,12 @@ fn source_warnings_exclude_warnings_about_age() {
     let mut warned = answer();
     warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
     warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
-    let source = FactSource::of_answer(&warned, &people(), &ontology()).unwrap();
+    let source = FactSource::from_answer(&warned, &people(), &ontology()).unwrap();
     assert_eq!(source.warnings, ["it is deprecated"]);
-    let evaluation = evaluated(&Check::default().with_facts_from(vec![source]), "AUT");
+    let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![source]), "AUT");
     let json = serde_json::to_string(&evaluation).unwrap();
     assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
-    assert_eq!(serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+    assert_eq!(serde_json::from_str::<RulesEvaluation>(&json).unwrap(), evaluation);
 }
 
 /// An ontology with only these of its templates.
@@ -281,16 +291,16 @@ fn doses() -> Ontology {
 fn authoritative_envelope_gives_facts_with_their_sources() {
     let envelope = envelope("5");
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:?}");
-    let source = FactSource::of_envelope(&envelope, &doses()).unwrap();
-    assert_eq!((source.facts, source.asked.clone()), (1, Asked::Verify(envelope.workflow.clone())));
-    let [FactOrigin { facts, origin: Origin::Verification(origin) }] = &source.origins[..] else {
+    let source = FactSource::from_envelope(&envelope, &doses()).unwrap();
+    assert_eq!((source.facts, source.asked.clone()), (1, FactQueryTarget::Verify(envelope.workflow.clone())));
+    let [OriginFacts { facts, origin: SourcedFactOrigin::Verification(origin) }] = &source.origins[..] else {
         unreachable!("one decision")
     };
     assert!(facts[0].text.ends_with(" gets 5 mg"), "{facts:?}");
     assert_eq!((&origin.execution_id, &origin.envelope_sha256), (&envelope.execution_id, &envelope.sha256));
     let behind: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
     assert_eq!((behind, origin.stale), (vec!["lab-a", "lab-b"], false));
-    let evaluation = evaluated(&Check::default().with_facts_from(vec![source]), "x");
+    let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![source]), "x");
     let json = serde_json::to_string(&evaluation).unwrap();
     assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
 }
@@ -302,7 +312,7 @@ fn other_envelopes_give_no_facts() {
     let believed = envelope("5");
     for kind in EnvelopeKind::VARIANTS.iter().filter(|kind| **kind != EnvelopeKind::Authoritative) {
         let refused =
-            FactSource::of_envelope(&Envelope { kind: *kind, ..believed.clone() }, &doses()).unwrap_err();
+            FactSource::from_envelope(&Envelope { kind: *kind, ..believed.clone() }, &doses()).unwrap_err();
         let told = format!(
             "the decision {} is {}; only an authoritative decision gives facts",
             believed.execution_id,
@@ -310,10 +320,10 @@ fn other_envelopes_give_no_facts() {
         );
         assert!(refused.to_string().starts_with(&told), "{refused}");
     }
-    FactSource::of_envelope(&contested, &doses()).unwrap_err();
+    FactSource::from_envelope(&contested, &doses()).unwrap_err();
     let mut without = believed;
     without.axes.get_mut("dose").unwrap().value = None;
-    FactSource::of_envelope(&without, &doses()).unwrap_err();
+    FactSource::from_envelope(&without, &doses()).unwrap_err();
 }
 
 #[test]
@@ -325,7 +335,7 @@ fn verified_value_is_in_a_fact_or_named_in_the_error() {
         };
         let fact_templates = templates.iter().enumerate().map(read).collect();
         let ontology = Ontology { fact_templates, ..clinic().clone() };
-        FactSource::of_envelope(envelope, &ontology).unwrap_err().to_string()
+        FactSource::from_envelope(envelope, &ontology).unwrap_err().to_string()
     };
     let (plain, mut defined) = (envelope("5"), envelope("5"));
     let (dose, with_definition) = ("{patient} gets {dose}", "{patient} gets {dose} ({dose:definition})");

@@ -53,7 +53,8 @@ fn parameters_match_the_code_of_the_rules() {
     for rule in [RuleId::Prec006, RuleId::Prec008, RuleId::Prec010] {
         assert_eq!(parameters(rule)["joints"], json!(parts::JOINTS));
     }
-    let listed = |known: &quantity::Known| json!([known.name, known.symbols, known.words, known.is_prefixed]);
+    let listed =
+        |known: &quantity::KnownUnit| json!([known.name, known.symbols, known.words, known.is_prefixed]);
     let units: Vec<_> = quantity::UNITS.iter().map(listed).collect();
     let counted: Vec<_> = quantity::COUNTED.iter().map(listed).collect();
     let quantities = json!({

@@ -23,7 +23,8 @@ fn documented_examples_give_documented_results() {
         let against: Value = serde_json::from_str(against).unwrap_or_else(|error| panic!("{line}: {error}"));
         let mut whole = if against.is_array() { json!({ "facts": against }) } else { against };
         whole.as_object_mut().expect("a check is an object").entry("facts").or_insert(json!([]));
-        let check: Check = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let check: CandidateCheck =
+            serde_json::from_value(whole).unwrap_or_else(|error| panic!("{line}: {error}"));
         let text = text.replace('␍', "\r").replace('␊', "\n");
         let result = applied(rule, &text, &check);
         assert_eq!(result.verdict.into_str(), verdict, "{rule}: {line}");
@@ -42,7 +43,7 @@ fn listed(words: &[&str]) -> String {
 
 #[test]
 fn documented_units_and_abbreviations_match_the_rules() {
-    let table = |units: &[quantity::Known]| {
+    let table = |units: &[quantity::KnownUnit]| {
         let rows = units.iter().map(|unit| {
             let prefixes = if unit.is_prefixed { "yes" } else { "" };
             let row = [&format!("`{}`", unit.name), &listed(unit.symbols), &unit.words.join(", "), prefixes];
@@ -69,7 +70,7 @@ fn documented_units_and_abbreviations_match_the_rules() {
 #[test]
 fn input_digest_matches_the_documented_json() {
     let shown = DOCUMENTATION.lines().find(|line| line.starts_with(r#"{"candidate_sha256""#));
-    let check = Check { rules: Some(vec![RuleId::Prec005]), ..check(&["Ice melts"]) };
+    let check = CandidateCheck { rules: Some(vec![RuleId::Prec005]), ..check(&["Ice melts"]) };
     let evaluation = evaluated("Ice melts.", &check);
     assert_eq!(evaluation.input_sha256, Sha256Hex::of(shown.expect("it is shown").as_bytes()));
 }

@@ -12,12 +12,12 @@ const TIMES: usize = 64;
 const ATTEMPTS: usize = 4;
 
 /// Evaluates the output of `made` in two sizes. Quadratic time would take 4,096 times as long for 64 times the size.
-fn grows_with_its_size(made: impl Fn(usize) -> (String, Check)) {
+fn grows_with_its_size(made: impl Fn(usize) -> (String, CandidateCheck)) {
     let [small, large] = [SMALL, SMALL * TIMES].map(|size| {
         let (text, check) = made(size);
-        (text, Check { rules: Some(RuleId::VARIANTS.into()), ..check })
+        (text, CandidateCheck { rules: Some(RuleId::VARIANTS.into()), ..check })
     });
-    let time = |(text, check): &(String, Check)| {
+    let time = |(text, check): &(String, CandidateCheck)| {
         let began = spent();
         let evaluation = evaluated(text, check);
         assert_eq!(evaluation.metrics.rules_error, 0);
@@ -38,8 +38,8 @@ fn spent() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux counts it").into()
 }
 
-fn check(facts: Vec<String>) -> Check {
-    Check { facts, ..Check::default() }
+fn check(facts: Vec<String>) -> CandidateCheck {
+    CandidateCheck { facts, ..CandidateCheck::default() }
 }
 
 fn fibonacci(size: usize) -> String {
@@ -118,7 +118,8 @@ fn text_of_layout_quantities_and_abbreviations_is_linear() {
     {
         grows_with_its_size(|size| {
             let text = unit.repeat(size / unit.len());
-            let check = Check { rules: Some(rules.into()), ..check(vec![text.clone(), "5 and 5".into()]) };
+            let check =
+                CandidateCheck { rules: Some(rules.into()), ..check(vec![text.clone(), "5 and 5".into()]) };
             (text, check)
         });
     }
@@ -130,9 +131,12 @@ fn nested_patterns_are_linear() {
         let patterns = |last: &str| {
             (1..=size / 128).map(|length| format!("{}{last}", "a".repeat(length % 64))).collect()
         };
-        let expected =
-            Expected { must_find: patterns("a"), must_not_find: patterns("b"), ..Expected::default() };
-        ("a".repeat(size), Check { expected, ..check(vec![]) })
+        let expected = CandidateExpectations {
+            must_find: patterns("a"),
+            must_not_find: patterns("b"),
+            ..CandidateExpectations::default()
+        };
+        ("a".repeat(size), CandidateCheck { expected, ..check(vec![]) })
     });
 }
 
@@ -155,7 +159,7 @@ fn many_comparisons_are_linear() {
 fn one_mebibyte_with_100_000_facts_is_evaluated() {
     let facts = (0..100_000).map(|at| char::from(b"abcdefgh"[at % 8]).to_string()).collect();
     let evaluation = evaluated(&"i".repeat(1024 * 1024), &check(facts));
-    assert_eq!((evaluation.verdict, evaluation.metrics.unsupported_claims), (Verdict::Fail, 1));
+    assert_eq!((evaluation.verdict, evaluation.metrics.unsupported_claims), (RuleVerdict::Fail, 1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use strum::VariantArray;
 
-fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> Verdict {
+fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> RuleVerdict {
     applied(rule, text, &check(facts)).verdict
 }
 
@@ -111,7 +111,7 @@ fn quantities_are_compared_by_value() {
         ("It is lit by 500 lx", "It is lit by 0.5 klx"),
         ("A 3 µm speck", "a 0.003 millimeters speck"),
     ] {
-        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Pass, "{fact:?} {text:?}");
+        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), RuleVerdict::Pass, "{fact:?} {text:?}");
     }
     for (fact, text) in [
         ("It boils at 14 °C", "it boils at 4 °C"),
@@ -141,7 +141,7 @@ fn quantities_are_compared_by_value() {
         ("It turns at 5 N·m", "It turns at 5 N"),
         ("Area of 5 m²", "Area of 5 m"),
     ] {
-        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Fail, "{fact:?} {text:?}");
+        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), RuleVerdict::Fail, "{fact:?} {text:?}");
     }
 }
 
@@ -212,7 +212,7 @@ proptest! {
         let text = pieces.concat();
         for rule in BY_SENTENCES {
             let result = applied(rule, &text, &check(&["Sand, and", &text]));
-            prop_assert_eq!(result.verdict, Verdict::Pass, "{} {:?}", rule, result.violations);
+            prop_assert_eq!(result.verdict, RuleVerdict::Pass, "{} {:?}", rule, result.violations);
         }
     }
 
@@ -221,7 +221,7 @@ proptest! {
         let mut all = check(&["and", &fact]);
         all.expected.contradiction_pairs = vec![(term, "x".into())];
         for &rule in RuleId::VARIANTS {
-            prop_assert_ne!(applied(rule, &text, &all).verdict, Verdict::Error);
+            prop_assert_ne!(applied(rule, &text, &all).verdict, RuleVerdict::Error);
         }
     }
 
@@ -233,9 +233,9 @@ proptest! {
         let nanometres = u128::from(number) * 10_u128.pow(u32::try_from(power + 9).expect("no prefix is below nano"));
         let fact = format!("It is {number}.0 {prefix}m long");
         let result = applied(RuleId::Prec007, &format!("It is {nanometres} nanometres long."), &check(&[&fact]));
-        prop_assert_eq!(result.verdict, Verdict::Pass);
+        prop_assert_eq!(result.verdict, RuleVerdict::Pass);
         let result = applied(RuleId::Prec007, &format!("It is {} nm long.", nanometres + 1), &check(&[&fact]));
-        prop_assert_eq!(result.verdict, Verdict::Fail);
+        prop_assert_eq!(result.verdict, RuleVerdict::Fail);
     }
 }
 
@@ -245,9 +245,10 @@ fn weight_includes_forms_for_later_rules() {
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
     for rule in BY_SENTENCES {
-        let check = Check { facts: facts.clone(), rules: Some(vec![rule]), ..Check::default() };
-        let text = Candidate::text("Ice 7 is black and white");
-        assert_eq!(evaluate(&text, &check, &set, &Settings::default()).verdict, Verdict::Pass);
+        let check =
+            CandidateCheck { facts: facts.clone(), rules: Some(vec![rule]), ..CandidateCheck::default() };
+        let text = CandidateText::text("Ice 7 is black and white");
+        assert_eq!(evaluate(&text, &check, &set, &RuleSettings::default()).verdict, RuleVerdict::Pass);
         assert!(set.weight_bytes() > weight_bytes, "{rule}");
         weight_bytes = set.weight_bytes();
     }
@@ -256,19 +257,23 @@ fn weight_includes_forms_for_later_rules() {
 #[test]
 fn published_pair_has_inflections_in_either_order() {
     for pair in [["increase", "decrease"], ["decrease", "increase"]] {
-        let mut check = Check { rules: Some(vec![RuleId::Cont004]), ..Check::default() };
+        let mut check = CandidateCheck { rules: Some(vec![RuleId::Cont004]), ..CandidateCheck::default() };
         check.expected.contradiction_pairs = vec![pair.map(String::from).into()];
-        assert_eq!(evaluated("It increased while decreasing.", &check).verdict, Verdict::Fail, "{pair:?}");
+        assert_eq!(
+            evaluated("It increased while decreasing.", &check).verdict,
+            RuleVerdict::Fail,
+            "{pair:?}"
+        );
     }
 }
 
 #[test]
 fn unknown_pair_id_is_noted_by_every_pair_rule() {
     for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003, RuleId::Cont004] {
-        let mut check = Check { rules: Some(vec![rule]), ..Check::default() };
+        let mut check = CandidateCheck { rules: Some(vec![rule]), ..CandidateCheck::default() };
         check.expected.contradiction_ids = vec!["alway-never".into()];
         let evaluation = evaluated("It is always so.", &check);
         let mut steps = evaluation.rules.iter().flat_map(|rule| &rule.evidence);
-        assert!(steps.any(|step| step.output.finding == Finding::UnknownContradictionId), "{rule}");
+        assert!(steps.any(|step| step.output.finding == EvidenceFinding::UnknownContradictionId), "{rule}");
     }
 }

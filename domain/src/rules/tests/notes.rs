@@ -1,11 +1,16 @@
 //! Rules for notes, counted units and line ends: at least one rule must accept each good text and reject each bad one.
 
 use super::*;
-use crate::rules::registry::CheckType;
+use crate::rules::registry::RuleCheckType;
 use strum::VariantArray;
 
 /// The rules of one check type that pass a text with a flaw or fail a text without one, depending on `want`.
-fn rules_with(check_type: CheckType, want: Verdict, text: &str, check: &Check) -> Vec<RuleId> {
+fn rules_with(
+    check_type: RuleCheckType,
+    want: RuleVerdict,
+    text: &str,
+    check: &CandidateCheck,
+) -> Vec<RuleId> {
     let of_type = |rule: &RuleId| rule.rule().check_type == check_type;
     let wanted = |rule: &RuleId| applied(*rule, text, check).verdict == want;
     RuleId::VARIANTS.iter().copied().filter(of_type).filter(wanted).collect()
@@ -14,14 +19,14 @@ fn rules_with(check_type: CheckType, want: Verdict, text: &str, check: &Check) -
 #[test]
 fn some_rule_supports_a_sentence_that_adds_is_to_a_note() {
     let check = check(&["No maintenance scheduled"]);
-    let supporting = |text| rules_with(CheckType::PatternMatch, Verdict::Pass, text, &check);
+    let supporting = |text| rules_with(RuleCheckType::PatternMatch, RuleVerdict::Pass, text, &check);
     assert_ne!(supporting("No maintenance is scheduled."), []);
 }
 
 #[test]
 fn some_rule_compares_abbreviated_rates_by_value() {
     let check = check(&["The limit of the service: 1,000 requests per minute"]);
-    let supporting = |text| rules_with(CheckType::PatternMatch, Verdict::Pass, text, &check);
+    let supporting = |text| rules_with(RuleCheckType::PatternMatch, RuleVerdict::Pass, text, &check);
     assert_ne!(supporting("The limit of the service: 1000 req/min"), []);
 }
 
@@ -29,10 +34,10 @@ fn some_rule_compares_abbreviated_rates_by_value() {
 fn some_rule_rejects_cr_lf_where_lf_is_required() {
     let mut required = check(&[]);
     required.expected.must_find = vec!["Name:\nAge:".into()];
-    assert_ne!(rules_with(CheckType::MustFind, Verdict::Fail, "Name:\r\nAge:", &required), []);
+    assert_ne!(rules_with(RuleCheckType::MustFind, RuleVerdict::Fail, "Name:\r\nAge:", &required), []);
     let mut forbidden = check(&[]);
     forbidden.expected.must_not_find = vec!["\r\n".into()];
-    assert_ne!(rules_with(CheckType::MustNotFind, Verdict::Fail, "Name:\r\nAge:", &forbidden), []);
+    assert_ne!(rules_with(RuleCheckType::MustNotFind, RuleVerdict::Fail, "Name:\r\nAge:", &forbidden), []);
 }
 
 #[test]
@@ -52,8 +57,8 @@ fn sentence_completes_a_note_only_with_is_or_are() {
     ] {
         for rule in [RuleId::Prec009, RuleId::Prec010] {
             let facts = check(&["The moon shines", note]);
-            assert_eq!(applied(rule, text, &facts).verdict, Verdict::Pass, "{rule} {note:?} {text:?}");
-            assert_eq!(applied(RuleId::Prec007, text, &facts).verdict, Verdict::Fail, "{text:?}");
+            assert_eq!(applied(rule, text, &facts).verdict, RuleVerdict::Pass, "{rule} {note:?} {text:?}");
+            assert_eq!(applied(RuleId::Prec007, text, &facts).verdict, RuleVerdict::Fail, "{text:?}");
         }
     }
     for (fact, text) in [
@@ -76,7 +81,7 @@ fn sentence_completes_a_note_only_with_is_or_are() {
         for rule in [RuleId::Prec009, RuleId::Prec010] {
             assert_eq!(
                 applied(rule, text, &check(&[fact])).verdict,
-                Verdict::Fail,
+                RuleVerdict::Fail,
                 "{rule} {fact:?} {text:?}"
             );
         }
@@ -89,8 +94,8 @@ fn note_in_the_evidence_is_the_first_that_the_claim_completes() {
     let text = "The lamp hangs. Doors are open!";
     let result = applied(RuleId::Prec010, text, &facts);
     let output = &result.evidence[1].output;
-    assert_eq!((output.finding, output.fact), (Finding::Supported, Some(1)));
-    assert_eq!(output.direction, Some(Direction::FactInClaim));
+    assert_eq!((output.finding, output.fact), (EvidenceFinding::Supported, Some(1)));
+    assert_eq!(output.direction, Some(SupportDirection::FactInClaim));
     let [violation] = result.violations.as_slice() else { panic!("{result:?}") };
     assert_eq!(violation.text, "The lamp hangs.");
 }
@@ -109,10 +114,10 @@ fn counted_units_have_one_spelling() {
     ] {
         assert_eq!(
             applied(RuleId::Prec009, text, &check(&[fact])).verdict,
-            Verdict::Pass,
+            RuleVerdict::Pass,
             "{fact:?} {text:?}"
         );
-        assert_eq!(applied(RuleId::Prec007, text, &check(&[fact])).verdict, Verdict::Fail, "{text:?}");
+        assert_eq!(applied(RuleId::Prec007, text, &check(&[fact])).verdict, RuleVerdict::Fail, "{text:?}");
     }
     for (fact, text) in [
         ("It serves 1,000 requests per minute", "It serves 1000 req/s"),
@@ -126,7 +131,7 @@ fn counted_units_have_one_spelling() {
     ] {
         assert_eq!(
             applied(RuleId::Prec009, text, &check(&[fact])).verdict,
-            Verdict::Fail,
+            RuleVerdict::Fail,
             "{fact:?} {text:?}"
         );
     }
@@ -136,7 +141,7 @@ fn counted_units_have_one_spelling() {
 fn line_ends_of_patterns_count_only_for_later_rules() {
     let verdict = |rule: RuleId, pattern: &str, text: &str| {
         let mut check = check(&[]);
-        let Expected { must_find, must_not_find, .. } = &mut check.expected;
+        let CandidateExpectations { must_find, must_not_find, .. } = &mut check.expected;
         let list = if rule == RuleId::Prec011 { must_find } else { must_not_find };
         list.push(pattern.into());
         applied(rule, text, &check).verdict
@@ -163,11 +168,12 @@ fn line_ends_of_patterns_count_only_for_later_rules() {
         ("a\nb", "a\u{4}b", false, true),
         ("\u{4}\n", "\u{3}\n", true, false),
     ] {
-        let wanted = [is_found, is_free].map(|passes| if passes { Verdict::Pass } else { Verdict::Fail });
+        let wanted =
+            [is_found, is_free].map(|passes| if passes { RuleVerdict::Pass } else { RuleVerdict::Fail });
         let given = [RuleId::Prec011, RuleId::Prec012].map(|rule| verdict(rule, pattern, text));
         assert_eq!(given, wanted, "{pattern:?} {text:?}");
     }
-    assert_eq!(verdict(RuleId::Prec011, " \t", "a\nb"), Verdict::Error);
+    assert_eq!(verdict(RuleId::Prec011, " \t", "a\nb"), RuleVerdict::Error);
 }
 
 #[test]

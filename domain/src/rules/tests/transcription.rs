@@ -77,7 +77,7 @@ fn patterns(text: &str, patterns: &[String], is_wanted: bool) -> Option<usize> {
 }
 
 /// The pairs that the ids name, then the check's own.
-fn pairs(expected: &Expected) -> Vec<(String, String)> {
+fn pairs(expected: &CandidateExpectations) -> Vec<(String, String)> {
     let table = "always never true false increase decrease positive negative valid invalid correct incorrect \
                  success failure above below present absent enabled disabled";
     let table: Vec<&str> = table.split(' ').collect();
@@ -116,7 +116,7 @@ fn appears(text: &str, term: &str, opposite: &str) -> bool {
 }
 
 /// RULE-CONT-001: the pairs with both terms in the text.
-fn contradictions(text: &str, expected: &Expected) -> BTreeSet<BTreeSet<String>> {
+fn contradictions(text: &str, expected: &CandidateExpectations) -> BTreeSet<BTreeSet<String>> {
     let text = normal(text);
     let mut both = pairs(expected);
     both.retain(|(one, other)| appears(&text, one, other) && appears(&text, other, one));
@@ -124,7 +124,7 @@ fn contradictions(text: &str, expected: &Expected) -> BTreeSet<BTreeSet<String>>
 }
 
 /// RULE-CONT-003: the sentences that assert and then contradict.
-fn infirmations(text: &str, expected: &Expected) -> BTreeSet<(usize, usize)> {
+fn infirmations(text: &str, expected: &CandidateExpectations) -> BTreeSet<(usize, usize)> {
     let sentences = sentences(text);
     let first = |term: &str, opposite: &str| {
         sentences.iter().find(|(_, sentence)| appears(&normal(sentence), term, opposite)).map(|(at, _)| *at)
@@ -139,7 +139,7 @@ fn infirmations(text: &str, expected: &Expected) -> BTreeSet<(usize, usize)> {
 }
 
 /// RULE-CONT-002's own part: whether the comparisons contradict each other. Words are separated by spaces.
-fn cannot_hold(texts: &[&str]) -> bool {
+fn has_cycle(texts: &[&str]) -> bool {
     // above, below, and whether the comparison is strict
     let mut steps: Vec<(&str, &str, bool)> = Vec::new();
     for text in texts {
@@ -189,16 +189,16 @@ fn cannot_hold(texts: &[&str]) -> bool {
     }
 }
 
-fn result(rule: RuleId, evaluation: &Evaluation) -> &RuleResult {
+fn result(rule: RuleId, evaluation: &RulesEvaluation) -> &RuleResult {
     evaluation.rules.iter().find(|result| result.rule == rule).expect("every published rule was applied")
 }
 
-fn verdict_of(is_passed: bool) -> Verdict {
-    if is_passed { Verdict::Pass } else { Verdict::Fail }
+fn verdict_of(is_passed: bool) -> RuleVerdict {
+    if is_passed { RuleVerdict::Pass } else { RuleVerdict::Fail }
 }
 
 fn spans(result: &RuleResult) -> Vec<(usize, usize)> {
-    let span = |violation: &Violation| violation.span.clone().map(|span| (span.start, span.end));
+    let span = |violation: &RuleViolation| violation.span.clone().map(|span| (span.start, span.end));
     result.violations.iter().map(|violation| span(violation).expect("it stands somewhere")).collect()
 }
 
@@ -222,8 +222,8 @@ proptest! {
         facts in prop::collection::vec("[abB .\\tÉiσς]{0,5}", 0..5),
         unsupported_max in 0..3_u64,
     ) {
-        let mut all = Check { facts, ..Check::default() };
-        all.expected.max_unsupported_claims = Some(Threshold::Number(unsupported_max));
+        let mut all = CandidateCheck { facts, ..CandidateCheck::default() };
+        all.expected.max_unsupported_claims = Some(UnsupportedClaimLimit::Number(unsupported_max));
         let naive = unsupported(&text, &all.facts, unsupported_max);
         let naive: Vec<_> = naive.into_iter().map(|(start, claim)| (start, start + claim.len())).collect();
         let evaluation = evaluated(&text, &all);
@@ -233,8 +233,8 @@ proptest! {
             prop_assert_eq!(&spans(result), &naive);
         }
         let named: Vec<_> = result(RuleId::Prec004, &evaluation).evidence.iter()
-            .filter(|step| [Finding::Supported, Finding::Unsupported].contains(&step.output.finding))
-            .map(|step| Some((step.output.fact?, step.output.direction? == Direction::ClaimInFact)))
+            .filter(|step| [EvidenceFinding::Supported, EvidenceFinding::Unsupported].contains(&step.output.finding))
+            .map(|step| Some((step.output.fact?, step.output.direction? == SupportDirection::ClaimInFact)))
             .collect();
         let sources: Vec<_> = sentences(&text).iter().map(|(_, claim)| source(claim, &all.facts)).collect();
         prop_assert_eq!(named, sources);
@@ -246,14 +246,14 @@ proptest! {
         must_find in prop::collection::vec("[abB Éi.σς]{0,4}", 0..4),
         must_not_find in prop::collection::vec("[abA \\néi]{0,4}", 0..4),
     ) {
-        let expected = Expected { must_find, must_not_find, ..Expected::default() };
-        let evaluation = evaluated(&text, &Check { expected: expected.clone(), ..Check::default() });
+        let expected = CandidateExpectations { must_find, must_not_find, ..CandidateExpectations::default() };
+        let evaluation = evaluated(&text, &CandidateCheck { expected: expected.clone(), ..CandidateCheck::default() });
         for (rule, naive) in [
             (RuleId::Prec002, patterns(&text, &expected.must_find, true)),
             (RuleId::Prec003, patterns(&text, &expected.must_not_find, false)),
         ] {
             let result = result(rule, &evaluation);
-            prop_assert_eq!(result.verdict, naive.map_or(Verdict::Error, |wrong| verdict_of(wrong == 0)));
+            prop_assert_eq!(result.verdict, naive.map_or(RuleVerdict::Error, |wrong| verdict_of(wrong == 0)));
             prop_assert_eq!(result.violations.len(), naive.unwrap_or(0));
         }
     }
@@ -268,12 +268,12 @@ proptest! {
             ("hot", "not HOT"), ("Not hot", "hot"), ("ab", "aba"), ("é", "x"), ("true", "in"), ("false", "true"),
         ]), 0..3),
     ) {
-        let expected = Expected {
+        let expected = CandidateExpectations {
             contradiction_ids: contradiction_ids.into_iter().map(String::from).collect(),
             contradiction_pairs: contradiction_pairs.into_iter().map(|(a, b)| (a.into(), b.into())).collect(),
-            ..Expected::default()
+            ..CandidateExpectations::default()
         };
-        let evaluation = evaluated(&text, &Check { expected: expected.clone(), ..Check::default() });
+        let evaluation = evaluated(&text, &CandidateCheck { expected: expected.clone(), ..CandidateCheck::default() });
         let naive = contradictions(&text, &expected);
         for rule in [RuleId::Cont001, RuleId::Cont002] {
             let result = result(rule, &evaluation);
@@ -299,7 +299,7 @@ proptest! {
         text in words(&["a", "É", "b", "c", "é", "1", "2", "10", "<", ">", "<=", ">=", ",", "and"], 14, " "),
         constraints in prop::collection::vec(words(&["a", "b", "2", "<", ">", ">="], 5, " "), 0..3),
     ) {
-        let evaluation = evaluated(&text, &Check { constraints: constraints.clone(), ..Check::default() });
+        let evaluation = evaluated(&text, &CandidateCheck { constraints: constraints.clone(), ..CandidateCheck::default() });
         // operands with a sign between each two; a constraint with other text is not used
         let is_whole = |text: &String| {
             let words: Vec<&str> = text.split(' ').collect();
@@ -309,11 +309,11 @@ proptest! {
         };
         let lower: Vec<String> = constraints.iter().map(|text| normal(text)).filter(is_whole).collect();
         let mut all: Vec<&str> = lower.iter().map(String::as_str).collect();
-        let in_conflict = cannot_hold(&all);
+        let in_conflict = has_cycle(&all);
         let text = normal(&text);
         all.push(&text);
         // constraints that contradict each other give no result about the candidate
-        let naive = if in_conflict { Verdict::Error } else { verdict_of(!cannot_hold(&all)) };
+        let naive = if in_conflict { RuleVerdict::Error } else { verdict_of(!has_cycle(&all)) };
         prop_assert_eq!(result(RuleId::Cont002, &evaluation).verdict, naive);
     }
 }

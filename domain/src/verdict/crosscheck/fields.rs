@@ -1,7 +1,7 @@
 //! The members that a verdict of a tier has, and what happens to the others.
 
-use crate::base::payload::Name;
-use crate::verdict::label::{Dimension, Tier};
+use crate::base::payload::MemberName;
+use crate::verdict::label::{ProductTier, VerdictDimension};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use std::fmt;
 /// The handling of members that a verdict's tier does not have. The gate does not judge these members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
-pub enum UnexpectedFields {
+pub enum UnexpectedFieldHandling {
     /// Cut them from the verdict before it is delivered.
     #[default]
     Strip,
@@ -20,7 +20,7 @@ pub enum UnexpectedFields {
     Deliver,
 }
 
-impl TryFrom<String> for UnexpectedFields {
+impl TryFrom<String> for UnexpectedFieldHandling {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, &'static str> {
@@ -35,9 +35,9 @@ impl TryFrom<String> for UnexpectedFields {
 
 /// A judged object of a verdict.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Level {
+pub(super) enum VerdictLevel {
     /// The verdict itself.
-    Root(Tier),
+    Root(ProductTier),
     /// `breakdown`
     Breakdown,
     /// A dimension of `breakdown`.
@@ -48,24 +48,28 @@ pub(super) enum Level {
 
 /// A member that a level has.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Member {
+pub(super) enum VerdictMember {
     /// A value that the gate judges as a whole.
     Value,
     /// An object with members that the gate judges.
-    Object(Level),
+    Object(VerdictLevel),
 }
 
-impl Level {
+impl VerdictLevel {
     /// The member with the name `name`, if this level has it.
-    pub(super) fn member(self, name: &str) -> Option<Member> {
+    pub(super) fn member(self, name: &str) -> Option<VerdictMember> {
         match (self, name) {
             (Self::Root(_), "verdict" | "summary")
             | (Self::Dimension, "verdict" | "analysis")
-            | (Self::Strategy, "next_step" | "alternative" | "tests") => Some(Member::Value),
-            (Self::Root(tier), "breakdown") if tier >= Tier::Full => Some(Member::Object(Self::Breakdown)),
-            (Self::Root(tier), "strategy") if tier >= Tier::Strategy => Some(Member::Object(Self::Strategy)),
+            | (Self::Strategy, "next_step" | "alternative" | "tests") => Some(VerdictMember::Value),
+            (Self::Root(tier), "breakdown") if tier >= ProductTier::Full => {
+                Some(VerdictMember::Object(Self::Breakdown))
+            }
+            (Self::Root(tier), "strategy") if tier >= ProductTier::Strategy => {
+                Some(VerdictMember::Object(Self::Strategy))
+            }
             (Self::Breakdown, name) => {
-                name.parse::<Dimension>().ok().map(|_| Member::Object(Self::Dimension))
+                name.parse::<VerdictDimension>().ok().map(|_| VerdictMember::Object(Self::Dimension))
             }
             _ => None,
         }
@@ -75,14 +79,14 @@ impl Level {
 /// Removes the members that `level` does not have from `object`, the text of a judged object. All other bytes stay.
 ///
 /// `object` must be one strict JSON document. A value that is not an object is returned unchanged.
-pub(super) fn strip(level: Level, object: &str) -> String {
+pub(super) fn strip(level: VerdictLevel, object: &str) -> String {
     let mut stripped = String::with_capacity(object.len());
     append_stripped(level, object, &mut stripped);
     stripped
 }
 
-fn append_stripped(level: Level, object: &str, stripped: &mut String) {
-    let Ok(Members(members)) = serde_json::from_str(object) else {
+fn append_stripped(level: VerdictLevel, object: &str, stripped: &mut String) {
+    let Ok(RawMembers(members)) = serde_json::from_str(object) else {
         stripped.push_str(object);
         return;
     };
@@ -90,7 +94,7 @@ fn append_stripped(level: Level, object: &str, stripped: &mut String) {
     let mut rest = object.strip_prefix('{').unwrap_or_default();
     stripped.push('{');
     let (mut any_cut_first, mut any_kept) = (false, false);
-    for (Name(name), value) in members {
+    for (MemberName(name), value) in members {
         let value = value.get();
         let Some((lead, behind)) = split_at_value(object, rest, value) else { continue };
         rest = behind;
@@ -106,8 +110,8 @@ fn append_stripped(level: Level, object: &str, stripped: &mut String) {
         any_kept = true;
         stripped.push_str(lead);
         match member {
-            Member::Value => stripped.push_str(value),
-            Member::Object(level) => append_stripped(level, value, stripped),
+            VerdictMember::Value => stripped.push_str(value),
+            VerdictMember::Object(level) => append_stripped(level, value, stripped),
         }
     }
     stripped.push_str(rest);
@@ -121,13 +125,13 @@ fn split_at_value<'a>(object: &'a str, rest: &'a str, value: &str) -> Option<(&'
 }
 
 /// The members of an object in their order, each value as its text.
-struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
+struct RawMembers<'a>(Vec<(MemberName<'a>, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for RawMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
+        struct RawMembersVisitor;
+        impl<'de> Visitor<'de> for RawMembersVisitor {
+            type Value = RawMembers<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
@@ -136,10 +140,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(RawMembers(members))
             }
         }
-        deserializer.deserialize_map(MembersVisitor)
+        deserializer.deserialize_map(RawMembersVisitor)
     }
 }
 
@@ -159,10 +163,10 @@ mod tests {
             (r#"{ }"#, "{ }"),
             ("[1]", "[1]"),
         ] {
-            assert_eq!(strip(Level::Root(Tier::Quick), text), kept, "{text}");
+            assert_eq!(strip(VerdictLevel::Root(ProductTier::Quick), text), kept, "{text}");
         }
         let nested = r#"{"breakdown":{ "Mood":{}, "Curvature":{"x":1,"verdict":2}},"strategy":{}}"#;
         let kept = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
-        assert_eq!(strip(Level::Root(Tier::Full), nested), kept);
+        assert_eq!(strip(VerdictLevel::Root(ProductTier::Full), nested), kept);
     }
 }

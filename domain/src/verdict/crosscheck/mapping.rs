@@ -1,11 +1,11 @@
 //! The canonical mapping: the parts of a payload that count as evidence, and those that raise flags
 //! (`docs/mapping.md`). No other mapping is valid (seed: `tmm-crosscheck`, invariant 6).
 
-use super::fields::{Level, Member};
+use super::fields::{VerdictLevel, VerdictMember};
 use crate::base::blank::{is_blank, without_invisible};
-use crate::base::payload::{Node, Payload};
+use crate::base::payload::{JsonNode, VerdictPayload};
 use crate::verdict::flag::{FieldPath, Flag};
-use crate::verdict::label::{Dimension, Label, Tier};
+use crate::verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
 
 /// A summary with fewer characters, trimmed and without invisible ones, is flagged `short_summary`.
 const SUMMARY_MIN_CHARS: usize = 10;
@@ -22,7 +22,7 @@ pub(super) const UNEXPECTED_NAME_CHARS: usize = 64;
 
 /// The result of the canonical mapping. All three values are dimensionless.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inspection {
+pub struct CrosscheckInspection {
     /// Total value: weighted evidence units, at least 1.0.
     pub v_t: f64,
     /// Resonant value: weighted inconsistencies, the sum of the flags' weights.
@@ -30,21 +30,21 @@ pub struct Inspection {
     /// Decoherence energy: the largest cause that applies.
     pub e_d: f64,
     /// The label of the top-level verdict, if it is valid.
-    pub label: Option<Label>,
+    pub label: Option<VerdictLabel>,
     /// The flags raised, in the fixed order of [`Flag`].
     pub flags: Vec<Flag>,
 }
 
 /// Maps `payload` to the TMM variables for `tier`. Every text gives an inspection.
 #[must_use]
-pub fn inspect(tier: Tier, payload: &Payload) -> Inspection {
-    match Node::parse(payload.text()) {
+pub fn inspect(tier: ProductTier, payload: &VerdictPayload) -> CrosscheckInspection {
+    match JsonNode::parse(payload.text()) {
         Ok(root) => {
-            let mut findings = Findings::default();
-            findings.look_at(tier, &root);
+            let mut findings = CrosscheckFindings::default();
+            findings.inspect_verdict(tier, &root);
             findings.into_inspection()
         }
-        Err(_) => Inspection {
+        Err(_) => CrosscheckInspection {
             v_t: V_T_FLOOR,
             v_r: 0.0,
             e_d: Flag::MalformedJson.e_d(),
@@ -56,28 +56,28 @@ pub fn inspect(tier: Tier, payload: &Payload) -> Inspection {
 
 /// The mapping in progress: evidence adds to V_t; flags determine V_r and E_D.
 #[derive(Default)]
-struct Findings {
+struct CrosscheckFindings {
     evidence: f64,
-    label: Option<Label>,
+    label: Option<VerdictLabel>,
     flags: Vec<Flag>,
 }
 
-impl Findings {
-    fn look_at(&mut self, tier: Tier, root: &Node<'_>) {
+impl CrosscheckFindings {
+    fn inspect_verdict(&mut self, tier: ProductTier, root: &JsonNode<'_>) {
         self.verdict(root);
         self.summary(root);
-        if tier >= Tier::Full {
+        if tier >= ProductTier::Full {
             self.breakdown(root);
         }
-        if tier >= Tier::Strategy {
+        if tier >= ProductTier::Strategy {
             self.strategy(root);
         }
         self.unexpected(tier, root);
     }
 
-    fn into_inspection(mut self) -> Inspection {
+    fn into_inspection(mut self) -> CrosscheckInspection {
         self.flags.sort();
-        Inspection {
+        CrosscheckInspection {
             v_t: self.evidence.max(V_T_FLOOR),
             v_r: self.flags.iter().map(Flag::v_r).fold(0.0, std::ops::Add::add),
             e_d: self.flags.iter().map(Flag::e_d).fold(0.0, f64::max),
@@ -86,10 +86,10 @@ impl Findings {
         }
     }
 
-    fn verdict(&mut self, root: &Node<'_>) {
+    fn verdict(&mut self, root: &JsonNode<'_>) {
         match root.text_at("verdict") {
             None => self.flags.push(Flag::VerdictMissing),
-            Some(word) => match word.parse::<Label>().ok() {
+            Some(word) => match word.parse::<VerdictLabel>().ok() {
                 None => self.flags.push(Flag::VerdictInvalid),
                 Some(label) => {
                     self.label = Some(label);
@@ -99,7 +99,7 @@ impl Findings {
         }
     }
 
-    fn summary(&mut self, root: &Node<'_>) {
+    fn summary(&mut self, root: &JsonNode<'_>) {
         let summary = root.text_at("summary");
         if summary.is_none() {
             self.flags.push(Flag::FieldMissing(FieldPath::Summary));
@@ -114,24 +114,26 @@ impl Findings {
         }
     }
 
-    fn breakdown(&mut self, root: &Node<'_>) {
+    fn breakdown(&mut self, root: &JsonNode<'_>) {
         let Some(breakdown) = root.object_at("breakdown") else {
             self.flags.push(Flag::FieldMissing(FieldPath::Breakdown));
             return;
         };
-        let labels: Vec<Label> =
-            Dimension::ALL.into_iter().filter_map(|dimension| self.dimension(breakdown, dimension)).collect();
+        let labels: Vec<VerdictLabel> = VerdictDimension::ALL
+            .into_iter()
+            .filter_map(|dimension| self.dimension(breakdown, dimension))
+            .collect();
         self.conflict(&labels);
     }
 
     /// Examines one dimension and returns its label, if it is valid.
-    fn dimension(&mut self, breakdown: &Node<'_>, dimension: Dimension) -> Option<Label> {
+    fn dimension(&mut self, breakdown: &JsonNode<'_>, dimension: VerdictDimension) -> Option<VerdictLabel> {
         let Some(node) = breakdown.object_at(dimension.into_str()) else {
             self.flags.push(Flag::FieldMissing(FieldPath::Dimension(dimension)));
             return None;
         };
         let word = node.text_at("verdict");
-        let label = word.and_then(|word| word.parse::<Label>().ok());
+        let label = word.and_then(|word| word.parse::<VerdictLabel>().ok());
         if word.is_none() {
             self.flags.push(Flag::FieldMissing(FieldPath::DimensionVerdict(dimension)));
         } else if label.is_none() {
@@ -152,17 +154,17 @@ impl Findings {
     }
 
     /// Compares the top-level verdict with the valid verdicts of the dimensions.
-    fn conflict(&mut self, labels: &[Label]) {
-        let count = |label: Label| labels.iter().filter(|other| **other == label).count();
-        let majority = Label::ALL.into_iter().find(|label| 2 * count(*label) > labels.len());
+    fn conflict(&mut self, labels: &[VerdictLabel]) {
+        let count = |label: VerdictLabel| labels.iter().filter(|other| **other == label).count();
+        let majority = VerdictLabel::ALL.into_iter().find(|label| 2 * count(*label) > labels.len());
         let Some(label) = self.label else { return };
-        if label != Label::Null {
+        if label != VerdictLabel::Null {
             if majority.is_some_and(|majority| majority != label) {
                 self.flags.push(Flag::VerdictConflict);
             }
             return;
         }
-        let bright = |label: &Label| matches!(label, Label::Green | Label::Amber);
+        let bright = |label: &VerdictLabel| matches!(label, VerdictLabel::Green | VerdictLabel::Amber);
         if !labels.is_empty() && labels.iter().all(bright) {
             self.flags.push(Flag::ContradictoryNull);
             if majority.is_some() {
@@ -171,7 +173,7 @@ impl Findings {
         }
     }
 
-    fn strategy(&mut self, root: &Node<'_>) {
+    fn strategy(&mut self, root: &JsonNode<'_>) {
         let Some(strategy) = root.object_at("strategy") else {
             self.flags.push(Flag::FieldMissing(FieldPath::Strategy));
             self.flags.push(Flag::StrategyMissing);
@@ -188,8 +190,12 @@ impl Findings {
         if tests.is_none() {
             self.flags.push(Flag::FieldMissing(FieldPath::Tests));
         }
-        let filled =
-            tests.unwrap_or_default().iter().filter(|test| is_a_test(test)).take(TESTS_COUNTED).count();
+        let filled = tests
+            .unwrap_or_default()
+            .iter()
+            .filter(|test| is_strategy_test(test))
+            .take(TESTS_COUNTED)
+            .count();
         self.evidence += [0.0, 0.5, 1.0, 1.5].get(filled).copied().expect("three tests count at most");
         if filled < TESTS_MIN {
             self.flags.push(Flag::FewTests);
@@ -198,9 +204,9 @@ impl Findings {
 
     /// Flags the members that the tier does not have. The flags are sorted and limited in number and length, because
     /// the model chooses the names.
-    fn unexpected(&mut self, tier: Tier, root: &Node<'_>) {
+    fn unexpected(&mut self, tier: ProductTier, root: &JsonNode<'_>) {
         let mut paths = Vec::new();
-        collect_unexpected(Level::Root(tier), root, "", &mut paths);
+        collect_unexpected(VerdictLevel::Root(tier), root, "", &mut paths);
         paths.sort_unstable();
         let rest = paths.len().saturating_sub(UNEXPECTED_NAMED);
         paths.truncate(UNEXPECTED_NAMED);
@@ -214,11 +220,11 @@ impl Findings {
 
 /// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
 /// followed by a dot.
-fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut Vec<String>) {
+fn collect_unexpected(level: VerdictLevel, object: &JsonNode<'_>, prefix: &str, paths: &mut Vec<String>) {
     for (name, node) in object.members() {
         match level.member(name) {
-            Some(Member::Value) => {}
-            Some(Member::Object(level)) => {
+            Some(VerdictMember::Value) => {}
+            Some(VerdictMember::Object(level)) => {
                 collect_unexpected(level, node, &format!("{prefix}{name}."), paths);
             }
             None => paths.push(format!("{prefix}{}", shortened(name))),
@@ -231,10 +237,10 @@ fn shortened(name: &str) -> String {
 }
 
 /// A test of a strategy is a text that is not blank, or an object with such a text.
-fn is_a_test(node: &Node<'_>) -> bool {
+fn is_strategy_test(node: &JsonNode<'_>) -> bool {
     match node {
-        Node::Text(text) => !is_blank(text),
-        Node::Object(members) => members.iter().any(|(_, member)| is_a_test(member)),
-        Node::Scalar | Node::List(_) => false,
+        JsonNode::Text(text) => !is_blank(text),
+        JsonNode::Object(members) => members.iter().any(|(_, member)| is_strategy_test(member)),
+        JsonNode::Scalar | JsonNode::List(_) => false,
     }
 }

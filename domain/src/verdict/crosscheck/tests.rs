@@ -1,18 +1,21 @@
 use super::mapping::{UNEXPECTED_NAME_CHARS, UNEXPECTED_NAMED};
 use super::*;
-use crate::verdict::label::Dimension;
+use crate::verdict::label::VerdictDimension;
 use crate::verdict::tmm::PHI;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-fn verdict(tier: Tier) -> Value {
+fn verdict(tier: ProductTier) -> Value {
     let mut verdict = json!({"verdict": "GREEN", "summary": "A sound plan with clear and modest aims."});
-    if tier >= Tier::Full {
+    if tier >= ProductTier::Full {
         let dimension = json!({"verdict": "GREEN", "analysis": "Nothing here moves faster than it can."});
-        verdict["breakdown"] =
-            Dimension::ALL.iter().map(|d| (d.to_string(), dimension.clone())).collect::<Map<_, _>>().into();
+        verdict["breakdown"] = VerdictDimension::ALL
+            .iter()
+            .map(|d| (d.to_string(), dimension.clone()))
+            .collect::<Map<_, _>>()
+            .into();
     }
-    if tier == Tier::Strategy {
+    if tier == ProductTier::Strategy {
         verdict["strategy"] = json!({
             "next_step": "Ask ten neighbours.", "alternative": "Rent first.",
             "tests": ["Sell one box.", {"what": "Sell ten."}, "Ask again."],
@@ -21,11 +24,11 @@ fn verdict(tier: Tier) -> Value {
     verdict
 }
 
-fn inspected(tier: Tier, verdict: &Value) -> Inspection {
-    inspect(tier, &Payload::raw(&verdict.to_string()))
+fn inspected(tier: ProductTier, verdict: &Value) -> CrosscheckInspection {
+    inspect(tier, &VerdictPayload::raw(&verdict.to_string()))
 }
 
-fn decided(tier: Tier, verdict: &Value) -> Decision {
+fn decided(tier: ProductTier, verdict: &Value) -> CrosscheckDecision {
     decide(&inspected(tier, verdict))
 }
 
@@ -36,53 +39,53 @@ fn words(flags: &[Flag]) -> Vec<String> {
 #[test]
 fn vc_1_perfect_verdict_passes() {
     let verdict = json!({"verdict": "GREEN", "summary": "More than twenty-five characters of summary."});
-    let judgement = judge(Tier::Quick, Payload::raw(&verdict.to_string()));
+    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(&verdict.to_string()));
     assert_eq!(judgement.decision.coherence_score, 1.0);
     assert!(judgement.decision.approved && judgement.outcome.is_ok());
 }
 
 #[test]
 fn vc_2_malformed_verdict_is_blocked_as_field_missing() {
-    let judgement = judge(Tier::Quick, Payload::raw(r#"{"summary": ""}"#));
+    let judgement = judge(ProductTier::Quick, VerdictPayload::raw(r#"{"summary": ""}"#));
     assert!(!judgement.decision.approved && judgement.outcome.is_err());
-    assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
+    assert_eq!(judgement.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
     assert_eq!(words(&judgement.decision.flags), ["short_summary", "verdict_missing", "degenerate_manifold"]);
 }
 
 #[test]
 fn vc_3_dimension_conflict_is_detected() {
-    let mut verdict = verdict(Tier::Full);
-    for dimension in Dimension::ALL {
+    let mut verdict = verdict(ProductTier::Full);
+    for dimension in VerdictDimension::ALL {
         verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
-    let inspection = inspected(Tier::Full, &verdict);
+    let inspection = inspected(ProductTier::Full, &verdict);
     assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 2.0, 0.0));
     assert!(decide(&inspection).approved, "a conflict alone is tolerated: 1 - 0.084/7 is above omega");
     // the worst case: only the contradiction is left of the evidence
-    for dimension in Dimension::ALL {
+    for dimension in VerdictDimension::ALL {
         verdict["breakdown"][dimension.into_str()]["analysis"] = json!(" ");
     }
     verdict["summary"] = json!("");
-    let decision = decided(Tier::Full, &verdict);
+    let decision = decided(ProductTier::Full, &verdict);
     assert!(!decision.approved);
-    assert_eq!(decision.crosscheck_reason, Reason::DimensionConflict);
+    assert_eq!(decision.crosscheck_reason, CrosscheckReason::DimensionConflict);
 }
 
 #[test]
 fn worked_example_of_a_perfect_quick_verdict_scores_1() {
-    let inspection = inspected(Tier::Quick, &verdict(Tier::Quick));
+    let inspection = inspected(ProductTier::Quick, &verdict(ProductTier::Quick));
     assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (2.0, 0.0, 0.0));
     assert_eq!(decide(&inspection).coherence_score, 1.0);
 }
 
 #[test]
 fn worked_example_of_dimension_conflicts_passes_at_0_982() {
-    let mut verdict = verdict(Tier::Full);
-    for dimension in Dimension::ALL {
+    let mut verdict = verdict(ProductTier::Full);
+    for dimension in VerdictDimension::ALL {
         verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
     verdict["summary"] = json!("Short.");
-    let inspection = inspected(Tier::Full, &verdict);
+    let inspection = inspected(ProductTier::Full, &verdict);
     assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 3.0, 0.0));
     let decision = decide(&inspection);
     assert!((decision.coherence_score - 0.982).abs() < 1e-9 && decision.approved, "{decision:?}");
@@ -91,58 +94,64 @@ fn worked_example_of_dimension_conflicts_passes_at_0_982() {
 
 #[test]
 fn worked_example_of_a_severely_malformed_verdict_is_rejected_at_0_635() {
-    let inspection = Inspection { v_t: 2.0, v_r: 5.5, e_d: 0.5, label: Some(Label::Green), flags: vec![] };
+    let inspection = CrosscheckInspection {
+        v_t: 2.0,
+        v_r: 5.5,
+        e_d: 0.5,
+        label: Some(VerdictLabel::Green),
+        flags: vec![],
+    };
     let decision = decide(&inspection);
     assert!((decision.coherence_score - 0.6345).abs() < 1e-9 && !decision.approved, "{decision:?}");
 }
 
 #[test]
 fn largest_v_t_of_each_tier_is_sum_of_weights() {
-    for (tier, v_t) in [(Tier::Quick, 2.0), (Tier::Full, 7.0), (Tier::Strategy, 10.5)] {
+    for (tier, v_t) in [(ProductTier::Quick, 2.0), (ProductTier::Full, 7.0), (ProductTier::Strategy, 10.5)] {
         assert_eq!(inspected(tier, &verdict(tier)).v_t, v_t);
     }
 }
 
 #[test]
 fn malformed_json_scores_minus_one_and_is_degenerate() {
-    let decision = decide(&inspect(Tier::Strategy, &Payload::raw("```json\n{}\n```")));
+    let decision = decide(&inspect(ProductTier::Strategy, &VerdictPayload::raw("```json\n{}\n```")));
     assert_eq!(decision.coherence_score, -1.0);
-    assert_eq!(decision.crosscheck_reason, Reason::DegenerateManifold);
+    assert_eq!(decision.crosscheck_reason, CrosscheckReason::DegenerateManifold);
     assert_eq!(words(&decision.flags), ["malformed_json", "degenerate_manifold"]);
     assert_eq!(decision.verdict_label, None);
 }
 
 #[test]
 fn null_verdict_with_consistent_breakdown_passes_unflagged() {
-    let mut verdict = verdict(Tier::Full);
+    let mut verdict = verdict(ProductTier::Full);
     verdict["verdict"] = json!("NULL");
-    for dimension in Dimension::ALL {
+    for dimension in VerdictDimension::ALL {
         verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
-    let decision = decided(Tier::Full, &verdict);
+    let decision = decided(ProductTier::Full, &verdict);
     assert_eq!((decision.approved, decision.coherence_score), (true, 1.0));
     assert_eq!(decision.flags, []);
 }
 
 #[test]
 fn null_verdict_with_green_and_amber_is_contradictory() {
-    let mut verdict = verdict(Tier::Full);
+    let mut verdict = verdict(ProductTier::Full);
     verdict["verdict"] = json!("NULL");
     verdict["breakdown"]["Curvature"]["verdict"] = json!("AMBER");
-    let with_majority = inspected(Tier::Full, &verdict);
+    let with_majority = inspected(ProductTier::Full, &verdict);
     assert_eq!(with_majority.v_r, 3.5);
     assert_eq!(words(&with_majority.flags), ["verdict_conflict", "contradictory_null"]);
 
     verdict["breakdown"]["Completion"]["verdict"] = json!("AMBER");
     verdict["breakdown"]["Stability"]["verdict"] = json!("PURPLE");
-    let without = inspected(Tier::Full, &verdict);
+    let without = inspected(ProductTier::Full, &verdict);
     assert_eq!(without.v_r, 1.5);
     assert_eq!(words(&without.flags), ["contradictory_null", "dimension_verdict_invalid:Stability"]);
 }
 
 #[test]
 fn absent_and_empty_fields_have_different_flags() {
-    let mut verdict = verdict(Tier::Strategy);
+    let mut verdict = verdict(ProductTier::Strategy);
     verdict["summary"] = json!(7);
     verdict["breakdown"]["Stability"]["analysis"] = json!(["not", "text"]);
     verdict["breakdown"]["Turbulence"]["analysis"] = json!("\u{2003}\n");
@@ -151,7 +160,7 @@ fn absent_and_empty_fields_have_different_flags() {
     verdict["strategy"]["next_step"] = json!("");
     verdict["strategy"]["alternative"] = json!(null);
     verdict["strategy"]["tests"] = json!(["", {}, [1], "one"]);
-    let inspection = inspected(Tier::Strategy, &verdict);
+    let inspection = inspected(ProductTier::Strategy, &verdict);
     assert_eq!(
         words(&inspection.flags),
         [
@@ -172,35 +181,35 @@ fn absent_and_empty_fields_have_different_flags() {
 
 #[test]
 fn missing_strategy_weighs_two_without_few_tests_flag() {
-    let mut verdict = verdict(Tier::Strategy);
+    let mut verdict = verdict(ProductTier::Strategy);
     verdict.as_object_mut().expect("an object").remove("strategy");
-    let inspection = inspected(Tier::Strategy, &verdict);
+    let inspection = inspected(ProductTier::Strategy, &verdict);
     assert_eq!(words(&inspection.flags), ["strategy_missing", "field_missing:strategy"]);
     assert_eq!((inspection.v_r, inspection.e_d), (2.0, 0.5));
 }
 
 #[test]
 fn tier_examines_only_its_own_fields() {
-    let mut verdict = verdict(Tier::Strategy);
+    let mut verdict = verdict(ProductTier::Strategy);
     verdict["verdict"] = json!("RED");
     verdict["mood"] = json!("good");
-    let decision = decided(Tier::Quick, &verdict);
+    let decision = decided(ProductTier::Quick, &verdict);
     assert!(decision.approved, "a breakdown that contradicts is none of the quick tier's business");
     let ignored = ["unexpected_field:breakdown", "unexpected_field:mood", "unexpected_field:strategy"];
     assert_eq!(words(&decision.flags), ignored);
     verdict["breakdown"]["Mood"] = json!({"verdict": "RED", "analysis": "Gloomy."});
-    let flags = words(&decided(Tier::Full, &verdict).flags);
+    let flags = words(&decided(ProductTier::Full, &verdict).flags);
     let ignored = ["unexpected_field:breakdown.Mood", "unexpected_field:mood", "unexpected_field:strategy"];
     assert_eq!(flags.get(1..), Some(&ignored.map(String::from)[..]), "{flags:?}");
 }
 
 #[test]
 fn unexpected_fields_are_limited_in_number_and_length() {
-    let mut verdict = verdict(Tier::Quick);
+    let mut verdict = verdict(ProductTier::Quick);
     for n in 0..1000 {
         verdict[format!("field {n:04} {}", "x".repeat(1000))] = json!(n);
     }
-    let flags = words(&decided(Tier::Quick, &verdict).flags);
+    let flags = words(&decided(ProductTier::Quick, &verdict).flags);
     assert_eq!(flags.len(), UNEXPECTED_NAMED + 1);
     assert_eq!(flags.last().map(String::as_str), Some("unexpected_field:~984 more"));
     assert!(
@@ -211,14 +220,14 @@ fn unexpected_fields_are_limited_in_number_and_length() {
 #[test]
 fn payload_that_is_not_an_object_has_no_verdict() {
     for payload in ["[]", "7", "\"GREEN\"", "null"] {
-        let inspection = inspect(Tier::Quick, &Payload::raw(payload));
+        let inspection = inspect(ProductTier::Quick, &VerdictPayload::raw(payload));
         assert_eq!((inspection.v_t, inspection.e_d), (1.0, 1.0), "{payload}");
-        assert_eq!(decide(&inspection).crosscheck_reason, Reason::FieldMissing);
+        assert_eq!(decide(&inspection).crosscheck_reason, CrosscheckReason::FieldMissing);
     }
 }
 
 /// A second implementation of the tables of `docs/mapping.md`, as simple as possible, over `serde_json::Value`.
-fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
+fn transcribed(tier: ProductTier, root: &Value) -> (f64, f64, f64) {
     let label =
         |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
     // the texts here contain only one kind of invisible character
@@ -233,7 +242,7 @@ fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
     if visible(&root["summary"]) < 10 {
         v_r += 1.0;
     }
-    if tier != Tier::Quick {
+    if tier != ProductTier::Quick {
         missing |= !root["breakdown"].is_object();
         let mut labels = vec![];
         for name in ["Stability", "Turbulence", "Change Rate", "Completion", "Curvature"] {
@@ -254,7 +263,7 @@ fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
             Some(top) => v_r += if majority.is_some_and(|m| m != top) { 2.0 } else { 0.0 },
         }
     }
-    if tier == Tier::Strategy {
+    if tier == ProductTier::Strategy {
         let strategy = &root["strategy"];
         if strategy.is_object() {
             missing |= !is_text(&strategy["next_step"]) || !is_text(&strategy["alternative"]);
@@ -304,7 +313,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Va
 /// Verdicts with faults of every kind and number.
 fn any_verdict() -> BoxedStrategy<Value> {
     let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
-    let mut dimensions: Vec<_> = Dimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
+    let mut dimensions: Vec<_> = VerdictDimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
     dimensions.push(("Mood", dimension()));
     let test = prop_oneof![text(), Just(json!({"what": "Sell one."}))];
     let tests = prop_oneof![9 => prop::collection::vec(test, 0..5).prop_map(Value::from), 1 => text()];
@@ -324,8 +333,8 @@ fn any_verdict() -> BoxedStrategy<Value> {
     ])
 }
 
-fn any_tier() -> impl Strategy<Value = Tier> {
-    prop_oneof![Just(Tier::Quick), Just(Tier::Full), Just(Tier::Strategy)]
+fn any_tier() -> impl Strategy<Value = ProductTier> {
+    prop_oneof![Just(ProductTier::Quick), Just(ProductTier::Full), Just(ProductTier::Strategy)]
 }
 
 /// `value` as text, with the members of every object in reverse order.
@@ -346,13 +355,13 @@ proptest! {
 
     #[test]
     fn mapping_matches_documented_tables(tier in any_tier(), verdict in any_verdict()) {
-        let Inspection { v_t, v_r, e_d, .. } = inspected(tier, &verdict);
+        let CrosscheckInspection { v_t, v_r, e_d, .. } = inspected(tier, &verdict);
         prop_assert_eq!((v_t, v_r, e_d), transcribed(tier, &verdict), "{}", verdict);
     }
 
     #[test]
     fn v_r_is_sum_of_flags_and_e_d_is_largest(tier in any_tier(), verdict in any_verdict()) {
-        let Inspection { v_r, e_d, flags, .. } = inspected(tier, &verdict);
+        let CrosscheckInspection { v_r, e_d, flags, .. } = inspected(tier, &verdict);
         let (_, table_v_r, table_e_d) = transcribed(tier, &verdict);
         prop_assert_eq!(flags.iter().map(Flag::v_r).sum::<f64>(), table_v_r);
         prop_assert_eq!(flags.iter().map(Flag::e_d).fold(0.0, f64::max), table_e_d);
@@ -361,7 +370,7 @@ proptest! {
 
     #[test]
     fn decision_does_not_depend_on_field_order(tier in any_tier(), verdict in any_verdict()) {
-        let turned = inspect(tier, &Payload::raw(&reversed(&verdict)));
+        let turned = inspect(tier, &VerdictPayload::raw(&reversed(&verdict)));
         prop_assert_eq!(inspected(tier, &verdict), turned);
     }
 
@@ -373,22 +382,22 @@ proptest! {
             prop_assert!(!decision.approved);
             prop_assert!(decision.coherence_score < OMEGA);
         }
-        let approved = judge(tier, Payload::raw(&verdict.to_string())).outcome.is_ok();
+        let approved = judge(tier, VerdictPayload::raw(&verdict.to_string())).outcome.is_ok();
         prop_assert_eq!(approved, decision.approved);
-        prop_assert_eq!(decision.approved, decision.crosscheck_reason == Reason::Pass);
+        prop_assert_eq!(decision.approved, decision.crosscheck_reason == CrosscheckReason::Pass);
         prop_assert_eq!(decision.approved, 1.0 - (inspection.e_d + inspection.v_r * PHI) / inspection.v_t >= OMEGA);
     }
 
     #[test]
     fn every_missing_required_field_is_flagged(tier in any_tier(), pick in any::<prop::sample::Index>()) {
         let mut paths = vec!["/verdict".to_owned(), "/summary".to_owned()];
-        if tier >= Tier::Full {
+        if tier >= ProductTier::Full {
             paths.push("/breakdown".into());
-            for d in Dimension::ALL {
+            for d in VerdictDimension::ALL {
                 paths.extend([format!("/breakdown/{d}"), format!("/breakdown/{d}/verdict"), format!("/breakdown/{d}/analysis")]);
             }
         }
-        if tier == Tier::Strategy {
+        if tier == ProductTier::Strategy {
             paths.extend(["/strategy", "/strategy/next_step", "/strategy/alternative", "/strategy/tests"].map(String::from));
         }
         let path = pick.get(&paths);
@@ -396,12 +405,12 @@ proptest! {
         let (parent, name) = path.rsplit_once('/').expect("a path");
         verdict.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object").remove(name);
         let decision = decided(tier, &verdict);
-        prop_assert_eq!(decision.crosscheck_reason, Reason::FieldMissing, "{}", path);
+        prop_assert_eq!(decision.crosscheck_reason, CrosscheckReason::FieldMissing, "{}", path);
     }
 
     #[test]
     fn decide_is_total_over_arbitrary_text(tier in any_tier(), text in "\\PC{0,200}") {
-        let judgement = judge(tier, Payload::raw(&text));
+        let judgement = judge(tier, VerdictPayload::raw(&text));
         prop_assert!(judgement.decision.coherence_score <= 1.0);
         prop_assert_eq!(judgement.outcome.is_ok(), judgement.decision.approved);
     }
@@ -410,7 +419,7 @@ proptest! {
     fn decide_is_total_over_a_verdict_cut_anywhere(tier in any_tier(), cut in any::<prop::sample::Index>()) {
         let whole = verdict(tier).to_string();
         let cut = cut.index(whole.len());
-        let judgement = judge(tier, Payload::raw(whole.get(..cut).expect("the text is ASCII")));
+        let judgement = judge(tier, VerdictPayload::raw(whole.get(..cut).expect("the text is ASCII")));
         prop_assert_eq!(words(&judgement.decision.flags), ["malformed_json", "degenerate_manifold"]);
     }
 }
@@ -420,14 +429,15 @@ fn unexpected_members_are_stripped_rejected_or_delivered() {
     let text = r#"{"verdict":"GREEN", "x":1, "summary":"A sound and simple plan."}"#;
     let stripped = r#"{"verdict":"GREEN", "summary":"A sound and simple plan."}"#;
     for (unexpected, delivered) in [
-        (UnexpectedFields::Strip, Some(stripped)),
-        (UnexpectedFields::Refuse, None),
-        (UnexpectedFields::Deliver, Some(text)),
+        (UnexpectedFieldHandling::Strip, Some(stripped)),
+        (UnexpectedFieldHandling::Refuse, None),
+        (UnexpectedFieldHandling::Deliver, Some(text)),
     ] {
-        let judgement = judge_with(unexpected, Tier::Quick, Payload::raw(text));
+        let judgement = judge_with(unexpected, ProductTier::Quick, VerdictPayload::raw(text));
         assert_eq!(words(&judgement.decision.flags), ["unexpected_field:x"]);
         assert_eq!(judgement.decision.approved, delivered.is_some());
-        let reason = if delivered.is_some() { Reason::Pass } else { Reason::UnexpectedField };
+        let reason =
+            if delivered.is_some() { CrosscheckReason::Pass } else { CrosscheckReason::UnexpectedField };
         assert_eq!(judgement.decision.crosscheck_reason, reason);
         let approved = judgement.outcome.ok();
         assert_eq!(approved.as_ref().map(|approved| approved.verdict().get()), delivered);
@@ -435,17 +445,18 @@ fn unexpected_members_are_stripped_rejected_or_delivered() {
         assert!(approved.is_none_or(|approved| *approved.sha256() == judgement.sha256));
     }
     // a verdict that is refused for another reason keeps that reason
-    let judgement = judge_with(UnexpectedFields::Refuse, Tier::Quick, Payload::raw(r#"{"x":1}"#));
-    assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
+    let judgement =
+        judge_with(UnexpectedFieldHandling::Refuse, ProductTier::Quick, VerdictPayload::raw(r#"{"x":1}"#));
+    assert_eq!(judgement.decision.crosscheck_reason, CrosscheckReason::FieldMissing);
 }
 
 proptest! {
     #[test]
     fn stripped_verdict_is_the_judged_part_of_the_original(tier in any_tier(), verdict in any_verdict()) {
-        let judgement = judge(tier, Payload::raw(&verdict.to_string()));
+        let judgement = judge(tier, VerdictPayload::raw(&verdict.to_string()));
         if let Ok(approved) = judgement.outcome {
-            let delivered = Payload::json(approved.verdict());
-            let again = judge_with(UnexpectedFields::Refuse, tier, delivered);
+            let delivered = VerdictPayload::json(approved.verdict());
+            let again = judge_with(UnexpectedFieldHandling::Refuse, tier, delivered);
             prop_assert!(again.outcome.is_ok(), "{}", approved.verdict());
             prop_assert_eq!((again.inspection.v_t, again.inspection.v_r), (judgement.inspection.v_t, judgement.inspection.v_r));
         }

@@ -1,23 +1,23 @@
 //! The counts of regenerations by original and regenerated verdict.
 
 use super::{DivergenceCheck, DivergenceLevel, OriginalLabel};
-use crate::verdict::label::Label;
+use crate::verdict::label::VerdictLabel;
 use serde::{Deserialize, Serialize};
 
 /// Regenerations, counted by the first verdict and the regenerated one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceTable {
     /// All pairs, in the order of labels; the unknown original comes last.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<DivergenceCell>,
 }
 
 /// One pair of verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct DivergenceCell {
     /// The first verdict.
     pub original_verdict: OriginalLabel,
     /// The regenerated verdict.
-    pub regen_verdict: Label,
+    pub regen_verdict: VerdictLabel,
     /// Their difference; null if the first verdict is not known.
     pub divergence_level: Option<DivergenceLevel>,
     /// The number of regenerations.
@@ -26,9 +26,9 @@ pub struct Cell {
 
 impl Default for DivergenceTable {
     fn default() -> Self {
-        let originals = Label::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel);
+        let originals = VerdictLabel::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel);
         let cells = originals.flat_map(|original_verdict| {
-            Label::ALL.map(|regen_verdict| Cell {
+            VerdictLabel::ALL.map(|regen_verdict| DivergenceCell {
                 original_verdict,
                 regen_verdict,
                 divergence_level: original_verdict

@@ -1,25 +1,28 @@
 use super::*;
 use crate::base::digest::Sha256Hex;
-use crate::verdict::generation::{Generation, Settings};
+use crate::verdict::generation::{GenerationSettings, VerdictGeneration};
 
-fn made(prompt: &str, model: &str) -> Generation {
-    Generation { prompt_sha256: Sha256Hex::of(prompt.as_bytes()), settings: Settings::locked(model.into()) }
+fn sample_generation(prompt: &str, model: &str) -> VerdictGeneration {
+    VerdictGeneration {
+        prompt_sha256: Sha256Hex::of(prompt.as_bytes()),
+        settings: GenerationSettings::locked(model.into()),
+    }
 }
 
-fn check(original: Option<&Original>, label: Label) -> DivergenceCheck {
-    let generation = made("prompt", "model");
-    let (tier, path, generation) = (Tier::Full, GatePath::Regen, Some(&generation));
-    let regenerated = Regenerated { tier, label, path, generation };
+fn check(original: Option<&OriginalVerdict>, label: VerdictLabel) -> DivergenceCheck {
+    let generation = sample_generation("prompt", "model");
+    let (tier, path, generation) = (ProductTier::Full, GatePath::Regen, Some(&generation));
+    let regenerated = RegeneratedVerdict { tier, label, path, generation };
     DivergenceCheck::of(original, &regenerated)
 }
 
-fn original(label: Label, generation: Option<Generation>) -> Original {
-    Original { verdict_label: label, verdict_sha256: None, delivered_at: None, generation }
+fn original(label: VerdictLabel, generation: Option<VerdictGeneration>) -> OriginalVerdict {
+    OriginalVerdict { verdict_label: label, verdict_sha256: None, delivered_at: None, generation }
 }
 
 #[test]
 fn neighboring_colors_are_minor_and_others_significant() {
-    use Label::{Amber, Green, Null, Red};
+    use VerdictLabel::{Amber, Green, Null, Red};
     for (one, other, level) in [
         (Green, Amber, DivergenceLevel::Minor),
         (Amber, Red, DivergenceLevel::Minor),
@@ -31,15 +34,15 @@ fn neighboring_colors_are_minor_and_others_significant() {
         assert_eq!(DivergenceLevel::between(one, other), level, "{one} {other}");
         assert_eq!(DivergenceLevel::between(other, one), level, "{other} {one}");
     }
-    for label in Label::ALL {
+    for label in VerdictLabel::ALL {
         assert_eq!(DivergenceLevel::between(label, label), DivergenceLevel::None);
     }
 }
 
 #[test]
 fn divergence_entry_has_fields_and_names_of_the_seed() {
-    let known = original(Label::Green, Some(made("prompt", "model")));
-    let entry = serde_json::to_string(&check(Some(&known), Label::Red)).expect("it serializes");
+    let known = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
+    let entry = serde_json::to_string(&check(Some(&known), VerdictLabel::Red)).expect("it serializes");
     assert_eq!(
         entry,
         concat!(
@@ -49,12 +52,12 @@ fn divergence_entry_has_fields_and_names_of_the_seed() {
         )
     );
     let back: DivergenceCheck = serde_json::from_str(&entry).expect("it reads back");
-    assert_eq!(back, check(Some(&known), Label::Red));
+    assert_eq!(back, check(Some(&known), VerdictLabel::Red));
 }
 
 #[test]
 fn check_without_original_is_marked_skipped() {
-    let entry = check(None, Label::Red);
+    let entry = check(None, VerdictLabel::Red);
     assert_eq!(entry.original_verdict.as_str(), "UNKNOWN");
     assert_eq!((entry.top_level_match, entry.divergence_level, entry.skipped), (None, None, true));
     let text = serde_json::to_string(&entry).expect("it serializes");
@@ -66,61 +69,66 @@ fn check_without_original_is_marked_skipped() {
 #[test]
 fn changed_prompt_or_settings_are_flagged_if_known() {
     let changed = |generation| {
-        let entry = check(Some(&original(Label::Red, generation)), Label::Red);
+        let entry = check(Some(&original(VerdictLabel::Red, generation)), VerdictLabel::Red);
         (entry.prompt_changed, entry.settings_changed)
     };
     // an unknown prompt counts as changed
     assert_eq!(changed(None), (Some(true), None));
-    assert_eq!(changed(Some(made("another", "model"))), (Some(true), Some(false)));
-    assert_eq!(changed(Some(made("prompt", "another"))), (Some(false), Some(true)));
+    assert_eq!(changed(Some(sample_generation("another", "model"))), (Some(true), Some(false)));
+    assert_eq!(changed(Some(sample_generation("prompt", "another"))), (Some(false), Some(true)));
 }
 
 #[test]
 fn rate_above_5_percent_escalates_once_until_it_recovers() {
-    let green = original(Label::Green, Some(made("prompt", "model")));
+    let green = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
     let noted = |label| check(Some(&green), label);
-    let mut watch = VarianceWatch::default();
+    let mut watch = RegenVarianceWindow::default();
     for _ in 0..19 {
-        assert_eq!(watch.note(&noted(Label::Green)), None);
+        assert_eq!(watch.note(&noted(VerdictLabel::Green)), None);
     }
-    assert_eq!(watch.note(&noted(Label::Amber)), None, "one in twenty is not more than one in twenty");
-    assert_eq!(watch.note(&check(None, Label::Red)), None, "nothing was compared");
+    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "one in twenty is not more than one in twenty");
+    assert_eq!(watch.note(&check(None, VerdictLabel::Red)), None, "nothing was compared");
     assert_eq!(watch.variance().regens, 20);
-    let escalated = watch.note(&noted(Label::Red)).expect("two in twenty-one are");
+    let escalated = watch.note(&noted(VerdictLabel::Red)).expect("two in twenty-one are");
     assert_eq!((escalated.regens, escalated.diverged, escalated.escalated), (21, 2, true));
-    assert_eq!(watch.note(&noted(Label::Amber)), None, "it was said already");
+    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "it was said already");
     for _ in 0..VARIANCE_WINDOW {
-        assert_eq!(watch.note(&noted(Label::Green)), None);
+        assert_eq!(watch.note(&noted(VerdictLabel::Green)), None);
     }
-    assert_eq!(watch.variance(), Variance { regens: 100, diverged: 0, rate: 0.0, escalated: false });
+    assert_eq!(watch.variance(), RegenVariance { regens: 100, diverged: 0, rate: 0.0, escalated: false });
     assert!(watch.is_full());
-    let escalations = (0..10).filter_map(|_| watch.note(&noted(Label::Amber))).count();
+    let escalations = (0..10).filter_map(|_| watch.note(&noted(VerdictLabel::Amber))).count();
     assert_eq!((escalations, watch.variance().diverged), (1, 10));
 }
 
 #[test]
 fn few_regenerations_do_not_escalate() {
-    let green = original(Label::Green, Some(made("prompt", "model")));
-    let mut watch = VarianceWatch::default();
+    let green = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
+    let mut watch = RegenVarianceWindow::default();
     for _ in 0..19 {
-        assert_eq!(watch.note(&check(Some(&green), Label::Red)), None);
+        assert_eq!(watch.note(&check(Some(&green), VerdictLabel::Red)), None);
     }
-    assert!(watch.note(&check(Some(&green), Label::Red)).is_some());
+    assert!(watch.note(&check(Some(&green), VerdictLabel::Red)).is_some());
 }
 
 #[test]
 fn changed_prompt_or_submitted_verdict_is_not_variance() {
-    let mut watch = VarianceWatch::default();
-    for first in [Some(made("another", "model")), Some(made("prompt", "another")), None] {
-        watch.note(&check(Some(&original(Label::Green, first)), Label::Red));
+    let mut watch = RegenVarianceWindow::default();
+    for first in
+        [Some(sample_generation("another", "model")), Some(sample_generation("prompt", "another")), None]
+    {
+        watch.note(&check(Some(&original(VerdictLabel::Green, first)), VerdictLabel::Red));
     }
     let handed_in = DivergenceCheck {
         path: GatePath::CacheWrite,
-        ..check(Some(&original(Label::Green, None)), Label::Red)
+        ..check(Some(&original(VerdictLabel::Green, None)), VerdictLabel::Red)
     };
     watch.note(&handed_in);
     assert_eq!(watch.variance().regens, 0);
-    watch.note(&check(Some(&original(Label::Green, Some(made("prompt", "model")))), Label::Red));
+    watch.note(&check(
+        Some(&original(VerdictLabel::Green, Some(sample_generation("prompt", "model")))),
+        VerdictLabel::Red,
+    ));
     assert_eq!(watch.variance().diverged, 1);
 }
 
@@ -128,13 +136,13 @@ fn changed_prompt_or_submitted_verdict_is_not_variance() {
 fn table_counts_each_pair_of_verdicts() {
     let mut table = DivergenceTable::default();
     assert_eq!(table.cells.len(), 20);
-    let (green, amber) = (original(Label::Green, None), original(Label::Amber, None));
+    let (green, amber) = (original(VerdictLabel::Green, None), original(VerdictLabel::Amber, None));
     for (first, label) in [
-        (Some(&green), Label::Green),
-        (Some(&green), Label::Red),
-        (Some(&green), Label::Red),
-        (Some(&amber), Label::Red),
-        (None, Label::Null),
+        (Some(&green), VerdictLabel::Green),
+        (Some(&green), VerdictLabel::Red),
+        (Some(&green), VerdictLabel::Red),
+        (Some(&amber), VerdictLabel::Red),
+        (None, VerdictLabel::Null),
     ] {
         table.count(&check(first, label));
     }

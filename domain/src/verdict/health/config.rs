@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// The configuration of an oracle's health monitoring. The names and defaults are the seed's; no number may be 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct HealthConfig {
+pub struct OracleHealthConfig {
     /// Interval between probes, which cost no tokens.
     #[schema(value_type = u32, minimum = 1)]
     pub health_check_interval_seconds: NonZeroU32,
@@ -25,7 +25,7 @@ pub struct HealthConfig {
     pub circuit_breaker_reset_seconds: NonZeroU32,
 }
 
-impl Default for HealthConfig {
+impl Default for OracleHealthConfig {
     fn default() -> Self {
         Self {
             health_check_interval_seconds: const { count(60) },
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn config_has_defaults_of_the_seed_and_rejects_zero() {
-        let read = |text: &str| serde_json::from_str::<HealthConfig>(text);
+        let read = |text: &str| serde_json::from_str::<OracleHealthConfig>(text);
         let seeds = r#"{"health_check_interval_seconds":60,"failure_threshold":3,"recovery_threshold":2,
             "circuit_breaker_enabled":true,"circuit_breaker_reset_seconds":30}"#;
         assert_eq!(read("{}").expect("all has a default"), read(seeds).expect("it is read"));

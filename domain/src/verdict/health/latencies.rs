@@ -7,9 +7,9 @@ const REMEMBERED: usize = 256;
 
 /// The latencies of the last successful calls, in milliseconds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Latencies(VecDeque<u64>);
+pub(super) struct LatencyWindow(VecDeque<u64>);
 
-impl Latencies {
+impl LatencyWindow {
     pub(super) fn add(&mut self, latency_ms: u64) {
         if self.0.len() == REMEMBERED {
             self.0.pop_front();
@@ -33,14 +33,14 @@ mod tests {
 
     #[test]
     fn percentile_is_nearest_rank_of_last_256_latencies() {
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyWindow::default();
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (0, 0));
         latencies.add(7);
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (7, 7));
         latencies.add(3);
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (3, 7));
         // 1 to 300, of which 45 to 300 are kept
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyWindow::default();
         (1..=300).for_each(|latency_ms| latencies.add(latency_ms));
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (44 + 128, 44 + 254));
     }

@@ -11,7 +11,7 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Status {
+pub enum OracleHealthLevel {
     /// It answers.
     Healthy,
     /// It failed recently, but not often enough to be unhealthy.
@@ -22,18 +22,18 @@ pub enum Status {
     CircuitOpen,
 }
 
-impl Status {
+impl OracleHealthLevel {
     /// All statuses, the best first.
     pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
 }
 
 /// The health of an oracle: the seed's fields, then fields for operators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealthStatus {
+pub struct OracleHealthStatus {
     /// The oracle.
     pub oracle_id: OracleId,
     /// Its status.
-    pub status: Status,
+    pub status: OracleHealthLevel,
     /// The time of its last success.
     pub last_success_at: Option<Timestamp>,
     /// The time of its last failure.

@@ -12,48 +12,51 @@ fn number(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).expect("not 0")
 }
 
-fn health(config: HealthConfig) -> Health {
-    Health::new("model".parse().expect("an id"), config)
+fn health(config: OracleHealthConfig) -> CircuitBreaker {
+    CircuitBreaker::new("model".parse().expect("an id"), config)
 }
 
-fn fresh() -> Health {
-    health(HealthConfig::default())
+fn fresh() -> CircuitBreaker {
+    health(OracleHealthConfig::default())
 }
 
-fn without_breaker() -> HealthConfig {
-    HealthConfig { circuit_breaker_enabled: false, ..HealthConfig::default() }
+fn without_breaker() -> OracleHealthConfig {
+    OracleHealthConfig { circuit_breaker_enabled: false, ..OracleHealthConfig::default() }
 }
 
-const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(5) };
+const SUCCESS: CircuitCallOutcome = CircuitCallOutcome::Success { latency_ms: Some(5) };
 
-fn failure() -> Outcome {
-    Outcome::Failure("status 500".into())
+fn failure() -> CircuitCallOutcome {
+    CircuitCallOutcome::Failure("status 500".into())
 }
 
 /// One permitted call.
-fn call(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
+fn call(health: &mut CircuitBreaker, second: i64, outcome: CircuitCallOutcome) -> Option<HealthStatusChange> {
     let permit = health.permit(at(second)).expect("it is let through");
     health.report(at(second), permit, outcome)
 }
 
 /// The statuses before and after a change.
-fn turn(change: Option<Change>) -> Option<(Status, Status)> {
+fn status_transition(change: Option<HealthStatusChange>) -> Option<(OracleHealthLevel, OracleHealthLevel)> {
     change.map(|change| (change.from, change.to))
 }
 
 /// An oracle whose circuit opened at second 0.
-fn opened() -> Health {
+fn opened() -> CircuitBreaker {
     let mut health = fresh();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
-    assert_eq!(health.status().status, Status::CircuitOpen);
+    assert_eq!(health.status().status, OracleHealthLevel::CircuitOpen);
     health
 }
 
 /// An oracle whose circuit is half open from second 30 on.
-fn half_open() -> Health {
+fn half_open() -> CircuitBreaker {
     let mut health = opened();
-    let passed = health.pass(at(RESET_S));
-    assert_eq!(turn(passed), Some((Status::CircuitOpen, Status::Unhealthy)));
+    let passed = health.advance_time(at(RESET_S));
+    assert_eq!(
+        status_transition(passed),
+        Some((OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy))
+    );
     health
 }
 
@@ -61,13 +64,13 @@ fn half_open() -> Health {
 fn one_failure_degrades_and_two_successes_recover() {
     let mut health = fresh();
     let change = call(&mut health, 1, failure()).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Healthy, Status::Degraded));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Degraded));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("a failure: status 500", 1));
     assert_eq!(call(&mut health, 2, SUCCESS), None);
     assert_eq!(call(&mut health, 3, failure()), None, "and the row begins anew");
     assert_eq!(call(&mut health, 4, SUCCESS), None);
     let change = call(&mut health, 5, SUCCESS).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Degraded, Status::Healthy));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Degraded, OracleHealthLevel::Healthy));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("2 successes in a row", 0));
     let status = health.status();
     assert_eq!((status.last_success_at, status.last_failure_at), (Some(at(5)), Some(at(3))));
@@ -79,30 +82,33 @@ fn success_resets_consecutive_failures() {
     let mut health = fresh();
     for second in 0..20 {
         call(&mut health, second, if second % 3 == 2 { SUCCESS } else { failure() });
-        assert_eq!(health.status().status, Status::Degraded);
+        assert_eq!(health.status().status, OracleHealthLevel::Degraded);
     }
 }
 
 #[test]
 fn three_failures_open_circuit_for_thirty_seconds() {
     let mut health = fresh();
-    assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Healthy, Status::Degraded)));
+    assert_eq!(
+        status_transition(call(&mut health, 0, failure())),
+        Some((OracleHealthLevel::Healthy, OracleHealthLevel::Degraded))
+    );
     assert_eq!(call(&mut health, 1, failure()), None);
     let change = call(&mut health, 2, failure()).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Degraded, Status::CircuitOpen));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Degraded, OracleHealthLevel::CircuitOpen));
     assert_eq!(change.cause, "3 failures in a row, the last: status 500");
     let status = health.status();
     assert_eq!((status.circuit_opened_at, status.retry_at), (Some(at(2)), Some(at(2 + RESET_S))));
     assert!(!status.held_open);
 
     for second in 2..2 + RESET_S {
-        assert_eq!(health.pass(at(second)), None);
+        assert_eq!(health.advance_time(at(second)), None);
         let left = u64::try_from(2 + RESET_S - second).expect("it lies ahead");
-        let refused = Refused { retry_after: Some(Duration::from_secs(left)), is_quota_wait: false };
+        let refused = PermitDenial { retry_after: Some(Duration::from_secs(left)), is_quota_wait: false };
         assert_eq!(health.permit(at(second)), Err(refused));
     }
-    let change = health.pass(at(2 + RESET_S)).expect("a change");
-    assert_eq!((change.from, change.to), (Status::CircuitOpen, Status::Unhealthy));
+    let change = health.advance_time(at(2 + RESET_S)).expect("a change");
+    assert_eq!((change.from, change.to), (OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy));
     assert_eq!(change.cause, "30 s have passed");
     assert_eq!(health.status().circuit_opened_at, Some(at(2)));
     assert_eq!(health.status().retry_at, None);
@@ -110,9 +116,10 @@ fn three_failures_open_circuit_for_thirty_seconds() {
 
 #[test]
 fn threshold_of_one_opens_circuit_at_first_failure() {
-    let mut health = health(HealthConfig { failure_threshold: number(1), ..HealthConfig::default() });
+    let mut health =
+        health(OracleHealthConfig { failure_threshold: number(1), ..OracleHealthConfig::default() });
     let change = call(&mut health, 0, failure()).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::CircuitOpen));
     assert_eq!(change.cause, "1 failure in a row, the last: status 500");
 }
 
@@ -121,12 +128,15 @@ fn half_open_circuit_permits_one_call_at_a_time() {
     let mut health = half_open();
     let trial = health.permit(at(30)).expect("one");
     assert!(health.is_trial(trial));
-    assert_eq!(health.permit(at(31)), Err(Refused { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false }));
+    assert_eq!(
+        health.permit(at(31)),
+        Err(PermitDenial { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
+    );
     assert_eq!(health.report(at(32), trial, SUCCESS), None);
     let trial = health.permit(at(32)).expect("the next");
     health.permit(at(33)).expect_err("one at a time");
     let healed = health.report(at(33), trial, SUCCESS);
-    assert_eq!(turn(healed), Some((Status::Unhealthy, Status::Healthy)));
+    assert_eq!(status_transition(healed), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy)));
     assert_eq!(health.status().circuit_opened_at, None);
     let call = health.permit(at(34)).expect("it is closed");
     assert!(!health.is_trial(call) && !health.is_trial(trial));
@@ -137,10 +147,13 @@ fn failure_in_half_open_circuit_opens_it_again() {
     let mut health = half_open();
     assert_eq!(call(&mut health, 30, SUCCESS), None);
     let change = call(&mut health, 31, failure()).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Unhealthy, Status::CircuitOpen));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen));
     assert_eq!(change.cause, "the call let through failed: status 500");
     assert_eq!(health.status().retry_at, Some(at(31 + RESET_S)));
-    assert_eq!(turn(health.pass(at(61))), Some((Status::CircuitOpen, Status::Unhealthy)));
+    assert_eq!(
+        status_transition(health.advance_time(at(61))),
+        Some((OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy))
+    );
     assert_eq!(call(&mut health, 61, SUCCESS), None, "what succeeded before it opened does not count");
 }
 
@@ -152,7 +165,10 @@ fn unreported_trial_call_is_replaced_after_60_s() {
     let next = health.permit(at(90)).expect("the next");
     assert_eq!(health.report(at(91), lost, failure()), None, "it had its time");
     health.permit(at(92)).expect_err("the next is on its way");
-    assert_eq!(turn(health.report(at(93), next, failure())), Some((Status::Unhealthy, Status::CircuitOpen)));
+    assert_eq!(
+        status_transition(health.report(at(93), next, failure())),
+        Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen))
+    );
 }
 
 #[test]
@@ -165,9 +181,11 @@ fn report_of_earlier_call_is_counted_without_state_change() {
     assert_eq!(health.status().retry_at, Some(at(RESET_S)), "nor does it put it off");
     assert_eq!(health.report(at(9), late[1], SUCCESS), None);
     assert_eq!(health.status().consecutive_failures, 0);
-    health.pass(at(RESET_S)).expect("it is half open");
+    health.advance_time(at(RESET_S)).expect("it is half open");
     let trial = health.permit(at(30)).expect("one");
-    for (permit, outcome) in [(late[2], SUCCESS), (late[3], failure()), (late[4], Outcome::Neutral)] {
+    for (permit, outcome) in
+        [(late[2], SUCCESS), (late[3], failure()), (late[4], CircuitCallOutcome::Neutral)]
+    {
         assert_eq!(health.report(at(31), permit, outcome), None);
         health.permit(at(31)).expect_err("the trial is on its way");
     }
@@ -179,38 +197,47 @@ fn neutral_outcome_releases_the_trial_and_changes_nothing() {
     let mut health = half_open();
     let before = health.status();
     for _ in 0..10 {
-        assert_eq!(call(&mut health, 31, Outcome::Neutral), None);
+        assert_eq!(call(&mut health, 31, CircuitCallOutcome::Neutral), None);
     }
     assert_eq!(health.status(), before);
     let mut health = fresh();
     call(&mut health, 0, failure());
     call(&mut health, 0, SUCCESS);
-    call(&mut health, 0, Outcome::Neutral);
-    assert_eq!(turn(call(&mut health, 0, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+    call(&mut health, 0, CircuitCallOutcome::Neutral);
+    assert_eq!(
+        status_transition(call(&mut health, 0, SUCCESS)),
+        Some((OracleHealthLevel::Degraded, OracleHealthLevel::Healthy))
+    );
 }
 
 #[test]
 fn unhealthy_oracle_without_circuit_breaker_is_called() {
     let mut health = health(without_breaker());
     (0..2).for_each(|_| drop(call(&mut health, 0, failure())));
-    assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Degraded, Status::Unhealthy)));
+    assert_eq!(
+        status_transition(call(&mut health, 0, failure())),
+        Some((OracleHealthLevel::Degraded, OracleHealthLevel::Unhealthy))
+    );
     for _ in 0..10 {
         assert_eq!(call(&mut health, 1, failure()), None);
     }
     assert_eq!((health.status().circuit_opened_at, health.status().consecutive_failures), (None, 13));
     assert_eq!(call(&mut health, 2, SUCCESS), None);
-    assert_eq!(turn(call(&mut health, 2, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+    assert_eq!(
+        status_transition(call(&mut health, 2, SUCCESS)),
+        Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
+    );
 }
 
 #[test]
 fn circuit_opened_by_administrator_stays_open_until_closed() {
     let mut health = fresh();
     let change = health.open(at(0)).expect("a change");
-    assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::CircuitOpen));
     assert_eq!(change.cause, "opened by an administrator");
     assert_eq!(health.open(at(1)), None);
-    assert_eq!(health.pass(at(1_000_000)), None);
-    assert_eq!(health.permit(at(1_000_000)), Err(Refused { retry_after: None, is_quota_wait: false }));
+    assert_eq!(health.advance_time(at(1_000_000)), None);
+    assert_eq!(health.permit(at(1_000_000)), Err(PermitDenial { retry_after: None, is_quota_wait: false }));
     assert_eq!(health.probe(at(1_000_000)), None);
     let status = health.status();
     assert_eq!((status.held_open, status.retry_at, status.circuit_opened_at), (true, None, Some(at(0))));
@@ -219,14 +246,18 @@ fn circuit_opened_by_administrator_stays_open_until_closed() {
         assert_eq!(health.report(at(2_000_000), permit, outcome), None);
     }
     let change = health.close().expect("a change");
-    assert_eq!((change.from, change.to), (Status::CircuitOpen, Status::Healthy));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::CircuitOpen, OracleHealthLevel::Healthy));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("closed by an administrator", 0));
     assert_eq!(health.close(), None);
     health.permit(at(2_000_000)).expect("it is called again");
 }
 
 /// A probe, scheduled or requested.
-fn probe(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
+fn probe(
+    health: &mut CircuitBreaker,
+    second: i64,
+    outcome: CircuitCallOutcome,
+) -> Option<HealthStatusChange> {
     let permit = health.probe(at(second)).unwrap_or_else(|| health.probe_now(at(second)));
     health.report(at(second), permit, outcome)
 }
@@ -235,12 +266,12 @@ fn probe(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
 fn circuit_opens_when_probes_succeed_and_sparse_calls_fail() {
     let mut health = fresh();
     for minute in 0..3 {
-        assert_ne!(health.status().status, Status::CircuitOpen);
+        assert_ne!(health.status().status, OracleHealthLevel::CircuitOpen);
         call(&mut health, 60 * minute, failure());
         (1..9).for_each(|second| drop(probe(&mut health, 60 * minute + second, SUCCESS)));
     }
     let status = health.status();
-    assert_eq!((status.status, status.consecutive_failures), (Status::CircuitOpen, 3));
+    assert_eq!((status.status, status.consecutive_failures), (OracleHealthLevel::CircuitOpen, 3));
     assert_eq!(status.last_success_at, Some(at(128)), "the probes are shown all the same");
 }
 
@@ -250,16 +281,22 @@ fn probes_do_not_close_circuit_opened_by_calls() {
     (30..40).for_each(|second| assert_eq!(probe(&mut health, second, SUCCESS), None));
     assert_eq!(call(&mut health, 40, SUCCESS), None, "the first of two");
     assert_eq!(probe(&mut health, 41, SUCCESS), None, "and it is none");
-    assert_eq!(turn(call(&mut health, 42, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+    assert_eq!(
+        status_transition(call(&mut health, 42, SUCCESS)),
+        Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
+    );
     // a call permitted before, which succeeds only now, does not allow probes to close it
     let late = health.permit(at(43)).expect("it is healthy");
     (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
     assert_eq!(health.report(at(44), late, SUCCESS), None);
-    health.pass(at(43 + RESET_S)).expect("it is half open");
+    health.advance_time(at(43 + RESET_S)).expect("it is half open");
     assert_eq!(probe(&mut health, 73, SUCCESS).or_else(|| probe(&mut health, 74, SUCCESS)), None);
     // a failing call is still counted
     let change = probe(&mut health, 75, failure());
-    assert_eq!(turn(change), Some((Status::Unhealthy, Status::CircuitOpen)));
+    assert_eq!(
+        status_transition(change),
+        Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen))
+    );
 }
 
 #[test]
@@ -268,22 +305,34 @@ fn probes_reset_failures_of_probes() {
     probe(&mut health, 0, failure());
     assert_eq!(probe(&mut health, 1, SUCCESS), None);
     assert_eq!(health.status().consecutive_failures, 0);
-    assert_eq!(turn(probe(&mut health, 2, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+    assert_eq!(
+        status_transition(probe(&mut health, 2, SUCCESS)),
+        Some((OracleHealthLevel::Degraded, OracleHealthLevel::Healthy))
+    );
     (3..6).for_each(|second| drop(probe(&mut health, second, failure())));
-    health.pass(at(5 + RESET_S)).expect("its circuit was open");
+    health.advance_time(at(5 + RESET_S)).expect("its circuit was open");
     assert_eq!(probe(&mut health, 35, SUCCESS), None);
-    assert_eq!(turn(probe(&mut health, 36, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+    assert_eq!(
+        status_transition(probe(&mut health, 36, SUCCESS)),
+        Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
+    );
     // after a call has reset failures that include a call, probes can complete the recovery
     call(&mut health, 40, failure());
     call(&mut health, 41, SUCCESS);
-    assert_eq!(turn(probe(&mut health, 42, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+    assert_eq!(
+        status_transition(probe(&mut health, 42, SUCCESS)),
+        Some((OracleHealthLevel::Degraded, OracleHealthLevel::Healthy))
+    );
 }
 
 #[test]
 fn administrator_takes_over_circuit_opened_by_failures() {
     let mut health = opened();
-    assert_eq!(turn(health.open(at(5))), Some((Status::CircuitOpen, Status::CircuitOpen)));
-    assert_eq!(health.pass(at(RESET_S)), None);
+    assert_eq!(
+        status_transition(health.open(at(5))),
+        Some((OracleHealthLevel::CircuitOpen, OracleHealthLevel::CircuitOpen))
+    );
+    assert_eq!(health.advance_time(at(RESET_S)), None);
     assert!(health.status().held_open);
 }
 
@@ -292,12 +341,12 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
     let mut health = fresh();
     let permit = health.probe(at(0)).expect("it is due");
     assert_eq!(health.probe(at(59)), None);
-    health.report(at(1), permit, Outcome::Success { latency_ms: None });
+    health.report(at(1), permit, CircuitCallOutcome::Success { latency_ms: None });
     assert_eq!((health.status().last_success_at, health.status().latency_p50_ms), (Some(at(1)), 0));
     health.probe(at(60)).expect("it is due again");
     (0..3).for_each(|_| drop(call(&mut health, 119, failure())));
     assert_eq!(health.probe(at(120)), None, "an upstream whose circuit is open is left alone");
-    health.pass(at(149)).expect("it is half open");
+    health.advance_time(at(149)).expect("it is half open");
     health.probe(at(149)).expect("it is still due");
     health.permit(at(149)).expect_err("a probe is the one call");
     health.probe_now(at(150));
@@ -307,12 +356,12 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
 #[test]
 fn clock_jump_back_delays_nothing() {
     let mut health = opened();
-    assert_eq!(health.pass(at(20)), None);
-    assert_eq!(health.pass(at(-100_000)), None, "twenty seconds have passed");
+    assert_eq!(health.advance_time(at(20)), None);
+    assert_eq!(health.advance_time(at(-100_000)), None, "twenty seconds have passed");
     assert_eq!(health.status().retry_at, Some(at(-100_000 + 10)));
     let refused = health.permit(at(-100_000 + 4)).expect_err("it is open");
     assert_eq!(refused.retry_after, Some(Duration::from_secs(6)));
-    health.pass(at(-100_000 + 10)).expect("it is half open");
+    health.advance_time(at(-100_000 + 10)).expect("it is half open");
 
     let lost = health.permit(at(-100_000 + 10)).expect("one");
     health.permit(at(-200_000)).expect_err("one at a time");
@@ -328,7 +377,7 @@ fn clock_jump_back_delays_nothing() {
 #[test]
 fn long_error_is_cut_off() {
     let mut health = fresh();
-    let change = call(&mut health, 0, Outcome::Failure("é".repeat(1000))).expect("a change");
+    let change = call(&mut health, 0, CircuitCallOutcome::Failure("é".repeat(1000))).expect("a change");
     let kept = "é".repeat(ERROR_MAX_CHARS);
     assert_eq!(health.status().last_error, Some(kept.clone()));
     assert_eq!(change.cause, format!("a failure: {kept}"));
@@ -337,7 +386,7 @@ fn long_error_is_cut_off() {
 #[test]
 fn status_has_fields_and_names_of_the_seed() {
     let mut health = fresh();
-    call(&mut health, 0, Outcome::Success { latency_ms: Some(120) });
+    call(&mut health, 0, CircuitCallOutcome::Success { latency_ms: Some(120) });
     let page = health.status();
     let text = serde_json::to_string(&page).expect("it serializes");
     assert_eq!(
@@ -348,107 +397,107 @@ fn status_has_fields_and_names_of_the_seed() {
             r#""circuit_opened_at":null,"retry_at":null,"held_open":false,"last_error":null}"#,
         )
     );
-    assert_eq!(serde_json::from_str::<HealthStatus>(&text).expect("it reads back"), page);
-    for status in Status::ALL {
+    assert_eq!(serde_json::from_str::<OracleHealthStatus>(&text).expect("it reads back"), page);
+    for status in OracleHealthLevel::ALL {
         assert_eq!(serde_json::to_value(status).expect("it serializes"), status.into_str());
     }
 }
 
 /// An event of an oracle.
 #[derive(Debug, Clone)]
-enum Step {
+enum CircuitTestStep {
     /// The clock advances or jumps back, in seconds.
     Wait(i64),
     Permit,
     /// The outcome of one of the calls in progress.
-    Report(prop::sample::Index, Outcome),
+    Report(prop::sample::Index, CircuitCallOutcome),
     Probe,
     ProbeNow,
     Open,
     Close,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CircuitTestStep> {
     let outcome = prop_oneof![
         2 => Just(SUCCESS),
         3 => Just(failure()),
-        1 => Just(Outcome::Neutral),
+        1 => Just(CircuitCallOutcome::Neutral),
     ];
     prop_oneof![
-        6 => prop_oneof![4 => 0..40_i64, 1 => -10_000..0_i64].prop_map(Step::Wait),
-        8 => Just(Step::Permit),
-        8 => (any::<prop::sample::Index>(), outcome).prop_map(|(index, outcome)| Step::Report(index, outcome)),
-        1 => Just(Step::Probe),
-        1 => Just(Step::ProbeNow),
-        1 => Just(Step::Open),
-        2 => Just(Step::Close),
+        6 => prop_oneof![4 => 0..40_i64, 1 => -10_000..0_i64].prop_map(CircuitTestStep::Wait),
+        8 => Just(CircuitTestStep::Permit),
+        8 => (any::<prop::sample::Index>(), outcome).prop_map(|(index, outcome)| CircuitTestStep::Report(index, outcome)),
+        1 => Just(CircuitTestStep::Probe),
+        1 => Just(CircuitTestStep::ProbeNow),
+        1 => Just(CircuitTestStep::Open),
+        2 => Just(CircuitTestStep::Close),
     ]
 }
 
-fn config() -> impl Strategy<Value = HealthConfig> {
+fn config() -> impl Strategy<Value = OracleHealthConfig> {
     (1..5_u32, 1..4_u32, any::<bool>()).prop_map(|(failures, successes, circuit_breaker_enabled)| {
-        HealthConfig {
+        OracleHealthConfig {
             failure_threshold: number(failures),
             recovery_threshold: number(successes),
             circuit_breaker_enabled,
-            ..HealthConfig::default()
+            ..OracleHealthConfig::default()
         }
     })
 }
 
 /// A state machine, and the knowledge of a simple observer. The observer's own clock never jumps back.
-struct Observed {
-    health: Health,
+struct ObservedCircuit {
+    health: CircuitBreaker,
     now: Timestamp,
     passed_s: i64,
     /// The time at which failures opened the circuit, while it is open.
     opened_s: Option<i64>,
     /// The call permitted by a half-open circuit, and its time.
-    trial: Option<(Permit, i64)>,
-    on_their_way: Vec<Permit>,
+    trial: Option<(CircuitPermit, i64)>,
+    pending_permits: Vec<CircuitPermit>,
 }
 
-impl Observed {
-    fn new(config: HealthConfig) -> Self {
-        let (opened_s, trial, on_their_way) = (None, None, Vec::new());
-        Self { health: health(config), now: at(0), passed_s: 0, opened_s, trial, on_their_way }
+impl ObservedCircuit {
+    fn new(config: OracleHealthConfig) -> Self {
+        let (opened_s, trial, pending_permits) = (None, None, Vec::new());
+        Self { health: health(config), now: at(0), passed_s: 0, opened_s, trial, pending_permits }
     }
 
     fn half_open(&self) -> bool {
         let status = self.health.status();
-        status.status == Status::Unhealthy && status.circuit_opened_at.is_some()
+        status.status == OracleHealthLevel::Unhealthy && status.circuit_opened_at.is_some()
     }
 
-    fn let_through(&mut self, permit: Permit) {
-        assert!(!self.on_their_way.contains(&permit), "no permit is issued twice");
+    fn record_permit(&mut self, permit: CircuitPermit) {
+        assert!(!self.pending_permits.contains(&permit), "no permit is issued twice");
         assert_eq!(self.opened_s, None, "an open circuit lets nothing through");
         if self.half_open() {
-            let had_its_time = |(_, since): (Permit, i64)| self.passed_s - since >= 60;
+            let had_its_time = |(_, since): (CircuitPermit, i64)| self.passed_s - since >= 60;
             assert!(self.trial.is_none_or(had_its_time), "one call at a time");
             self.trial = Some((permit, self.passed_s));
         }
-        self.on_their_way.push(permit);
+        self.pending_permits.push(permit);
     }
 
-    fn changed(&mut self, before: &HealthStatus, change: Option<&Change>) {
+    fn changed(&mut self, before: &OracleHealthStatus, change: Option<&HealthStatusChange>) {
         let after = self.health.status();
         let Some(change) = change else {
             assert_eq!(before.status, after.status, "no change goes unsaid");
             return;
         };
         assert_eq!((change.from, change.to), (before.status, after.status), "a change says what it was");
-        let by_itself = after.status == Status::CircuitOpen && !after.held_open;
+        let by_itself = after.status == OracleHealthLevel::CircuitOpen && !after.held_open;
         self.opened_s = by_itself.then_some(self.passed_s);
         self.trial = None;
     }
 
-    fn step(&mut self, step: Step) {
-        if let Step::Wait(seconds) = step {
+    fn step(&mut self, step: CircuitTestStep) {
+        if let CircuitTestStep::Wait(seconds) = step {
             self.now += SignedDuration::from_secs(seconds);
             self.passed_s += seconds.max(0);
         }
         let before = self.health.status();
-        let passed = self.health.pass(self.now);
+        let passed = self.health.advance_time(self.now);
         let due = self.opened_s.is_some_and(|opened_s| self.passed_s - opened_s >= RESET_S);
         assert_eq!(passed.is_some(), due, "it is open for the reset time, and no longer");
         self.changed(&before, passed.as_ref());
@@ -456,36 +505,36 @@ impl Observed {
         let before = self.health.status();
         let mut change = None;
         match step {
-            Step::Wait(_) => {}
-            Step::Permit => {
+            CircuitTestStep::Wait(_) => {}
+            CircuitTestStep::Permit => {
                 if let Ok(permit) = self.health.permit(self.now) {
-                    self.let_through(permit);
+                    self.record_permit(permit);
                 }
             }
-            Step::Probe => {
+            CircuitTestStep::Probe => {
                 if let Some(permit) = self.health.probe(self.now) {
-                    self.let_through(permit);
+                    self.record_permit(permit);
                 }
             }
-            Step::ProbeNow => {
+            CircuitTestStep::ProbeNow => {
                 let free =
                     self.half_open() && self.trial.is_none_or(|(_, since)| self.passed_s - since >= 60);
                 let permit = self.health.probe_now(self.now);
                 if free {
                     self.trial = Some((permit, self.passed_s));
                 }
-                self.on_their_way.push(permit);
+                self.pending_permits.push(permit);
             }
-            Step::Report(index, outcome) if !self.on_their_way.is_empty() => {
-                let permit = self.on_their_way.swap_remove(index.index(self.on_their_way.len()));
+            CircuitTestStep::Report(index, outcome) if !self.pending_permits.is_empty() => {
+                let permit = self.pending_permits.swap_remove(index.index(self.pending_permits.len()));
                 change = self.health.report(self.now, permit, outcome);
                 if self.trial.is_some_and(|(trial, _)| trial == permit) {
                     self.trial = None;
                 }
             }
-            Step::Report(..) => {}
-            Step::Open => change = self.health.open(self.now),
-            Step::Close => change = self.health.close(),
+            CircuitTestStep::Report(..) => {}
+            CircuitTestStep::Open => change = self.health.open(self.now),
+            CircuitTestStep::Close => change = self.health.close(),
         }
         self.changed(&before, change.as_ref());
     }
@@ -496,7 +545,7 @@ proptest! {
     fn open_circuit_permits_no_call_and_half_open_permits_one(
         config in config(), steps in prop::collection::vec(step(), 1..200),
     ) {
-        let mut observed = Observed::new(config);
+        let mut observed = ObservedCircuit::new(config);
         steps.into_iter().for_each(|step| observed.step(step));
     }
 
@@ -504,20 +553,20 @@ proptest! {
     fn oracle_is_healthy_after_enough_successes(
         config in config(), steps in prop::collection::vec(step(), 1..100),
     ) {
-        let mut observed = Observed::new(config);
+        let mut observed = ObservedCircuit::new(config);
         steps.into_iter().for_each(|step| observed.step(step));
-        let Observed { mut health, now, .. } = observed;
+        let ObservedCircuit { mut health, now, .. } = observed;
         if health.status().held_open {
             health.close();
         }
         // the reset time has passed, and so has the time of a lost call
         let now = now + SignedDuration::from_secs(60);
-        health.pass(now);
+        health.advance_time(now);
         for _ in 0..config.recovery_threshold.get() {
             let permit = health.permit(now).expect("it is let through");
             health.report(now, permit, SUCCESS);
         }
-        prop_assert_eq!(health.status().status, Status::Healthy);
+        prop_assert_eq!(health.status().status, OracleHealthLevel::Healthy);
         prop_assert_eq!(health.status().consecutive_failures, 0);
     }
 
@@ -527,23 +576,23 @@ proptest! {
         reset_s in 1..=u32::MAX,
         steps in prop::collection::vec((step(), Timestamp::MIN.as_second()..=Timestamp::MAX.as_second()), 1..200),
     ) {
-        let mut health = health(HealthConfig { circuit_breaker_reset_seconds: number(reset_s), ..config });
+        let mut health = health(OracleHealthConfig { circuit_breaker_reset_seconds: number(reset_s), ..config });
         let mut on_their_way = Vec::new();
         for (step, second) in steps {
             let now = Timestamp::from_second(second).expect("a time");
-            health.pass(now);
+            health.advance_time(now);
             match step {
-                Step::Wait(_) => {}
-                Step::Permit => on_their_way.extend(health.permit(now)),
-                Step::Probe => on_their_way.extend(health.probe(now)),
-                Step::ProbeNow => on_their_way.push(health.probe_now(now)),
-                Step::Report(_, outcome) => {
+                CircuitTestStep::Wait(_) => {}
+                CircuitTestStep::Permit => on_their_way.extend(health.permit(now)),
+                CircuitTestStep::Probe => on_their_way.extend(health.probe(now)),
+                CircuitTestStep::ProbeNow => on_their_way.push(health.probe_now(now)),
+                CircuitTestStep::Report(_, outcome) => {
                     if let Some(permit) = on_their_way.pop() {
                         health.report(now, permit, outcome);
                     }
                 }
-                Step::Open => drop(health.open(now)),
-                Step::Close => drop(health.close()),
+                CircuitTestStep::Open => drop(health.open(now)),
+                CircuitTestStep::Close => drop(health.close()),
             }
             let status = health.status();
             let left = status.retry_at.map(|retry_at| retry_at.duration_since(now));
@@ -556,15 +605,15 @@ proptest! {
 fn permanent_rejection_is_shown_and_opens_no_circuit() {
     let mut health = fresh();
     for second in 0..10 {
-        assert_eq!(call(&mut health, second, Outcome::Refusal("no such key".into())), None);
+        assert_eq!(call(&mut health, second, CircuitCallOutcome::Refusal("no such key".into())), None);
     }
     let status = health.status();
-    assert_eq!((status.status, status.consecutive_failures), (Status::Healthy, 0));
+    assert_eq!((status.status, status.consecutive_failures), (OracleHealthLevel::Healthy, 0));
     assert_eq!((status.last_failure_at, status.last_error.as_deref()), (Some(at(9)), Some("no such key")));
     // it neither closes nor opens a half-open circuit, and permits another call
     let mut health = opened();
-    health.pass(at(1000));
-    assert_eq!(call(&mut health, 1000, Outcome::Refusal("no such key".into())), None);
+    health.advance_time(at(1000));
+    assert_eq!(call(&mut health, 1000, CircuitCallOutcome::Refusal("no such key".into())), None);
     assert!(health.permit(at(1001)).is_ok());
 }
 
@@ -573,11 +622,12 @@ fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     let mut health = fresh();
     health.note_quota_wait(at(0), Duration::from_secs(61));
     health.note_quota_wait(at(1), Duration::from_secs(5));
-    let left = |left_s| Err(Refused { retry_after: Some(Duration::from_secs(left_s)), is_quota_wait: true });
+    let left =
+        |left_s| Err(PermitDenial { retry_after: Some(Duration::from_secs(left_s)), is_quota_wait: true });
     assert_eq!(health.permit(at(1)), left(60));
     assert!(health.probe(at(1)).is_none(), "a probe is a call, too");
     let status = health.status();
-    assert_eq!((status.status, status.retry_at), (Status::Healthy, Some(at(61))));
+    assert_eq!((status.status, status.retry_at), (OracleHealthLevel::Healthy, Some(at(61))));
     // if the clock jumps back, the wait moves with it
     assert_eq!(health.permit(at(-99)), left(60));
     assert!(health.permit(at(-39)).is_ok());
@@ -585,11 +635,11 @@ fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
 
     health.note_quota_wait(at(0), Duration::from_secs(61));
     let change = health.close().expect("the wait is over");
-    assert_eq!((change.from, change.to), (Status::Healthy, Status::Healthy));
+    assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Healthy));
     assert!(health.permit(at(0)).is_ok() && health.close().is_none());
     // while an administrator holds the circuit open, the wait has no effect
     health.note_quota_wait(at(0), Duration::from_secs(61));
     health.open(at(0));
-    assert_eq!(health.permit(at(1)), Err(Refused { retry_after: None, is_quota_wait: false }));
+    assert_eq!(health.permit(at(1)), Err(PermitDenial { retry_after: None, is_quota_wait: false }));
     assert_eq!(health.status().retry_at, None);
 }

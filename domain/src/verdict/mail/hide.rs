@@ -14,11 +14,11 @@ const DECODINGS: usize = 3;
 /// Replaces `address` in `text` with [`HIDDEN`]: in any case, plain or percent-encoded, complete or cut by the end of
 /// the text. If the address still occurs in another form, only the status codes of `text` are kept.
 pub(super) fn hide(address: &str, text: &str) -> String {
-    let shown = without(address, text);
+    let shown = remove_address(address, text);
     if !has_traces(address, &shown) {
         return shown;
     }
-    let local = told_by(address);
+    let local = identifying_characters(address);
     let is_code = |word: &&str| {
         let groups: Vec<_> = word.split('.').collect();
         let digits =
@@ -33,7 +33,7 @@ pub(super) fn hide(address: &str, text: &str) -> String {
 
 /// Whether the local part of `address` occurs in `text`, encoded or with other characters in between.
 fn has_traces(address: &str, text: &str) -> bool {
-    let local = told_by(address);
+    let local = identifying_characters(address);
     if local.chars().count() < CUT_MIN_CHARS {
         return false;
     }
@@ -52,7 +52,7 @@ fn has_traces(address: &str, text: &str) -> bool {
 }
 
 /// The letters and digits that identify an address: those of its local part, or all if the local part has few.
-fn told_by(address: &str) -> String {
+fn identifying_characters(address: &str) -> String {
     let local = letters(address.rsplit_once('@').map_or(address, |(local, _)| local));
     if local.chars().count() < CUT_MIN_CHARS { letters(address) } else { local }
 }
@@ -97,12 +97,12 @@ fn code(text: &str) -> Option<(Vec<u8>, &str)> {
     Some((vec![u8::from_str_radix(digits, 16).ok()?], behind))
 }
 
-fn without(address: &str, text: &str) -> String {
+fn remove_address(address: &str, text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
         // an address may itself contain a text that looks like a code
-        let found = behind(rest, address, plain).or_else(|| behind(rest, address, encoded));
+        let found = strip_address(rest, address, plain).or_else(|| strip_address(rest, address, encoded));
         if let Some(behind) = found {
             shown.push_str(HIDDEN);
             rest = behind;
@@ -116,7 +116,11 @@ fn without(address: &str, text: &str) -> String {
 
 /// The rest of `text` after the address at its beginning; `None` if it does not begin with the address. `read` reads
 /// one character.
-fn behind<'t>(text: &'t str, address: &str, read: fn(&'t str, char) -> Option<&'t str>) -> Option<&'t str> {
+fn strip_address<'t>(
+    text: &'t str,
+    address: &str,
+    read: fn(&'t str, char) -> Option<&'t str>,
+) -> Option<&'t str> {
     let mut rest = text;
     for (known, character) in address.chars().enumerate() {
         let Some(next) = read(rest, character) else {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::base::payload::Payload;
+use crate::base::payload::VerdictPayload;
 use crate::verdict::crosscheck::judge;
-use crate::verdict::label::Tier;
-use crate::verdict::session::Query;
+use crate::verdict::label::ProductTier;
+use crate::verdict::session::CustomerQuery;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -10,21 +10,21 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a time")
 }
 
-fn mail(kind: MailKind) -> Mail {
+fn mail(kind: MailKind) -> OutboxMail {
     let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-    let delivery = Delivery {
+    let delivery = VerdictDelivery {
         session_id: "cs_1".parse().expect("an id"),
-        query: Query::new("Sell honey?".into()),
-        approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        query: CustomerQuery::new("Sell honey?".into()),
+        approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict)).outcome.expect("it is coherent"),
         cached_at: at(0),
         regen: None,
         evaluation_sha256: None,
     };
-    Mail::queued(kind, Arc::new(delivery), "a@b".to_owned().try_into().expect("an address"))
+    OutboxMail::queued(kind, Arc::new(delivery), "a@b".to_owned().try_into().expect("an address"))
 }
 
-fn failure() -> SendFailure {
-    SendFailure { cause: "status 502".into(), fault: Fault::Service, retry_after: None }
+fn failure() -> MailSendFailure {
+    MailSendFailure { cause: "status 502".into(), fault: MailFailureCause::Service, retry_after: None }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn idempotency_key_is_unique_by_verdict_and_divergence() {
     assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
     assert_eq!(notice.to_string().parse(), Ok(notice));
     for bad in ["", "a b", "é", "a\n", &"x".repeat(321)] {
-        assert_eq!(bad.parse::<MailId>(), Err(BadMailId), "{bad:?}");
+        assert_eq!(bad.parse::<MailId>(), Err(MailIdError), "{bad:?}");
     }
 }
 
@@ -42,13 +42,13 @@ fn idempotency_key_is_unique_by_verdict_and_divergence() {
 fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     assert_eq!(queued.next_attempt_at, Some(at(0)));
-    let once = queued.after(&failure(), at(3), DAY);
+    let once = queued.record_failure(&failure(), at(3), DAY);
     assert_eq!((once.attempts, once.next_attempt_at), (1, Some(at(63))));
     for asked_s in [0, 3, 600] {
-        let busy = SendFailure { retry_after: Some(SignedDuration::from_secs(asked_s)), ..failure() };
-        assert_eq!(queued.after(&busy, at(3), DAY), once, "whatever the mail service asks for");
+        let busy = MailSendFailure { retry_after: Some(SignedDuration::from_secs(asked_s)), ..failure() };
+        assert_eq!(queued.record_failure(&busy, at(3), DAY), once, "whatever the mail service asks for");
     }
-    let twice = once.after(&failure(), at(63), DAY);
+    let twice = once.record_failure(&failure(), at(63), DAY);
     assert_eq!((twice.attempts, twice.next_attempt_at), (2, None));
     assert!(twice.is_dead());
     assert_eq!(twice.last_error.as_deref(), Some("status 502"));
@@ -58,9 +58,9 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
 fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
     let mut standing = mail(MailKind::Verdict).standing;
     let (mut now, mut pauses) = (at(0), Vec::new());
-    while let Some(next) = standing.after(&failure(), now, DAY).next_attempt_at {
+    while let Some(next) = standing.record_failure(&failure(), now, DAY).next_attempt_at {
         pauses.push(next.duration_since(now).as_secs());
-        standing = standing.after(&failure(), now, DAY);
+        standing = standing.record_failure(&failure(), now, DAY);
         now = next;
     }
     assert_eq!(pauses.get(..11), Some(&[2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900][..]));
@@ -71,20 +71,32 @@ fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
 #[test]
 fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
     let queued = mail(MailKind::Verdict).standing;
-    assert!(queued.after(&SendFailure { fault: Fault::MailForGood, ..failure() }, at(1), DAY).is_dead());
-    let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
-    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
-    let asked = SendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
-    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(3601)), "but no more than an hour");
+    assert!(
+        queued
+            .record_failure(
+                &MailSendFailure { fault: MailFailureCause::MailForGood, ..failure() },
+                at(1),
+                DAY
+            )
+            .is_dead()
+    );
+    let asked = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
+    assert_eq!(queued.record_failure(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
+    let asked = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
+    assert_eq!(
+        queued.record_failure(&asked, at(1), DAY).next_attempt_at,
+        Some(at(3601)),
+        "but no more than an hour"
+    );
 }
 
 #[test]
 fn mail_due_beyond_longest_wait_is_due_now() {
     let queued = mail(MailKind::Verdict).standing;
-    let queued_later = Standing { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
+    let queued_later = MailState { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
     assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
     assert_eq!(queued_later.due_at(at(5)), Some(at(5)), "the clock was set back since the last attempt");
-    let due = |next: i64| Standing { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
+    let due = |next: i64| MailState { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
     for next in [-1_000_000, 0, 1, 3600] {
         assert_eq!(due(next), Some(at(next)));
     }
@@ -92,7 +104,7 @@ fn mail_due_beyond_longest_wait_is_due_now() {
         assert_eq!(due(next), Some(at(0)));
     }
     assert_eq!(
-        Standing { next_attempt_at: None, ..queued }.due_at(at(0)),
+        MailState { next_attempt_at: None, ..queued }.due_at(at(0)),
         None,
         "a dead letter is never due"
     );
@@ -102,7 +114,7 @@ fn mail_due_beyond_longest_wait_is_due_now() {
 fn mail_failure_hides_the_address_in_every_form() {
     let hidden = |address: &str, cause: &str| {
         let address = address.to_owned().try_into().expect("an address");
-        SendFailure { cause: cause.into(), ..failure() }.hiding(&address)
+        MailSendFailure { cause: cause.into(), ..failure() }.hide_address(&address)
     };
     for (cause, shown) in [
         ("451 4.7.1 <jo.e+1@b.org>: Greylisted", "451 4.7.1 <[address]>: Greylisted"),
@@ -122,16 +134,16 @@ fn mail_failure_hides_the_address_in_every_form() {
     for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
         assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
     }
-    let asked = SendFailure { retry_after: Some(DAY), fault: Fault::MailForGood, ..failure() };
+    let asked = MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
     let address = "a@b".to_owned().try_into().expect("an address");
-    assert_eq!(asked.clone().hiding(&address), asked, "nothing else changes");
+    assert_eq!(asked.clone().hide_address(&address), asked, "nothing else changes");
 }
 
 #[test]
 fn requeued_mail_starts_with_zero_attempts() {
     let queued = mail(MailKind::DivergenceNotice).standing;
-    let dead = queued.after(&failure(), at(0), DAY).after(&failure(), at(60), DAY);
-    let again = dead.requeued(at(500));
+    let dead = queued.record_failure(&failure(), at(0), DAY).record_failure(&failure(), at(60), DAY);
+    let again = dead.requeue(at(500));
     assert_eq!((again.attempts, again.next_attempt_at, again.is_dead()), (0, Some(at(500)), false));
     assert_eq!((again.queued_at, again.mail_id), (queued.queued_at, queued.mail_id));
 }
@@ -139,9 +151,9 @@ fn requeued_mail_starts_with_zero_attempts() {
 #[test]
 fn mail_reads_back_with_verdict_judged_again() {
     let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
-    let back: Mail = serde_json::from_str(&text).expect("it reads back");
+    let back: OutboxMail = serde_json::from_str(&text).expect("it reads back");
     assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
-    assert!(serde_json::from_str::<Mail>(&text.replace("GREEN", "PURPLE")).is_err());
+    assert!(serde_json::from_str::<OutboxMail>(&text.replace("GREEN", "PURPLE")).is_err());
 }
 
 #[test]
@@ -165,8 +177,8 @@ fn rejection_with_disguised_address_keeps_only_its_codes() {
         "customer_one=example.org@relay",
     ] {
         let cause = format!("status 550 5.1.1: <{form}>: no such mailbox");
-        let failure = SendFailure { cause, fault: Fault::MailForGood, retry_after: None };
-        let hidden = failure.hiding(&address.to_owned().try_into().expect("an address")).cause;
+        let failure = MailSendFailure { cause, fault: MailFailureCause::MailForGood, retry_after: None };
+        let hidden = failure.hide_address(&address.to_owned().try_into().expect("an address")).cause;
         assert_eq!(hidden, "550 5.1.1 [text with the address]", "{form}");
     }
 }

@@ -1,11 +1,11 @@
 //! The faults of an adapter.
 
-use super::template::BadTemplate;
+use super::template::EndpointError;
 use crate::ground::id::SourceId;
 
 /// Why an adapter cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadAdapter {
+pub enum AdapterError {
     /// The adapter is for another source.
     #[error("`oracle_id` is {named}, and not {given}")]
     OtherSource {
@@ -16,7 +16,7 @@ pub enum BadAdapter {
     },
     /// The endpoint is invalid.
     #[error("`endpoint`: {0}")]
-    Endpoint(#[from] BadTemplate),
+    Endpoint(#[from] EndpointError),
     /// The normalization does not fit the ontology.
     #[error("{0}")]
     Definition(String),

@@ -1,25 +1,25 @@
 //! Reads an answer, or rejects it with a reason.
 
-use super::places::OfItself;
-use super::validate::Ready;
-use super::{Unasked, replay};
+use super::locations::AnswerMetadata;
+use super::validate::ValidatedAdapter;
+use super::{UnsupportedQuestionError, replay};
 use crate::base::moment::CLOCK_SKEW_MAX;
-use crate::base::raw::{BadRecord, Raw};
-use crate::ground::normalize::Normalized;
-use crate::ground::record::Content;
-use crate::ground::rejection::Rejection;
-use crate::ground::value::Value;
-use crate::verification::call::Refusal;
-use crate::verification::candidate::Stated;
-use crate::verification::kept::KeptAnswer;
+use crate::base::raw::{RawRecordError, SourceValue};
+use crate::ground::normalize::NormalizerOutput;
+use crate::ground::record::RecordContent;
+use crate::ground::rejection::RecordRejection;
+use crate::ground::value::AxisValue;
+use crate::verification::call::AnswerFault;
+use crate::verification::candidate::StatedValue;
+use crate::verification::stored_state::CachedAnswer;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
 /// A question to a source.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct SourceQuestion<'a> {
     /// The entity: the values of identity axes.
-    pub thing: &'a BTreeMap<String, Value>,
+    pub thing: &'a BTreeMap<String, AxisValue>,
     /// The requested time; `None` for the present.
     pub point_in_time: Option<Timestamp>,
     /// The nonce of the request.
@@ -27,15 +27,15 @@ pub struct Asked<'a> {
     /// The time of the request.
     pub asked_at: Timestamp,
     /// The last accepted answer to the same question.
-    pub kept: Option<&'a KeptAnswer>,
+    pub kept: Option<&'a CachedAnswer>,
 }
 
 /// A received answer. For a signed source, only the content that the verified signature covers.
 #[derive(Debug, Clone, Copy)]
-pub struct Received<'a> {
+pub struct ReceivedAnswer<'a> {
     /// The JSON document.
     pub body: &'a [u8],
-    /// The headers that [`Ready::headers`] names, by their names in lower case, without repeated ones.
+    /// The headers that [`ValidatedAdapter::headers`] names, by their names in lower case, without repeated ones.
     pub headers: &'a BTreeMap<String, String>,
     /// The time when the answer was complete.
     pub at: Timestamp,
@@ -43,9 +43,9 @@ pub struct Received<'a> {
 
 /// The result of reading an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reading {
+pub enum AnswerReadOutcome {
     /// The answer has a record of the entity.
-    Said(Box<Said>),
+    Said(Box<AnswerContent>),
     /// The answer has no record of the entity.
     NoRecord,
     /// The answer has several different records of the entity.
@@ -56,7 +56,7 @@ pub enum Reading {
     /// The answer is rejected.
     Refused {
         /// The kind of fault.
-        refusal: Refusal,
+        refusal: AnswerFault,
         /// The cause in words, without content of the answer.
         cause: String,
     },
@@ -64,11 +64,11 @@ pub enum Reading {
 
 /// The content of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct AnswerContent {
     /// The entity that the answer names.
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The values, by the paths of axes.
-    pub values: BTreeMap<String, Stated>,
+    pub values: BTreeMap<String, StatedValue>,
     /// The version, if the adapter defines its location.
     pub version: Option<String>,
     /// The time as of which the answer holds: the value at the location that the adapter defines, else the earlier of the
@@ -81,32 +81,33 @@ pub struct Said {
 }
 
 /// Why an answer is rejected.
-type Refused = (Refusal, String);
+type AnswerRejection = (AnswerFault, String);
 /// The content of a record, with the warnings of its normalization.
-type Noted = (Content, Vec<String>);
+type ContentWithWarnings = (RecordContent, Vec<String>);
 
-impl Ready {
+impl ValidatedAdapter {
     /// The URL of the query.
     ///
     /// # Errors
     /// If the adapter cannot answer the question.
-    pub fn url(&self, asked: &Asked<'_>) -> Result<String, Unasked> {
+    pub fn url(&self, asked: &SourceQuestion<'_>) -> Result<String, UnsupportedQuestionError> {
         let elsewhere =
             self.fixed.iter().find(|(axis, value)| asked.thing.get(*axis).is_some_and(|of| of != *value));
         if let Some((axis, value)) = elsewhere {
-            return Err(Unasked::Elsewhere { axis: axis.clone(), value: value.to_string() });
+            return Err(UnsupportedQuestionError::Elsewhere { axis: axis.clone(), value: value.to_string() });
         }
         if let Some(axis) = self.fixed.keys().find(|axis| !asked.thing.contains_key(*axis)) {
-            return Err(Unasked::Open { axis: axis.clone() });
+            return Err(UnsupportedQuestionError::Open { axis: axis.clone() });
         }
-        if asked.point_in_time.is_some() && !self.knows_the_past() {
-            return Err(Unasked::Past);
+        if asked.point_in_time.is_some() && !self.is_past_supported() {
+            return Err(UnsupportedQuestionError::Past);
         }
         self.template.expand(asked.thing, asked.point_in_time.unwrap_or(asked.asked_at), asked.nonce)
     }
 
-    fn knows_the_past(&self) -> bool {
-        self.template.names(super::template::POINT_IN_TIME) || self.adapter.normalization.valid_time.is_some()
+    fn is_past_supported(&self) -> bool {
+        self.template.has_variable(super::template::POINT_IN_TIME)
+            || self.adapter.normalization.valid_time.is_some()
     }
 
     /// The headers of an answer that are read, in lower case.
@@ -114,7 +115,7 @@ impl Ready {
     pub fn headers(&self) -> Vec<String> {
         let signature = self.adapter.signature.iter().flat_map(|policy| policy.headers());
         let signature = signature.map(|(_, name)| name.to_ascii_lowercase());
-        self.places.headers().map(str::to_owned).chain(signature).collect()
+        self.locations.headers().map(str::to_owned).chain(signature).collect()
     }
 
     /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a report proves
@@ -127,22 +128,22 @@ impl Ready {
 
     /// Whether `kept` answers the same question at `now` without a query.
     #[must_use]
-    pub fn still_holds(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
-        self.is_kept(kept, now) && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
+    pub fn is_fresh(&self, kept: &CachedAnswer, now: Timestamp) -> bool {
+        self.is_usable(kept, now) && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
     }
 
     /// Whether `kept` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
     /// been read wrongly.
     #[must_use]
-    pub fn is_kept(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
-        let keep_s = self.keep_seconds(kept.point_in_time);
+    pub fn is_usable(&self, kept: &CachedAnswer, now: Timestamp) -> bool {
+        let keep_s = self.cache_seconds(kept.point_in_time);
         kept.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(kept, now, keep_s))
     }
 
     /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer about the past
     /// is cached only for `ttl_seconds`, because the same past time is rarely requested again.
     #[must_use]
-    pub const fn keep_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
+    pub const fn cache_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
         match point_in_time {
             None => Some(self.adapter.keep_seconds),
             Some(_) => self.adapter.ttl_seconds,
@@ -151,17 +152,21 @@ impl Ready {
 
     /// Reads the answer `received` to the question `asked`.
     #[must_use]
-    pub fn read(&self, received: &Received<'_>, asked: &Asked<'_>) -> Reading {
-        match self.said(received, asked) {
+    pub fn read(&self, received: &ReceivedAnswer<'_>, asked: &SourceQuestion<'_>) -> AnswerReadOutcome {
+        match self.read_content(received, asked) {
             Ok(reading) => reading,
-            Err((refusal, cause)) => Reading::Refused { refusal, cause },
+            Err((refusal, cause)) => AnswerReadOutcome::Refused { refusal, cause },
         }
     }
 
-    fn said(&self, received: &Received<'_>, asked: &Asked<'_>) -> Result<Reading, Refused> {
-        let body = Raw::parse(received.body).map_err(|bad| schema(unreadable(&bad)))?;
-        let of_itself = self.places.read(&body, received.headers).map_err(schema)?;
-        let OfItself { version, observed_at, issued_at, nonce } = of_itself;
+    fn read_content(
+        &self,
+        received: &ReceivedAnswer<'_>,
+        asked: &SourceQuestion<'_>,
+    ) -> Result<AnswerReadOutcome, AnswerRejection> {
+        let body = SourceValue::parse(received.body).map_err(|bad| schema(describe_parse_error(&bad)))?;
+        let of_itself = self.locations.read(&body, received.headers).map_err(schema)?;
+        let AnswerMetadata { version, observed_at, issued_at, nonce } = of_itself;
         let last_issued_at = asked.kept.and_then(|kept| kept.issued_at);
         replay::check(&self.adapter, issued_at, nonce.as_deref(), asked.nonce, last_issued_at, received.at)?;
         let latest = received.at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
@@ -170,23 +175,27 @@ impl Ready {
         }
         let mut records = self.records(&body, asked)?;
         let (content, warnings) = match (records.pop_first(), records.len()) {
-            (None, _) => return Ok(Reading::NoRecord),
+            (None, _) => return Ok(AnswerReadOutcome::NoRecord),
             (Some((_, record)), 0) => record,
-            (Some(_), others) => return Ok(Reading::Several { records: others as u64 + 1 }),
+            (Some(_), others) => return Ok(AnswerReadOutcome::Several { records: others as u64 + 1 }),
         };
         let values = self.stated(content);
-        Ok(Reading::Said(Box::new(Said {
+        Ok(AnswerReadOutcome::Said(Box::new(AnswerContent {
             thing: asked.thing.clone(),
             values,
             version,
-            observed_at: observed_at.unwrap_or_else(|| of_its_issue(asked.asked_at, issued_at)),
+            observed_at: observed_at.unwrap_or_else(|| default_observed_at(asked.asked_at, issued_at)),
             issued_at,
             warnings,
         })))
     }
 
     /// The records of the requested entity at the requested time, by their JSON, so that equal ones count once.
-    fn records(&self, body: &Raw, asked: &Asked<'_>) -> Result<BTreeMap<Vec<u8>, Noted>, Refused> {
+    fn records(
+        &self,
+        body: &SourceValue,
+        asked: &SourceQuestion<'_>,
+    ) -> Result<BTreeMap<Vec<u8>, ContentWithWarnings>, AnswerRejection> {
         let as_of = asked.point_in_time.unwrap_or(asked.asked_at);
         let mut records = BTreeMap::new();
         let raw_records = self.raw_records(body)?;
@@ -194,23 +203,25 @@ impl Ready {
         if raw_records.is_empty() && self.adapter.signature.is_some() && self.adapter.nonce.is_none() {
             let cause = "it has no record, and names neither an entity nor a nonce: a signed answer about another entity would be \
                          accepted";
-            return Err((Refusal::Identity, cause.to_owned()));
+            return Err((AnswerFault::Identity, cause.to_owned()));
         }
         for raw in raw_records {
-            let normalized =
-                self.normalizer.normalize(raw).map_err(|rejection| schema(self.told(&rejection)))?;
-            let Normalized { content, json, valid_from, valid_until, warnings, .. } = normalized;
-            let is_of = |(axis, value): (&String, &Value)| content.axes.get(axis) == Some(value);
+            let normalized = self
+                .normalizer
+                .normalize(raw)
+                .map_err(|rejection| schema(self.describe_rejection(&rejection)))?;
+            let NormalizerOutput { content, json, valid_from, valid_until, warnings, .. } = normalized;
+            let is_of = |(axis, value): (&String, &AxisValue)| content.axes.get(axis) == Some(value);
             if !asked.thing.iter().all(is_of) {
                 return Err((
-                    Refusal::Identity,
+                    AnswerFault::Identity,
                     "it is about another entity than the requested one".to_owned(),
                 ));
             }
             let begun = valid_from.is_none_or(|from| from <= as_of);
             let ended = valid_until.is_some_and(|until| until <= as_of);
             if begun && !ended {
-                let warnings = warnings.iter().map(|warning| self.told(warning)).collect();
+                let warnings = warnings.iter().map(|warning| self.describe_rejection(warning)).collect();
                 records.insert(json, (content, warnings));
             }
         }
@@ -218,10 +229,10 @@ impl Ready {
     }
 
     /// The raw records at the location that the adapter defines.
-    fn raw_records<'r>(&self, body: &'r Raw) -> Result<&'r [Raw], Refused> {
+    fn raw_records<'r>(&self, body: &'r SourceValue) -> Result<&'r [SourceValue], AnswerRejection> {
         let records = &self.adapter.records;
-        let step = |raw: &'r Raw, step: &String| match raw {
-            Raw::List(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
+        let step = |raw: &'r SourceValue, step: &String| match raw {
+            SourceValue::List(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
             _ => raw.get(step),
         };
         let wanted = |found: &str| {
@@ -232,28 +243,32 @@ impl Ready {
         };
         match records.steps().iter().try_fold(body, step) {
             None => Err(wanted("nothing")),
-            Some(Raw::Null) => Ok(&[]),
-            Some(Raw::List(items)) if items.iter().all(|item| matches!(item, Raw::Object(_))) => Ok(items),
-            Some(object @ Raw::Object(_)) => Ok(std::slice::from_ref(object)),
+            Some(SourceValue::Null) => Ok(&[]),
+            Some(SourceValue::List(items))
+                if items.iter().all(|item| matches!(item, SourceValue::Object(_))) =>
+            {
+                Ok(items)
+            }
+            Some(object @ SourceValue::Object(_)) => Ok(std::slice::from_ref(object)),
             Some(other) => Err(wanted(other.kind())),
         }
     }
 
     /// The values of all axes except the identity axes.
-    fn stated(&self, content: Content) -> BTreeMap<String, Stated> {
-        let Content { axes, mut definitions } = content;
+    fn stated(&self, content: RecordContent) -> BTreeMap<String, StatedValue> {
+        let RecordContent { axes, mut definitions } = content;
         let is_identity = |path: &str| self.ontology().axis(path).is_some_and(|axis| axis.identity);
         let stated = axes.into_iter().filter(|(path, _)| !is_identity(path));
         let stated = stated.map(|(path, value)| {
             let definition = definitions.remove(&path);
-            (path, Stated { value, definition })
+            (path, StatedValue { value, definition })
         });
         stated.collect()
     }
 
     /// Describes a rejection or a warning: the rule, the location if the adapter itself names it, and the broken bound. For
     /// a group only its axis is named, because the keys come from the answer.
-    fn told(&self, rejection: &Rejection) -> String {
+    fn describe_rejection(&self, rejection: &RecordRejection) -> String {
         let rule = rejection.rule.into_str();
         let ours = rejection.place.as_ref().and_then(|place| {
             let axis = self.ontology().axis(place).map(|axis| axis.axis.as_str());
@@ -267,11 +282,11 @@ impl Ready {
 
 /// The time as of which an answer without `observed_at` holds. An answer that was issued before the request cannot contain
 /// later changes.
-fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
+fn default_observed_at(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
 
-fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
+fn is_within(kept: &CachedAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
     // a negative age means that the clock was set back since, so the age is unknown
     kept.candidate.as_ref().is_some_and(|candidate| {
@@ -279,17 +294,17 @@ fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
     })
 }
 
-fn schema(cause: String) -> Refused {
-    (Refusal::Schema, cause)
+fn schema(cause: String) -> AnswerRejection {
+    (AnswerFault::Schema, cause)
 }
 
 /// Why a body is not a JSON document, without quoting it.
-fn unreadable(bad: &BadRecord) -> String {
+fn describe_parse_error(bad: &RawRecordError) -> String {
     match bad {
-        BadRecord::RepeatedName { .. } => "a name occurs twice in one of its objects".to_owned(),
-        BadRecord::NotUtf8 { at_byte } => format!("it is not UTF-8 from byte {at_byte} on"),
-        BadRecord::Syntax { cause } => format!("it is not JSON: {cause}"),
-        BadRecord::TooDeep => "its lists and objects are nested too deeply".to_owned(),
+        RawRecordError::RepeatedName { .. } => "a name occurs twice in one of its objects".to_owned(),
+        RawRecordError::NotUtf8 { at_byte } => format!("it is not UTF-8 from byte {at_byte} on"),
+        RawRecordError::Syntax { cause } => format!("it is not JSON: {cause}"),
+        RawRecordError::TooDeep => "its lists and objects are nested too deeply".to_owned(),
         _ => "it is not a JSON document".to_owned(),
     }
 }

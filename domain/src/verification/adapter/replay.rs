@@ -4,9 +4,9 @@ use super::Adapter;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::moment::CLOCK_SKEW_MAX;
-use crate::base::moment::span;
-use crate::base::raw::Raw;
-use crate::verification::call::Refusal;
+use crate::base::moment::format_span;
+use crate::base::raw::SourceValue;
+use crate::verification::call::AnswerFault;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 /// `sent` is the nonce of the request. `last_issued_at` is the time of issue of the last accepted answer.
 ///
 /// # Errors
-/// `Refusal::Replay`, with the reason in words. The only content of the answer in it is the time of issue.
+/// `AnswerFault::Replay`, with the reason in words. The only content of the answer in it is the time of issue.
 pub(super) fn check(
     adapter: &Adapter,
     issued_at: Option<Timestamp>,
@@ -23,8 +23,8 @@ pub(super) fn check(
     sent: &str,
     last_issued_at: Option<Timestamp>,
     now: Timestamp,
-) -> Result<(), (Refusal, String)> {
-    let replay = |cause: String| Err((Refusal::Replay, cause));
+) -> Result<(), (AnswerFault, String)> {
+    let replay = |cause: String| Err((AnswerFault::Replay, cause));
     if adapter.nonce.is_some() && nonce != Some(sent) {
         return replay("it does not return the nonce that was sent".into());
     }
@@ -38,7 +38,7 @@ pub(super) fn check(
     let age = now.duration_since(issued_at);
     let is_over = |most_s: &u64| age > SignedDuration::from_secs(i64::try_from(*most_s).unwrap_or(i64::MAX));
     if let Some(most_s) = adapter.max_issue_age_seconds.filter(is_over) {
-        let most = span(most_s);
+        let most = format_span(most_s);
         return replay(format!("it was issued at {issued_at}, over {most} ago (`max_issue_age_seconds`)"));
     }
     match last_issued_at.filter(|last| issued_at < *last) {
@@ -50,10 +50,10 @@ pub(super) fn check(
 }
 
 /// Parses a time: a date of RFC 3339, a date of HTTP (RFC 9110, 5.6.7), or seconds since 1970 (`NumericDate` of RFC 7519).
-pub(super) fn moment(raw: &Raw) -> Option<Timestamp> {
+pub(super) fn moment(raw: &SourceValue) -> Option<Timestamp> {
     match raw {
-        Raw::Text(text) => of_text(text),
-        Raw::Number(digits) => {
+        SourceValue::Text(text) => of_text(text),
+        SourceValue::Number(digits) => {
             let seconds: Decimal = digits.parse().ok()?;
             let whole = seconds.round(0, Rounding::HalfEven).ok()?;
             Timestamp::from_second(whole.to_i64()?).ok()

@@ -1,7 +1,7 @@
 //! The signature method and the keys of a source (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC
 //! 7517). Each key is for one algorithm; the algorithm that an answer names never selects one.
 
-use super::point::{CURVE_BYTES, check_ed25519, check_p256};
+use super::curve_point::{CURVE_BYTES, check_ed25519, check_p256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub enum SignaturePolicy {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_id_header: Option<String>,
         /// The keys.
-        keys: Vec<Jwk>,
+        keys: Vec<JsonWebKey>,
     },
     /// A JSON Web Signature in its compact form (RFC 7515).
     Jws {
@@ -40,7 +40,7 @@ pub enum SignaturePolicy {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         header: Option<String>,
         /// The keys.
-        keys: Vec<Jwk>,
+        keys: Vec<JsonWebKey>,
     },
 }
 
@@ -48,14 +48,14 @@ pub enum SignaturePolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = JsonWebKey)]
-pub struct Jwk {
+pub struct JsonWebKey {
     /// The key id, unique within the source.
     pub kid: String,
     /// The key type.
     pub kty: KeyType,
     /// The curve, for `OKP` and `EC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crv: Option<Curve>,
+    pub crv: Option<KeyCurve>,
     /// The public key, for `OKP`, or the first coordinate, for `EC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
@@ -70,7 +70,7 @@ pub struct Jwk {
     pub e: Option<String>,
     /// The algorithm; only that of the key type is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alg: Option<Algorithm>,
+    pub alg: Option<SignatureAlgorithm>,
     /// The use; only `sig` is allowed.
     #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
     pub key_use: Option<KeyUse>,
@@ -93,7 +93,7 @@ pub enum KeyType {
 /// The curve of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = KeyCurve)]
-pub enum Curve {
+pub enum KeyCurve {
     /// Ed25519.
     Ed25519,
     /// P-256.
@@ -105,7 +105,7 @@ pub enum Curve {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[strum(const_into_str)]
 #[schema(as = SignatureAlgorithm)]
-pub enum Algorithm {
+pub enum SignatureAlgorithm {
     /// Ed25519 (RFC 8037).
     EdDSA,
     /// ECDSA on P-256 with SHA-256.
@@ -150,11 +150,11 @@ pub enum KeyMaterial {
 impl PublicKey {
     /// The only algorithm of the key.
     #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
+    pub const fn algorithm(&self) -> SignatureAlgorithm {
         match self.material {
-            KeyMaterial::Ed25519(_) => Algorithm::EdDSA,
-            KeyMaterial::P256(_) => Algorithm::ES256,
-            KeyMaterial::Rsa { .. } => Algorithm::RS256,
+            KeyMaterial::Ed25519(_) => SignatureAlgorithm::EdDSA,
+            KeyMaterial::P256(_) => SignatureAlgorithm::ES256,
+            KeyMaterial::Rsa { .. } => SignatureAlgorithm::RS256,
         }
     }
 }
@@ -162,7 +162,7 @@ impl PublicKey {
 impl SignaturePolicy {
     /// The keys as written in the document.
     #[must_use]
-    pub fn keys(&self) -> &[Jwk] {
+    pub fn keys(&self) -> &[JsonWebKey] {
         let (Self::Ed25519 { keys, .. } | Self::Jws { keys, .. }) = self;
         keys
     }
@@ -178,7 +178,7 @@ impl SignaturePolicy {
     }
 
     /// The validated keys, or the first invalid key with its fault.
-    pub(super) fn made_ready(&self) -> Result<Vec<PublicKey>, String> {
+    pub(super) fn validate_keys(&self) -> Result<Vec<PublicKey>, String> {
         let keys = self.keys();
         if !(1..=KEYS_MAX).contains(&keys.len()) {
             return Err(format!("there are {} keys; allowed: 1 to {KEYS_MAX}", keys.len()));
@@ -202,7 +202,7 @@ impl SignaturePolicy {
                     key.algorithm().into_str()
                 )));
             }
-            if matches!(self, Self::Ed25519 { .. }) && key.algorithm() != Algorithm::EdDSA {
+            if matches!(self, Self::Ed25519 { .. }) && key.algorithm() != SignatureAlgorithm::EdDSA {
                 return Err(fault("the method `ed25519` requires `kty` `OKP` and `crv` `Ed25519`"));
             }
             ready.push(key);
@@ -211,15 +211,15 @@ impl SignaturePolicy {
     }
 }
 
-impl Jwk {
+impl JsonWebKey {
     fn material(&self) -> Result<KeyMaterial, &'static str> {
         match (self.kty, self.crv, &self.x, &self.y, &self.n, &self.e) {
-            (KeyType::Okp, Some(Curve::Ed25519), Some(x), None, None, None) => {
+            (KeyType::Okp, Some(KeyCurve::Ed25519), Some(x), None, None, None) => {
                 let x = coordinate(x)?;
                 check_ed25519(&x)?;
                 Ok(KeyMaterial::Ed25519(x.to_vec()))
             }
-            (KeyType::Ec, Some(Curve::P256), Some(x), Some(y), None, None) => {
+            (KeyType::Ec, Some(KeyCurve::P256), Some(x), Some(y), None, None) => {
                 let (x, y) = (coordinate(x)?, coordinate(y)?);
                 let point = [&[4], x.as_slice(), &y].concat();
                 check_p256(&point)?;

@@ -4,7 +4,7 @@
 use super::ENDPOINT_MAX_BYTES;
 use crate::base::date::Date;
 use crate::base::wording::excerpt;
-use crate::ground::value::Value;
+use crate::ground::value::AxisValue;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) const POINT_IN_TIME: &str = "point_in_time";
 
 /// Why an endpoint is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadTemplate {
+pub enum EndpointError {
     /// The endpoint is too long.
     #[error("it has {size_bytes} bytes; allowed: {ENDPOINT_MAX_BYTES}")]
     TooLong {
@@ -62,7 +62,7 @@ pub enum BadTemplate {
 
 /// Why a source is not queried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unasked {
+pub enum UnsupportedQuestionError {
     /// The adapter only covers another entity, so it has no record of this one.
     #[error("this adapter only covers {axis} = {value}")]
     Elsewhere {
@@ -98,43 +98,43 @@ pub enum Unasked {
 
 /// A parsed endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template {
-    parts: Vec<Part>,
+pub(super) struct EndpointTemplate {
+    parts: Vec<EndpointPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum EndpointPart {
     /// Literal text.
     Text(String),
     /// A variable.
-    Named(String),
+    Variable(String),
 }
 
-impl Template {
+impl EndpointTemplate {
     /// Parses an endpoint. Its variables can be `axes`, `nonce` and `point_in_time`.
-    pub(super) fn parse(text: &str, axes: &[&str]) -> Result<Self, BadTemplate> {
+    pub(super) fn parse(text: &str, axes: &[&str]) -> Result<Self, EndpointError> {
         if text.len() > ENDPOINT_MAX_BYTES {
-            return Err(BadTemplate::TooLong { size_bytes: text.len() });
+            return Err(EndpointError::TooLong { size_bytes: text.len() });
         }
         if let Some(found) = text.chars().find(|letter| !letter.is_ascii_graphic() || *letter == '\\') {
-            return Err(BadTemplate::Letter { found });
+            return Err(EndpointError::Letter { found });
         }
         if text.contains('#') {
-            return Err(BadTemplate::Fragment);
+            return Err(EndpointError::Fragment);
         }
         let behind = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         let host = behind.and_then(|rest| rest.split_once('/')).map(|(host, _)| host);
-        let host = host.filter(|host| !host.is_empty() && !host.contains('?')).ok_or(BadTemplate::Start)?;
+        let host = host.filter(|host| !host.is_empty() && !host.contains('?')).ok_or(EndpointError::Start)?;
         if host.contains(['{', '}']) {
-            return Err(BadTemplate::Host);
+            return Err(EndpointError::Host);
         }
         if host.contains('@') {
-            return Err(BadTemplate::Login);
+            return Err(EndpointError::Login);
         }
         let template = Self { parts: parts(text, axes)? };
         // inserted values are checked by `expand`
         if has_dots(&template.sample()) {
-            return Err(BadTemplate::Dots);
+            return Err(EndpointError::Dots);
         }
         Ok(template)
     }
@@ -145,31 +145,31 @@ impl Template {
     }
 
     /// Whether the endpoint contains the variable `name`.
-    pub(super) fn names(&self, name: &str) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Named(named) if named == name))
+    pub(super) fn has_variable(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| matches!(part, EndpointPart::Variable(named) if named == name))
     }
 
     /// The URL of a query about `thing`.
     pub(super) fn expand(
         &self,
-        thing: &BTreeMap<String, Value>,
+        thing: &BTreeMap<String, AxisValue>,
         point_in_time: Timestamp,
         nonce: &str,
-    ) -> Result<String, Unasked> {
+    ) -> Result<String, UnsupportedQuestionError> {
         let mut values = BTreeMap::new();
         for part in &self.parts {
-            let Part::Named(name) = part else { continue };
+            let EndpointPart::Variable(name) = part else { continue };
             let value = match name.as_str() {
                 NONCE => nonce.to_owned(),
                 POINT_IN_TIME => {
-                    Date::of_moment(point_in_time).map(|date| date.to_string()).unwrap_or_default()
+                    Date::from_moment(point_in_time).map(|date| date.to_string()).unwrap_or_default()
                 }
                 axis => {
-                    let open = || Unasked::Open { axis: axis.to_owned() };
+                    let open = || UnsupportedQuestionError::Open { axis: axis.to_owned() };
                     thing.get(axis).ok_or_else(open)?.to_string()
                 }
             };
-            let fault = |fault| Unasked::Value { axis: name.clone(), fault };
+            let fault = |fault| UnsupportedQuestionError::Value { axis: name.clone(), fault };
             if value.is_empty() {
                 return Err(fault("it is empty"));
             }
@@ -180,11 +180,14 @@ impl Template {
         }
         let url = self.text(|name| values.get(name).map_or("", String::as_str));
         if url.len() > ENDPOINT_MAX_BYTES {
-            return Err(Unasked::TooLong { size_bytes: url.len() });
+            return Err(UnsupportedQuestionError::TooLong { size_bytes: url.len() });
         }
         if has_dots(&url) {
             let axis = values.into_keys().collect::<Vec<_>>().join(", ");
-            return Err(Unasked::Value { axis, fault: "`.` and `..` would change the path" });
+            return Err(UnsupportedQuestionError::Value {
+                axis,
+                fault: "`.` and `..` would change the path",
+            });
         }
         Ok(url)
     }
@@ -194,8 +197,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(part) => text.push_str(part),
-                Part::Named(name) => text.push_str(value(name)),
+                EndpointPart::Text(part) => text.push_str(part),
+                EndpointPart::Variable(name) => text.push_str(value(name)),
             }
         }
         text
@@ -203,25 +206,25 @@ impl Template {
 }
 
 /// Splits `text` into variables and literal text.
-fn parts(text: &str, axes: &[&str]) -> Result<Vec<Part>, BadTemplate> {
+fn parts(text: &str, axes: &[&str]) -> Result<Vec<EndpointPart>, EndpointError> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{') {
-        let (name, behind) = behind.split_once('}').ok_or(BadTemplate::Braces)?;
+        let (name, behind) = behind.split_once('}').ok_or(EndpointError::Braces)?;
         if before.contains('}') || name.is_empty() || name.contains('{') {
-            return Err(BadTemplate::Braces);
+            return Err(EndpointError::Braces);
         }
         if ![NONCE, POINT_IN_TIME].contains(&name) && !axes.contains(&name) {
             let allowed = axes.iter().chain(&[NONCE, POINT_IN_TIME]).map(|name| format!("`{{{name}}}`"));
             let allowed = allowed.collect::<Vec<_>>().join(", ");
-            return Err(BadTemplate::Unknown { name: excerpt(name), allowed });
+            return Err(EndpointError::Unknown { name: excerpt(name), allowed });
         }
-        parts.extend([Part::Text(before.to_owned()), Part::Named(name.to_owned())]);
+        parts.extend([EndpointPart::Text(before.to_owned()), EndpointPart::Variable(name.to_owned())]);
         rest = behind;
     }
     if rest.contains('}') {
-        return Err(BadTemplate::Braces);
+        return Err(EndpointError::Braces);
     }
-    parts.push(Part::Text(rest.to_owned()));
+    parts.push(EndpointPart::Text(rest.to_owned()));
     Ok(parts)
 }
 

@@ -7,12 +7,12 @@ mod templates;
 
 use super::*;
 use crate::ground::ontology::Ontology;
-use crate::ground::source::Registration;
-use crate::ground::value::Value;
-use crate::verification::candidate::{Candidate, Stated};
-use crate::verification::kept::KeptAnswer;
+use crate::ground::source::SourceRegistration;
+use crate::ground::value::AxisValue;
+use crate::verification::candidate::{CandidateAnswer, StatedValue};
 use crate::verification::record::OracleVerificationRecord;
-use crate::verification::tier::Tier;
+use crate::verification::stored_state::CachedAnswer;
+use crate::verification::tier::VerificationTier;
 use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn ontology() -> Arc<Ontology> {
     Arc::new(ontology)
 }
 
-fn source() -> Registration {
+fn source() -> SourceRegistration {
     let source = json!({
         "oracle_id": "bank", "oracle_name": "x", "oracle_tier": "primary", "upstream_authority": "x",
         "upstream_url": "https://bank.example", "data_license": "x", "domain": "x",
@@ -89,13 +89,13 @@ fn with<const N: usize>(changes: [(&str, Json); N]) -> Json {
     document
 }
 
-fn made(document: Json) -> Result<Ready, BadAdapter> {
+fn validate_adapter(document: Json) -> Result<ValidatedAdapter, AdapterError> {
     let adapter: Adapter = serde_json::from_value(document).unwrap();
     adapter.validate(&source(), ontology())
 }
 
-fn thing() -> BTreeMap<String, Value> {
-    let of = |text: &str| Value::Text(text.into());
+fn sample_subject() -> BTreeMap<String, AxisValue> {
+    let of = |text: &str| AxisValue::Text(text.into());
     BTreeMap::from([
         ("area".into(), of("AB")),
         ("day".into(), of("2026-01-31")),
@@ -112,12 +112,12 @@ fn now() -> Timestamp {
 }
 
 /// A cached answer from an hour ago, read by `adapter`.
-fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
+fn sample_cached_answer(rate: &str, adapter: &ValidatedAdapter) -> CachedAnswer {
     let asked_at = at("2026-11-20T11:00:00Z");
-    let stated = Stated { value: Value::Text(rate.into()), definition: Some("mid".into()) };
+    let stated = StatedValue { value: AxisValue::Text(rate.into()), definition: Some("mid".into()) };
     let record = OracleVerificationRecord {
         oracle_id: "bank".parse().unwrap(),
-        oracle_tier: Tier::Primary,
+        oracle_tier: VerificationTier::Primary,
         source_locator: "https://bank.example".into(),
         source_version: None,
         retrieved_at: asked_at,
@@ -129,8 +129,8 @@ fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
         ttl_seconds: None,
         chain_of_custody: None,
     };
-    let candidate = Candidate {
-        thing: thing(),
+    let candidate = CandidateAnswer {
+        thing: sample_subject(),
         values: BTreeMap::from([("rate".into(), stated)]),
         record,
         observed_at: asked_at,
@@ -140,7 +140,7 @@ fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
     };
     let adapter_sha256 = adapter.sha256().clone();
     let issued_at = Some(at("2026-11-20T10:59:00Z"));
-    KeptAnswer {
+    CachedAnswer {
         candidate: Some(candidate),
         point_in_time: None,
         adapter_sha256,

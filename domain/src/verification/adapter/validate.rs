@@ -1,40 +1,41 @@
 //! Validation of an adapter.
 
-use super::error::BadAdapter;
-use super::places::Places;
+use super::error::AdapterError;
+use super::locations::MetadataLocations;
 use super::signature::{PublicKey, SignaturePolicy};
-use super::template::{NONCE, POINT_IN_TIME, Template};
+use super::template::{EndpointTemplate, NONCE, POINT_IN_TIME};
 use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
-use crate::ground::format::Format;
-use crate::ground::gates::Gates;
+use crate::ground::format::PayloadFormat;
+use crate::ground::gates::ReleaseGates;
 use crate::ground::id::PipelineId;
-use crate::ground::normalize::{BadDefinition, Normalizer};
+use crate::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::{
-    Audit, DESTINATION, Definition, IngestionPipeline, Method, Retrieval, Storage, Transformation, Validation,
+    DESTINATION, IngestionPipeline, PipelineAudit, PipelineDefinition, PipelineRetrieval, PipelineStorage,
+    PipelineTransformation, RecordValidation, RetrievalMethod,
 };
 use crate::ground::query::typed;
-use crate::ground::source::Registration;
-use crate::ground::value::Value;
+use crate::ground::source::SourceRegistration;
+use crate::ground::value::AxisValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An adapter that is validated for its source's ontology.
 #[derive(Debug)]
-pub struct Ready {
+pub struct ValidatedAdapter {
     pub(super) adapter: Adapter,
     pub(super) sha256: Sha256Hex,
-    pub(super) template: Template,
-    pub(super) normalizer: Normalizer,
-    pub(super) places: Places,
+    pub(super) template: EndpointTemplate,
+    pub(super) normalizer: RecordNormalizer,
+    pub(super) locations: MetadataLocations,
     /// The identity axes with one value for all answers, with that value.
-    pub(super) fixed: BTreeMap<String, Value>,
+    pub(super) fixed: BTreeMap<String, AxisValue>,
     keys: Vec<PublicKey>,
 }
 
-impl Ready {
+impl ValidatedAdapter {
     /// The document.
     #[must_use]
     pub const fn adapter(&self) -> &Adapter {
@@ -71,55 +72,71 @@ impl Adapter {
     ///
     /// # Errors
     /// The first fault: the field, and what is allowed.
-    pub fn validate(&self, source: &Registration, ontology: Arc<Ontology>) -> Result<Ready, BadAdapter> {
+    pub fn validate(
+        &self,
+        source: &SourceRegistration,
+        ontology: Arc<Ontology>,
+    ) -> Result<ValidatedAdapter, AdapterError> {
         if self.oracle_id != source.oracle_id {
             let (named, given) = (self.oracle_id.clone(), source.oracle_id.clone());
-            return Err(BadAdapter::OtherSource { named, given });
+            return Err(AdapterError::OtherSource { named, given });
         }
         let identity: Vec<_> = ontology.identity().map(|axis| axis.axis.as_str()).collect();
-        let template = Template::parse(&self.endpoint, &identity)?;
+        let template = EndpointTemplate::parse(&self.endpoint, &identity)?;
         let normalizer =
-            Normalizer::new(&self.definition(&ontology), Arc::clone(&ontology), &source.axes_provided);
-        let normalizer = normalizer.map_err(|bad| told_here(&bad))?;
+            RecordNormalizer::new(&self.definition(&ontology), Arc::clone(&ontology), &source.axes_provided);
+        let normalizer = normalizer.map_err(|bad| convert_definition_error(&bad))?;
         let fixed = self.fixed(&template, &ontology)?;
-        let places = Places::new(self)?;
+        let places = MetadataLocations::new(self)?;
         self.check_freshness(&template)?;
         self.check_bounds(&ontology, &source.axes_provided)?;
-        let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::made_ready);
-        let keys = keys.map_err(BadAdapter::Keys)?;
+        let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::validate_keys);
+        let keys = keys.map_err(AdapterError::Keys)?;
         let sha256 = digest_of_json(self);
-        Ok(Ready { adapter: self.clone(), sha256, template, normalizer, places, fixed, keys })
+        Ok(ValidatedAdapter {
+            adapter: self.clone(),
+            sha256,
+            template,
+            normalizer,
+            locations: places,
+            fixed,
+            keys,
+        })
     }
 
     /// A pipeline definition with the same normalization, as if the records were ingested.
-    fn definition(&self, ontology: &Ontology) -> Definition {
-        let format = Format::Json { records: self.records.clone() };
+    fn definition(&self, ontology: &Ontology) -> PipelineDefinition {
+        let format = PayloadFormat::Json { records: self.records.clone() };
         let pipeline_id = PipelineId::try_from(self.oracle_id.to_string()).expect("their ids are alike");
-        Definition {
+        PipelineDefinition {
             pipeline: IngestionPipeline {
                 pipeline_id,
                 oracle_id: self.oracle_id.clone(),
-                retrieval: Retrieval {
-                    method: Method::ApiPull,
+                retrieval: PipelineRetrieval {
+                    method: RetrievalMethod::ApiPull,
                     endpoint: None,
                     authentication: None,
                     schedule: None,
                     format,
                 },
-                gates: Gates::default(),
-                validation: Validation {
+                gates: ReleaseGates::default(),
+                validation: RecordValidation {
                     schema_id: self.schema_id.clone(),
                     required_fields: self.required_fields.clone(),
                     reject_on_schema_fail: true,
                     deduplication_key: Vec::new(),
                 },
-                transformation: Transformation {
+                transformation: PipelineTransformation {
                     normalizer_id: self.normalization.normalizer_id.clone(),
                     output_schema_id: Some(ontology.reference().to_string()),
                     field_mappings: Vec::new(),
                 },
-                storage: Storage { destination: DESTINATION.to_owned(), retention_days: 0 },
-                audit: Audit { log_raw_input: false, log_transformations: false, provenance_chain: true },
+                storage: PipelineStorage { destination: DESTINATION.to_owned(), retention_days: 0 },
+                audit: PipelineAudit {
+                    log_raw_input: false,
+                    log_transformations: false,
+                    provenance_chain: true,
+                },
             },
             normalization: self.normalization.clone(),
             schemas: self.schemas.clone(),
@@ -128,11 +145,15 @@ impl Adapter {
     }
 
     /// The identity axes that are not in the endpoint, each with its `default_value`.
-    fn fixed(&self, template: &Template, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadAdapter> {
+    fn fixed(
+        &self,
+        template: &EndpointTemplate,
+        ontology: &Ontology,
+    ) -> Result<BTreeMap<String, AxisValue>, AdapterError> {
         let mut fixed = BTreeMap::new();
         for axis in ontology.identity() {
             let name = &axis.axis;
-            let bad = |fault| BadAdapter::Identity { axis: name.clone(), fault };
+            let bad = |fault| AdapterError::Identity { axis: name.clone(), fault };
             if [NONCE, POINT_IN_TIME].contains(&name.as_str()) {
                 return Err(bad("its name is reserved in `endpoint`"));
             }
@@ -140,7 +161,7 @@ impl Adapter {
             let default =
                 mappings.find(|mapping| mapping.target_axis == *name && mapping.default_value.is_some());
             let default = default.and_then(|mapping| mapping.default_value.as_ref());
-            match (template.names(name), default) {
+            match (template.has_variable(name), default) {
                 (true, None) => {}
                 (true, Some(_)) => {
                     return Err(bad(
@@ -164,29 +185,31 @@ impl Adapter {
         Ok(fixed)
     }
 
-    fn check_freshness(&self, template: &Template) -> Result<(), BadAdapter> {
-        if self.nonce.is_some() != template.names(NONCE) {
-            return Err(BadAdapter::Nonce);
+    fn check_freshness(&self, template: &EndpointTemplate) -> Result<(), AdapterError> {
+        if self.nonce.is_some() != template.has_variable(NONCE) {
+            return Err(AdapterError::Nonce);
         }
         match (&self.issued_at, self.max_issue_age_seconds) {
             (Some(_), None) => {
                 let fault = "without a maximum age, the first answer could be of any age";
-                return Err(BadAdapter::IssueAge(fault));
+                return Err(AdapterError::IssueAge(fault));
             }
-            (None, Some(_)) => return Err(BadAdapter::IssueAge("the time of issue of an answer is unknown")),
+            (None, Some(_)) => {
+                return Err(AdapterError::IssueAge("the time of issue of an answer is unknown"));
+            }
             _ => {}
         }
         if self.signature.is_some() && self.issued_at.is_none() && self.nonce.is_none() {
-            return Err(BadAdapter::Replayable);
+            return Err(AdapterError::Replayable);
         }
         let says_when = self.normalization.valid_time.is_some() || self.nonce.is_some();
-        if self.signature.is_some() && template.names(POINT_IN_TIME) && !says_when {
-            return Err(BadAdapter::AnyTime);
+        if self.signature.is_some() && template.has_variable(POINT_IN_TIME) && !says_when {
+            return Err(AdapterError::AnyTime);
         }
         Ok(())
     }
 
-    fn check_bounds(&self, ontology: &Ontology, axes_provided: &[String]) -> Result<(), BadAdapter> {
+    fn check_bounds(&self, ontology: &Ontology, axes_provided: &[String]) -> Result<(), AdapterError> {
         let bounds = [
             ("max_issue_age_seconds", self.max_issue_age_seconds, ISSUE_AGE_MAX_S),
             ("keep_seconds", Some(self.keep_seconds), KEEP_MAX_S),
@@ -194,7 +217,7 @@ impl Adapter {
         ];
         for (field, seconds, max_s) in bounds {
             if let Some(seconds) = seconds.filter(|seconds| !(1..=max_s).contains(seconds)) {
-                return Err(BadAdapter::Bound { field, seconds, min_s: 1, max_s });
+                return Err(AdapterError::Bound { field, seconds, min_s: 1, max_s });
             }
         }
         let provided = ontology.axes.iter().filter(|axis| axes_provided.contains(&axis.axis));
@@ -203,7 +226,7 @@ impl Adapter {
         let ages = [("ttl_seconds", self.ttl_seconds), ("max_issue_age_seconds", self.max_issue_age_seconds)];
         for (field, seconds) in ages {
             if let Some(seconds) = seconds.filter(|seconds| *seconds > limit_s) {
-                return Err(BadAdapter::Ttl { field, seconds, axis: axis.clone(), limit_s });
+                return Err(AdapterError::Ttl { field, seconds, axis: axis.clone(), limit_s });
             }
         }
         Ok(())
@@ -211,8 +234,8 @@ impl Adapter {
 }
 
 /// The fault of a definition, with its field in an adapter.
-fn told_here(bad: &BadDefinition) -> BadAdapter {
+fn convert_definition_error(bad: &PipelineDefinitionError) -> AdapterError {
     let told = bad.to_string();
     let place = "pipeline.validation.";
-    BadAdapter::Definition(told.strip_prefix(place).map_or_else(|| told.clone(), str::to_owned))
+    AdapterError::Definition(told.strip_prefix(place).map_or_else(|| told.clone(), str::to_owned))
 }

@@ -1,24 +1,25 @@
 //! Builds the envelope of a ruling, with only the content that may be shown.
 
-use super::{Ruling, retry};
+use super::{CombinedDecision, retry};
 use crate::base::digest::Sha256Hex;
 use crate::ground::axis::Axis;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::CONFIRMATION_ORACLE_ID;
 use crate::verification::call::CallOutcome;
+use crate::verification::collected_answers::{CollectedAnswers, UsableAnswer};
 use crate::verification::envelope::{
-    AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Reverification, VerificationStatus,
+    AxisEvidence, AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, EnvelopeVerificationStatus,
+    Reverification,
 };
-use crate::verification::hearing::{Hearing, Voice};
-use crate::verification::inputs::Inputs;
+use crate::verification::inputs::DecisionInputs;
 use crate::verification::lock::oracle_id;
-use crate::verification::reason::Reason;
+use crate::verification::reason::AxisReason;
 use crate::verification::record::OracleVerificationRecord;
-use crate::verification::request::Claim;
-use crate::verification::settle::{Backing, Settlement, Standing};
-use crate::verification::statements::{Statement, counted_tier, ttl_s};
-use crate::verification::tier::Tier;
+use crate::verification::request::ValidatedClaim;
+use crate::verification::settle::{AxisSettlement, AxisStatus, ValueOrigin};
+use crate::verification::statements::{AxisStatement, counted_tier, ttl_s};
+use crate::verification::tier::VerificationTier;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The disclaimer that must accompany an axis without verification.
@@ -27,9 +28,9 @@ const DISCLAIMER: &str = "Nothing of this was verified against a registered sour
 
 /// Builds the envelope of `ruling`. `unspecified` lists the identity axes that the question leaves open.
 pub(super) fn envelope(
-    inputs: &Inputs,
-    hearing: &Hearing<'_>,
-    ruling: &Ruling<'_>,
+    inputs: &DecisionInputs,
+    hearing: &CollectedAnswers<'_>,
+    ruling: &CombinedDecision<'_>,
     unspecified: Vec<String>,
 ) -> Envelope {
     let kind = ruling.kind;
@@ -44,7 +45,7 @@ pub(super) fn envelope(
     };
     let axes: BTreeMap<_, _> = inputs.question.axes.iter().map(outcome).collect();
     let is_narrative = axes.values().any(|axis| axis.kind == EnvelopeKind::NarrativeOnly);
-    let told = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).tells_what_oracles_say());
+    let told = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).has_oracle_answers());
     let steps = told.flat_map(|(_, settlement)| settlement.steps.iter().cloned()).collect();
     let mut warnings = hearing.warnings.clone();
     warnings.extend(ruling.settled.values().flat_map(|settlement| settlement.warnings.iter().cloned()));
@@ -56,7 +57,11 @@ pub(super) fn envelope(
     Envelope {
         execution_id: inputs.execution_id.clone(),
         kind,
-        status: if is_authoritative { VerificationStatus::Verified } else { VerificationStatus::Unverified },
+        status: if is_authoritative {
+            EnvelopeVerificationStatus::Verified
+        } else {
+            EnvelopeVerificationStatus::Unverified
+        },
         workflow: inputs.workflow.workflow_id.clone(),
         workflow_sha256: digest_of_json(&inputs.workflow),
         ontology: inputs.workflow.ontology.clone(),
@@ -70,20 +75,20 @@ pub(super) fn envelope(
         steps,
         warnings,
         disclaimer: is_narrative.then(|| DISCLAIMER.to_owned()),
-        retry: (kind == EnvelopeKind::Blocked).then(|| retry::guidance(inputs, ruling)),
+        retry: (kind == EnvelopeKind::Blocked).then(|| retry::advise_retry(inputs, ruling)),
         review_id: None,
         unspecified,
         reverify: reverify.collect(),
         inputs_sha256: inputs.digest(),
         sha256: Sha256Hex::of(b""),
     }
-    .sealed()
+    .with_digest()
 }
 
-fn unsettled(kind: EnvelopeKind, reasons: BTreeSet<Reason>) -> AxisOutcome {
+fn unsettled(kind: EnvelopeKind, reasons: BTreeSet<AxisReason>) -> AxisOutcome {
     AxisOutcome {
         kind,
-        standing: Standing::Unsettled,
+        standing: AxisStatus::Unsettled,
         value: None,
         unit: None,
         definition: None,
@@ -94,19 +99,26 @@ fn unsettled(kind: EnvelopeKind, reasons: BTreeSet<Reason>) -> AxisOutcome {
     }
 }
 
-fn axis(inputs: &Inputs, path: &str, settlement: &Settlement<'_>, kind: EnvelopeKind) -> AxisOutcome {
+fn axis(
+    inputs: &DecisionInputs,
+    path: &str,
+    settlement: &AxisSettlement<'_>,
+    kind: EnvelopeKind,
+) -> AxisOutcome {
     let outcome = AxisOutcome {
-        standing: settlement.standing,
-        delta: settlement.delta.clone().filter(|_| kind.tells_what_oracles_say()),
+        standing: settlement.status,
+        delta: settlement.delta.clone().filter(|_| kind.has_oracle_answers()),
         ..unsettled(kind, settlement.reasons.clone())
     };
     if kind != EnvelopeKind::Authoritative {
         return outcome;
     }
-    let definition = match &settlement.backing {
-        Backing::Oracles(members) => members.first().and_then(|member| member.definition).map(str::to_owned),
-        Backing::Lock(lock) => lock.definition.clone(),
-        Backing::Nobody | Backing::Claim(_) => None,
+    let definition = match &settlement.origin {
+        ValueOrigin::Oracles(members) => {
+            members.first().and_then(|member| member.definition).map(str::to_owned)
+        }
+        ValueOrigin::Lock(lock) => lock.definition.clone(),
+        ValueOrigin::NoValue | ValueOrigin::Claim(_) => None,
     };
     AxisOutcome {
         value: settlement.value.as_ref().map(|value| value.to_value()),
@@ -118,35 +130,35 @@ fn axis(inputs: &Inputs, path: &str, settlement: &Settlement<'_>, kind: Envelope
     }
 }
 
-fn evidence(inputs: &Inputs, path: &str, settlement: &Settlement<'_>) -> Vec<Evidence> {
-    match &settlement.backing {
-        Backing::Nobody => Vec::new(),
-        Backing::Oracles(members) => {
-            let of_member = |member: &Statement<'_>| Evidence {
-                record: record(inputs, member.voice, member.tier, [path].into_iter()),
-                observed_at: member.voice.candidate.observed_at,
-                stale: member.voice.is_kept,
+fn evidence(inputs: &DecisionInputs, path: &str, settlement: &AxisSettlement<'_>) -> Vec<AxisEvidence> {
+    match &settlement.origin {
+        ValueOrigin::NoValue => Vec::new(),
+        ValueOrigin::Oracles(members) => {
+            let of_member = |member: &AxisStatement<'_>| AxisEvidence {
+                record: record(inputs, member.answer, member.tier, [path].into_iter()),
+                observed_at: member.answer.candidate.observed_at,
+                stale: member.answer.is_cached,
             };
             members.iter().map(of_member).collect()
         }
-        Backing::Lock(lock) => {
+        ValueOrigin::Lock(lock) => {
             let mut record = lock.record();
             let limit_s = inputs.axes.get(path).and_then(Axis::ttl_s);
             record.ttl_seconds = record.ttl_seconds.into_iter().chain(limit_s).min();
-            vec![Evidence { record, observed_at: lock.verified_at, stale: false }]
+            vec![AxisEvidence { record, observed_at: lock.verified_at, stale: false }]
         }
-        Backing::Claim(claim) => {
+        ValueOrigin::Claim(claim) => {
             let record = confirmation(inputs, path, claim);
-            vec![Evidence { record, observed_at: inputs.asked_at, stale: false }]
+            vec![AxisEvidence { record, observed_at: inputs.asked_at, stale: false }]
         }
     }
 }
 
 /// The verification record of a confirmed claim, with the claimant as verifier.
-fn confirmation(inputs: &Inputs, path: &str, claim: &Claim) -> OracleVerificationRecord {
+fn confirmation(inputs: &DecisionInputs, path: &str, claim: &ValidatedClaim) -> OracleVerificationRecord {
     OracleVerificationRecord {
         oracle_id: oracle_id(CONFIRMATION_ORACLE_ID),
-        oracle_tier: Tier::Unverified,
+        oracle_tier: VerificationTier::Unverified,
         source_locator: format!("urn:oracled:claim:{}:{path}", inputs.execution_id),
         source_version: None,
         retrieved_at: inputs.asked_at,
@@ -162,9 +174,9 @@ fn confirmation(inputs: &Inputs, path: &str, claim: &Claim) -> OracleVerificatio
 
 /// The record of an answer, at the tier at which it counts, with the time to live that is enforced on state-sensitive axes.
 fn record<'p>(
-    inputs: &Inputs,
-    voice: &Voice<'_>,
-    oracle_tier: Tier,
+    inputs: &DecisionInputs,
+    voice: &UsableAnswer<'_>,
+    oracle_tier: VerificationTier,
     paths: impl Iterator<Item = &'p str>,
 ) -> OracleVerificationRecord {
     let axes = paths.filter_map(|path| inputs.axes.get(path)).filter(|axis| axis.state_sensitive);
@@ -174,20 +186,20 @@ fn record<'p>(
 }
 
 fn candidate(
-    inputs: &Inputs,
-    hearing: &Hearing<'_>,
+    inputs: &DecisionInputs,
+    hearing: &CollectedAnswers<'_>,
     (oracle_id, outcome): (&SourceId, CallOutcome),
-    ruling: &Ruling<'_>,
+    ruling: &CombinedDecision<'_>,
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
-    let voice = hearing.voices.iter().find(|voice| voice.oracle_id == oracle_id);
+    let voice = hearing.answers.iter().find(|voice| voice.oracle_id == oracle_id);
     let tier = voice.map(|voice| counted_tier(inputs, voice));
-    let paths = |voice: &Voice<'_>| {
-        let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
+    let paths = |voice: &UsableAnswer<'_>| {
+        let asked = inputs.question.axes.iter().filter(|path| voice.requested.contains(path));
         asked.map(String::as_str).collect::<Vec<_>>()
     };
     let told = voice.map(|voice| {
-        let told = paths(voice).into_iter().filter(|path| ruling.kind_of(path).tells_what_oracles_say());
+        let told = paths(voice).into_iter().filter(|path| ruling.kind_of(path).has_oracle_answers());
         (voice, told.collect::<Vec<_>>())
     });
     CandidateOutcome {
@@ -202,7 +214,7 @@ fn candidate(
             .unwrap_or_default(),
         record: voice.zip(tier).map(|(voice, tier)| record(inputs, voice, tier, paths(voice).into_iter())),
         observed_at: voice.map(|voice| voice.candidate.observed_at),
-        stale: voice.is_some_and(|voice| voice.is_kept),
+        stale: voice.is_some_and(|voice| voice.is_cached),
         contested: ruling.contested.contains(oracle_id),
         late: call.is_some_and(|call| call.latency_ms > inputs.workflow.oracle_latency.soft_timeout_ms),
         latency_ms: call.map_or(0, |call| call.latency_ms),

@@ -5,28 +5,28 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
-use crate::ground::value::Value;
-use crate::verification::call::{Failure, Reply};
-use crate::verification::candidate::Candidate;
+use crate::ground::value::AxisValue;
+use crate::verification::call::{CallFailure, OracleReply};
+use crate::verification::candidate::CandidateAnswer;
 use crate::verification::envelope::{Envelope, EnvelopeKind};
-use crate::verification::inputs::Inputs;
-use crate::verification::kept::{CLAIMS_OPEN_MAX, OPEN_MAX, OpenReview};
-use crate::verification::reason::Reason;
+use crate::verification::inputs::DecisionInputs;
+use crate::verification::reason::AxisReason;
+use crate::verification::stored_state::{CLAIMS_OPEN_MAX, OPEN_MAX, OpenReview};
 use crate::verification::workflow::Workflow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The axes to decide, and their evidence.
-pub(in crate::verification) struct Dispute {
-    pub(in crate::verification) axes: BTreeMap<String, BTreeSet<Reason>>,
-    pub(in crate::verification) candidates: BTreeMap<SourceId, Candidate>,
+pub(in crate::verification) struct ReviewDispute {
+    pub(in crate::verification) axes: BTreeMap<String, BTreeSet<AxisReason>>,
+    pub(in crate::verification) candidates: BTreeMap<SourceId, CandidateAnswer>,
     /// Whether no axis would need a reviewer without the claims.
     pub(in crate::verification) of_claim: bool,
     pub(in crate::verification) evidence_hash: Sha256Hex,
 }
 
-impl Dispute {
-    pub(in crate::verification) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
-        let axes = for_a_person(envelope);
+impl ReviewDispute {
+    pub(in crate::verification) fn of(inputs: &DecisionInputs, envelope: &Envelope) -> Option<Self> {
+        let axes = axes_for_reviewer(envelope);
         if axes.is_empty() {
             return None;
         }
@@ -35,7 +35,7 @@ impl Dispute {
         if !inputs.question.claimed.is_empty() {
             let mut bare = inputs.clone();
             bare.question.claimed.clear();
-            without_claims = for_a_person(&without_review(&bare));
+            without_claims = axes_for_reviewer(&without_review(&bare));
             without_claims.retain(|path, _| axes.contains_key(path));
         }
         let of_claim = without_claims.is_empty();
@@ -49,24 +49,27 @@ impl Dispute {
 }
 
 /// The axes that `envelope` leaves to a reviewer, with the reasons.
-fn for_a_person(envelope: &Envelope) -> BTreeMap<String, BTreeSet<Reason>> {
+fn axes_for_reviewer(envelope: &Envelope) -> BTreeMap<String, BTreeSet<AxisReason>> {
     let for_a_person = envelope.axes.iter().filter(|(_, axis)| axis.kind == EnvelopeKind::HumanReview);
     for_a_person.map(|(path, axis)| (path.clone(), axis.reasons.clone())).collect()
 }
 
 /// The claimed values of `axes`.
 fn claimed<'i>(
-    inputs: &'i Inputs,
-    axes: &BTreeMap<String, BTreeSet<Reason>>,
-) -> BTreeMap<&'i str, &'i Value> {
+    inputs: &'i DecisionInputs,
+    axes: &BTreeMap<String, BTreeSet<AxisReason>>,
+) -> BTreeMap<&'i str, &'i AxisValue> {
     let claimed = inputs.question.claimed.iter().filter(|(path, _)| axes.contains_key(*path));
     claimed.map(|(path, claim)| (path.as_str(), &claim.value)).collect()
 }
 
 /// `envelope` with the id of its review, if a reviewer decides: an open review of the same dispute, or else a new one.
 /// `None` if no further review can be opened.
-pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
-    let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
+pub(in crate::verification) fn with_review_id(
+    inputs: &DecisionInputs,
+    mut envelope: Envelope,
+) -> Option<Envelope> {
+    let Some(dispute) = ReviewDispute::of(inputs, &envelope) else { return Some(envelope) };
     // reviews opened by claims alone, and other reviews, have separate limits
     let open: Vec<_> = inputs.open_reviews.iter().filter(|open| open.of_claim == dispute.of_claim).collect();
     let open_max = if dispute.of_claim { CLAIMS_OPEN_MAX } else { OPEN_MAX };
@@ -81,19 +84,19 @@ pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) ->
     };
     envelope.review_id =
         Some(known.map_or_else(|| envelope.execution_id.clone(), |open| open.review_id.clone()));
-    Some(envelope.sealed())
+    Some(envelope.with_digest())
 }
 
 /// The answers of the oracles, each with its record as it counted. For an oracle that was too slow or not reachable,
 /// its last cached answer, if any, so that the reviewer has a starting point.
-fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
+fn candidates(inputs: &DecisionInputs, envelope: &Envelope) -> BTreeMap<SourceId, CandidateAnswer> {
     let found = envelope.candidates.iter().filter_map(|outcome| {
         let call = inputs.calls.get(&outcome.oracle_id)?;
         let candidate = match (&call.reply, outcome.stale, &outcome.record) {
-            (Reply::Answered { candidate }, false, Some(_)) => candidate,
+            (OracleReply::Answered { candidate }, false, Some(_)) => candidate,
             (_, true, _)
-            | (Reply::TimedOut { .. } | Reply::CircuitOpen { .. }, ..)
-            | (Reply::Failed { failure: Failure::Unavailable, .. }, ..) => call.kept.as_ref()?,
+            | (OracleReply::TimedOut { .. } | OracleReply::CircuitOpen { .. }, ..)
+            | (OracleReply::Failed { failure: CallFailure::Unavailable, .. }, ..) => call.kept.as_ref()?,
             _ => return None,
         };
         let mut candidate = (**candidate).clone();
@@ -108,11 +111,11 @@ fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candid
 /// The SHA-256 of the question without its times, of the values and versions of the answers, and of the claims. Times do not
 /// count, and neither do unverified oracles or cached answers of missing oracles.
 fn evidence_hash(
-    inputs: &Inputs,
+    inputs: &DecisionInputs,
     envelope: &Envelope,
-    axes: &BTreeMap<String, BTreeSet<Reason>>,
-    claimed: &BTreeMap<&str, &Value>,
-    candidates: &BTreeMap<SourceId, Candidate>,
+    axes: &BTreeMap<String, BTreeSet<AxisReason>>,
+    claimed: &BTreeMap<&str, &AxisValue>,
+    candidates: &BTreeMap<SourceId, CandidateAnswer>,
 ) -> Sha256Hex {
     let question = &inputs.question;
     let counted = envelope.candidates.iter().filter(|outcome| {

@@ -1,47 +1,51 @@
 //! Guidance on a retry, for a `blocked` envelope.
 
-use super::Ruling;
-use crate::base::moment::span;
+use super::CombinedDecision;
+use crate::base::moment::format_span;
 use crate::ground::axis::AxisClass;
 use crate::ground::id::SourceId;
-use crate::verification::call::{Failure, Reply};
-use crate::verification::envelope::Retry;
-use crate::verification::hearing::{Absence, Absent};
-use crate::verification::inputs::Inputs;
-use crate::verification::reason::Reason;
+use crate::verification::call::{CallFailure, OracleReply};
+use crate::verification::collected_answers::{MissingSource, MissingSourceReason};
+use crate::verification::envelope::RetryAdvice;
+use crate::verification::inputs::DecisionInputs;
+use crate::verification::reason::AxisReason;
 use std::collections::BTreeSet;
 
 /// The guidance on a retry. The advice names the oracles and the delay, because it is also shown without the other members.
-pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
+pub(super) fn advise_retry(inputs: &DecisionInputs, ruling: &CombinedDecision<'_>) -> RetryAdvice {
     let has = |reason| ruling.reasons.contains(&reason);
-    if has(Reason::QueueFull) {
+    if has(AxisReason::QueueFull) {
         let advice = "too many questions wait for a reviewer already; ask again after some are resolved";
-        return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
+        return RetryAdvice { after_ms: None, oracles: Vec::new(), advice: advice.into() };
     }
     if !ruling.reverify.is_empty() {
         let oracles: Vec<_> = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
         let after_ms = inputs.workflow.oracle_latency.soft_timeout_ms;
-        let advice = format!("this needs another answer from {}: {}", names(&oracles), again(after_ms));
-        return Retry { after_ms: Some(after_ms), oracles, advice };
+        let advice = format!(
+            "this needs another answer from {}: {}",
+            join_oracle_ids(&oracles),
+            format_retry_delay(after_ms)
+        );
+        return RetryAdvice { after_ms: Some(after_ms), oracles, advice };
     }
-    if has(Reason::Stale) || has(Reason::Expired) {
+    if has(AxisReason::Stale) || has(AxisReason::Expired) {
         let oracles: Vec<_> = stale(inputs, ruling).into_iter().collect();
         let advice = format!(
             "the answer of {} is too old; ingest a newer release, or allow its age in the policy",
-            names(&oracles)
+            join_oracle_ids(&oracles)
         );
-        return Retry { after_ms: None, oracles, advice };
+        return RetryAdvice { after_ms: None, oracles, advice };
     }
-    if has(Reason::OracleUnusable) {
-        return of_unusable(ruling);
+    if has(AxisReason::OracleUnusable) {
+        return advise_for_unusable(ruling);
     }
     if !ruling.missing.is_empty() {
-        return of_missing(inputs, ruling);
+        return advise_for_missing(inputs, ruling);
     }
-    if has(Reason::BudgetExceeded) {
+    if has(AxisReason::BudgetExceeded) {
         let after_ms = inputs.workflow.oracle_latency.hard_timeout_ms;
-        let advice = format!("the decision exceeded its time budget: {}", again(after_ms));
-        return Retry { after_ms: Some(after_ms), oracles: Vec::new(), advice };
+        let advice = format!("the decision exceeded its time budget: {}", format_retry_delay(after_ms));
+        return RetryAdvice { after_ms: Some(after_ms), oracles: Vec::new(), advice };
     }
     let helps = if can_be_confirmed(inputs, ruling) {
         "ask again after the claimant has confirmed the value"
@@ -49,44 +53,50 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
         "asking again does not help by itself"
     };
     let advice = format!("no trusted source of the workflow has a value: {helps}");
-    Retry { after_ms: None, oracles: Vec::new(), advice }
+    RetryAdvice { after_ms: None, oracles: Vec::new(), advice }
 }
 
 /// The guidance if oracles failed, or gave answers that cannot be trusted.
-fn of_unusable(ruling: &Ruling<'_>) -> Retry {
-    let unusable = ruling.missing.iter().filter(|absent| absent.absence == Absence::Unusable);
-    let cannot_be_asked =
-        |absent: &&Absent<'_>| matches!(absent.call.reply, Reply::Failed { failure: Failure::Rejected, .. });
+fn advise_for_unusable(ruling: &CombinedDecision<'_>) -> RetryAdvice {
+    let unusable = ruling.missing.iter().filter(|absent| absent.reason == MissingSourceReason::Unusable);
+    let cannot_be_asked = |absent: &&MissingSource<'_>| {
+        matches!(absent.call.reply, OracleReply::Failed { failure: CallFailure::Rejected, .. })
+    };
     let is_the_question = unusable.clone().all(cannot_be_asked);
     let oracles: Vec<_> = unusable.map(|absent| absent.oracle_id.clone()).collect();
-    let names = names(&oracles);
+    let names = join_oracle_ids(&oracles);
     let advice = if is_the_question {
         format!("{names} cannot answer this question; ask another one, or use another workflow")
     } else {
         format!("an administrator has to check {names}: it failed, or its answer cannot be trusted")
     };
-    Retry { after_ms: None, oracles, advice }
+    RetryAdvice { after_ms: None, oracles, advice }
 }
 
 /// The guidance if oracles gave no answer.
-fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
+fn advise_for_missing(inputs: &DecisionInputs, ruling: &CombinedDecision<'_>) -> RetryAdvice {
     let oracles: Vec<_> = ruling.missing.iter().map(|absent| absent.oracle_id.clone()).collect();
     let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
     let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
-    let helps = after_ms.map_or_else(|| "an administrator has to close the circuit".to_owned(), again);
-    Retry { after_ms, advice: format!("no answer came from {}: {helps}", names(&oracles)), oracles }
+    let helps =
+        after_ms.map_or_else(|| "an administrator has to close the circuit".to_owned(), format_retry_delay);
+    RetryAdvice {
+        after_ms,
+        advice: format!("no answer came from {}: {helps}", join_oracle_ids(&oracles)),
+        oracles,
+    }
 }
 
-fn again(after_ms: u64) -> String {
-    format!("ask again in {}", span(after_ms.div_ceil(1000)))
+fn format_retry_delay(after_ms: u64) -> String {
+    format!("ask again in {}", format_span(after_ms.div_ceil(1000)))
 }
 
-fn names(oracles: &[SourceId]) -> String {
+fn join_oracle_ids(oracles: &[SourceId]) -> String {
     oracles.iter().map(SourceId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether each axis without a value is self-reported and has a claim that is not confirmed.
-fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
+fn can_be_confirmed(inputs: &DecisionInputs, ruling: &CombinedDecision<'_>) -> bool {
     let is_self_reported =
         |path: &str| inputs.axes.get(path).is_some_and(|axis| axis.class == AxisClass::SelfReported);
     let is_claimed = |path: &str| inputs.question.claimed.get(path).is_some_and(|claim| !claim.confirmed);
@@ -95,14 +105,14 @@ fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
 }
 
 /// The delay before a retry of an oracle, in milliseconds; `None` if an administrator must act first.
-fn pause_ms(inputs: &Inputs, absent: &Absent<'_>) -> Option<u64> {
+fn pause_ms(inputs: &DecisionInputs, absent: &MissingSource<'_>) -> Option<u64> {
     match &absent.call.reply {
-        Reply::CircuitOpen { retry_after_ms } => *retry_after_ms,
+        OracleReply::CircuitOpen { retry_after_ms } => *retry_after_ms,
         _ => Some(inputs.workflow.oracle_latency.hard_timeout_ms),
     }
 }
 
-fn stale(inputs: &Inputs, ruling: &Ruling<'_>) -> BTreeSet<SourceId> {
+fn stale(inputs: &DecisionInputs, ruling: &CombinedDecision<'_>) -> BTreeSet<SourceId> {
     let stale = ruling.settled.values().flat_map(|settlement| settlement.stale.iter());
     let known = stale.filter(|oracle_id| inputs.calls.contains_key(**oracle_id));
     known.map(|oracle_id| (*oracle_id).clone()).collect()

@@ -3,15 +3,15 @@
 use super::support::*;
 use crate::ground::freshness::StaleBehavior;
 use crate::ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
-use crate::verification::{Cut, Inputs, Reply, Review, Workflow, decide};
+use crate::verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase, Workflow, decide};
 use serde_json::{Value as Json, json};
 
-fn told(inputs: &Inputs) -> Json {
+fn decide_as_json(inputs: &DecisionInputs) -> Json {
     serde_json::to_value(decide(inputs)).expect("it serializes")
 }
 
 /// Two sources that agree on `inr` and contradict each other on `dose`.
-fn contradiction(settings: Json, more: Json) -> Inputs {
+fn contradiction(settings: Json, more: Json) -> DecisionInputs {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], settings);
     let mut inputs = inputs(workflow, &["dose", "inr"], more);
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
@@ -19,7 +19,7 @@ fn contradiction(settings: Json, more: Json) -> Inputs {
     inputs
 }
 
-fn on_dose(config: Json, said: &[(crate::ground::source::OracleTier, &str)]) -> Inputs {
+fn on_dose(config: Json, said: &[(crate::ground::source::OracleTier, &str)]) -> DecisionInputs {
     const LABS: [&str; 3] = ["lab-a", "lab-b", "lab-c"];
     let labs = &LABS[..said.len()];
     let workflow = workflow(&["dose"], labs, json!({"conflict_resolution": config}));
@@ -39,7 +39,7 @@ fn is_valid(workflow: &Workflow) -> Result<(), String> {
 
 #[test]
 fn settled_axis_has_its_value_with_another_axis_escalated() {
-    let envelope = told(&contradiction(json!({}), json!({})));
+    let envelope = decide_as_json(&contradiction(json!({}), json!({})));
     assert_eq!((&envelope["kind"], &envelope["status"]), (&json!("human_review"), &json!("unverified")));
     let (dose, inr) = (&envelope["axes"]["dose"], &envelope["axes"]["inr"]);
     assert_eq!((&inr["kind"], &inr["value"]), (&json!("authoritative"), &json!("2.5")), "{envelope:#}");
@@ -51,7 +51,7 @@ fn settled_axis_has_its_value_with_another_axis_escalated() {
 #[test]
 fn settled_axis_has_its_value_with_another_axis_disputed() {
     let config = json!({"conflict_resolution": {"same_tier_strategy": "dispute_summary"}});
-    let envelope = told(&contradiction(config, json!({})));
+    let envelope = decide_as_json(&contradiction(config, json!({})));
     assert_eq!(envelope["kind"], "dispute_summary");
     assert_eq!(envelope["axes"]["inr"]["value"], "2.5", "{envelope:#}");
     assert_eq!(envelope["axes"]["dose"]["kind"], "dispute_summary");
@@ -62,9 +62,9 @@ fn missing_source_blocks_only_the_axes_requested_from_it() {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
-    let silent = call(Primary, &["inr"], Reply::TimedOut { cut: Cut::HardTimeout });
+    let silent = call(Primary, &["inr"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     inputs.calls.insert("lab-b".parse().expect("an id"), silent);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!((&envelope["kind"], &envelope["axes"]["dose"]["value"]), (&json!("blocked"), &json!("10")));
     let inr = &envelope["axes"]["inr"];
     assert_eq!((&inr["kind"], &inr["value"]), (&json!("blocked"), &Json::Null));
@@ -79,9 +79,9 @@ fn ambiguous_source_does_not_affect_other_axes() {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
-    let several = call(Primary, &["inr"], Reply::Several { records: 2 });
+    let several = call(Primary, &["inr"], OracleReply::Several { records: 2 });
     inputs.calls.insert("lab-b".parse().expect("an id"), several);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["kind"], "requires_specification");
     assert_eq!(envelope["axes"]["dose"]["value"], "10");
     assert_eq!(envelope["axes"]["inr"]["kind"], "requires_specification");
@@ -92,7 +92,7 @@ fn ambiguous_source_does_not_affect_other_axes() {
 fn every_axis_of_an_unverified_workflow_is_narrative() {
     let settings = json!({"authority_latency": {"authority_latency_budget_ms": 150,
         "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}});
-    let envelope = told(&contradiction(settings, json!({})));
+    let envelope = decide_as_json(&contradiction(settings, json!({})));
     for axis in ["dose", "inr"] {
         let axis = &envelope["axes"][axis];
         assert_eq!((&axis["kind"], &axis["value"]), (&json!("narrative_only"), &Json::Null));
@@ -106,9 +106,9 @@ fn narrative_axis_with_a_graver_axis_has_a_disclaimer() {
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     answer_of(&mut inputs, "lab-a").deviations.insert("dose".into(), "10 after 1".into());
-    let silent = call(Primary, &["inr"], Reply::TimedOut { cut: Cut::HardTimeout });
+    let silent = call(Primary, &["inr"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     inputs.calls.insert("lab-b".parse().expect("an id"), silent);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["kind"], "human_review");
     assert_eq!(envelope["axes"]["inr"]["kind"], "narrative_only");
     assert!(envelope["disclaimer"].is_string(), "{envelope:#}");
@@ -118,7 +118,7 @@ fn narrative_axis_with_a_graver_axis_has_a_disclaimer() {
 fn full_queue_blocks_only_the_axes_for_a_reviewer() {
     let mut inputs = contradiction(json!({}), json!({}));
     inputs.queue_is_full = true;
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!((&envelope["kind"], &envelope["axes"]["inr"]["value"]), (&json!("blocked"), &json!("2.5")));
     let dose = &envelope["axes"]["dose"];
     assert_eq!(
@@ -130,7 +130,9 @@ fn full_queue_blocks_only_the_axes_for_a_reviewer() {
 #[test]
 fn evidence_on_a_state_sensitive_axis_always_has_a_ttl() {
     let mut inputs = contradiction(json!({}), json!({}));
-    let ttl = |inputs: &Inputs| told(inputs)["axes"]["inr"]["evidence"][0]["record"]["ttl_seconds"].clone();
+    let ttl = |inputs: &DecisionInputs| {
+        decide_as_json(inputs)["axes"]["inr"]["evidence"][0]["record"]["ttl_seconds"].clone()
+    };
     assert_eq!(ttl(&inputs), 3600, "as long as the axis allows");
     answer_of(&mut inputs, "lab-a").record.ttl_seconds = Some(60);
     assert_eq!(ttl(&inputs), 60);
@@ -148,7 +150,7 @@ fn most_recent_compares_the_publishers_date() {
         (ago(100), ago(90));
     (answer_of(&mut inputs, "lab-b").observed_at, answer_of(&mut inputs, "lab-b").record.verified_at) =
         (ago(200), ago(10));
-    assert_eq!(told(&inputs)["axes"]["dose"]["value"], "10");
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["value"], "10");
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn degraded_tier_is_shown_in_candidate_outcome() {
     let mut inputs = on_dose(json!({}), &[(Primary, "10"), (CrossDomain, "12")]);
     let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
     (freshness.stale, freshness.stale_behavior) = (true, StaleBehavior::DegradeTier);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     let candidate = &envelope["candidates"][0];
     assert_eq!((&candidate["registered_tier"], &candidate["tier"]), (&json!("primary"), &json!("secondary")));
     assert_eq!(candidate["record"]["oracle_tier"], "secondary");
@@ -167,7 +169,7 @@ fn review_shows_the_tier_at_which_an_answer_counted() {
     let mut inputs = on_dose(json!({}), &[(Primary, "10"), (Secondary, "12")]);
     let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
     (freshness.stale, freshness.stale_behavior) = (true, StaleBehavior::DegradeTier);
-    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
     let review = serde_json::to_value(review).expect("it serializes");
     assert_eq!(review["candidates"]["lab-a"]["record"]["oracle_tier"], "secondary", "{review:#}");
 }
@@ -177,10 +179,10 @@ fn review_after_exceeded_budget_has_every_source_and_last_answer() {
     let settings = json!({"authority_latency": {"authority_latency_budget_ms": 2000,
         "enforcement_mode": "INLINE", "on_timeout_behavior": "ESCALATE"}});
     let mut inputs = inputs(workflow(&["dose"], &["lab-a"], settings), &["dose"], json!({}));
-    let mut cut = call(Primary, &["dose"], Reply::TimedOut { cut: Cut::Budget });
+    let mut cut = call(Primary, &["dose"], OracleReply::TimedOut { cut: CallTimeLimit::Budget });
     cut.kept = Some(Box::new(candidate("lab-a", &[("dose", "10")])));
     inputs.calls.insert("lab-a".parse().expect("an id"), cut);
-    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
     let review = serde_json::to_value(review).expect("it serializes");
     assert_eq!(review["sources"], json!({"lab-a": "timed_out"}), "{review:#}");
     assert_eq!(review["candidates"]["lab-a"]["values"]["dose"]["value"], "10", "{review:#}");
@@ -194,7 +196,7 @@ fn answer_of_an_unverified_source_does_not_reopen_a_review() {
     answers(&mut inputs, "lab-b", Primary, &[("dose", "12")]);
     let mut review = |dose: &str| {
         answers(&mut inputs, "scraper", Unverified, &[("dose", dose)]);
-        Review::of(&inputs, &decide(&inputs)).expect("a person decides")
+        ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides")
     };
     let (one, other) = (review("99"), review("98"));
     assert_eq!(one.candidates.len(), 3, "the reviewer sees it: {one:?}");
@@ -209,17 +211,17 @@ fn ratio_threshold_escalates_and_leaves_text_axes_alone() {
     let mut inputs = inputs(both, &["dose", "status"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("status", "open")]);
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "11"), ("status", "closed")]);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["axes"]["dose"]["value"], "10");
     assert_eq!(envelope["axes"]["status"]["value"], "open");
     // 2 of 12 are more than 0.15 of the larger one
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "12"), ("status", "closed")]);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["axes"]["dose"]["reasons"], json!(["ratio_threshold"]));
     assert_eq!(envelope["axes"]["status"]["value"], "open");
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "-10"), ("status", "open")]);
     let reasons = json!(["delta_threshold", "ratio_threshold"]);
-    assert_eq!(told(&inputs)["axes"]["dose"]["reasons"], reasons);
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["reasons"], reasons);
 }
 
 #[test]
@@ -231,11 +233,11 @@ fn thresholds_of_an_axis_replace_those_of_the_workflow() {
     let mut inputs = inputs(both, &["dose", "visits"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("visits", "10")]);
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "12"), ("visits", "12")]);
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["axes"]["dose"]["value"], "10");
     assert_eq!(envelope["axes"]["visits"]["reasons"], json!(["delta_threshold"]));
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "30")]);
-    assert_eq!(told(&inputs)["axes"]["dose"]["reasons"], json!(["ratio_threshold"]));
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["reasons"], json!(["ratio_threshold"]));
 }
 
 #[test]
@@ -262,10 +264,10 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
     ontology.validate().expect("it can be used");
     let mut inputs = on_dose(json!({}), &[(Primary, "1000"), (Primary, "1010")]);
     *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it exists").clone();
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!((&envelope["axes"]["dose"]["basis"], &envelope["steps"]), (&json!("agreement"), &json!([])));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "1011")]);
-    assert_eq!(told(&inputs)["axes"]["dose"]["kind"], "human_review");
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["kind"], "human_review");
 }
 
 #[test]
@@ -276,7 +278,7 @@ fn value_must_agree_with_all_members_within_the_tolerance() {
     axis["relative_tolerance"] = json!("0.01");
     *axis_of(&mut inputs, "dose") = serde_json::from_value(axis).expect("an axis");
     // each is close to the first, and the other two are too far apart
-    assert_eq!(told(&inputs)["axes"]["dose"]["reasons"], json!(["require_human"]));
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["reasons"], json!(["require_human"]));
 }
 
 #[test]
@@ -286,14 +288,14 @@ fn threshold_counts_even_where_values_agree_within_a_tolerance() {
     let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("it serializes");
     axis["relative_tolerance"] = json!("0.01");
     *axis_of(&mut inputs, "dose") = serde_json::from_value(axis).expect("an axis");
-    assert_eq!(told(&inputs)["axes"]["dose"]["reasons"], json!(["delta_threshold"]));
+    assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["reasons"], json!(["delta_threshold"]));
 }
 
 #[test]
 fn settlement_of_inverted_inputs_has_a_warning() {
     let average = json!({"default_strategy": "weighted_average"});
-    let warns = |inputs: &Inputs| {
-        let envelope = told(inputs);
+    let warns = |inputs: &DecisionInputs| {
+        let envelope = decide_as_json(inputs);
         assert_eq!(envelope["axes"]["dose"]["kind"], "authoritative");
         let warnings = envelope["warnings"].as_array().expect("an array").clone();
         warnings.iter().filter(|warning| warning.as_str().is_some_and(|text| text.contains("factor"))).count()
@@ -314,18 +316,18 @@ fn too_few_sources_block_an_axis() {
     let two = |settings: Json| {
         let mut inputs = inputs(workflow(&["dose"], &["lab-a", "lab-b"], settings), &["dose"], json!({}));
         answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
-        let none = call(Primary, &["dose"], Reply::NoRecord);
+        let none = call(Primary, &["dose"], OracleReply::NoRecord);
         inputs.calls.insert("lab-b".parse().expect("an id"), none);
         inputs
     };
-    let kind = |inputs: &Inputs| told(inputs)["axes"]["dose"]["kind"].clone();
+    let kind = |inputs: &DecisionInputs| decide_as_json(inputs)["axes"]["dose"]["kind"].clone();
     assert_eq!(kind(&two(json!({}))), "authoritative");
     let mut few = two(json!({"min_sources": 2}));
-    assert_eq!(told(&few)["axes"]["dose"]["reasons"], json!(["too_few_sources"]));
+    assert_eq!(decide_as_json(&few)["axes"]["dose"]["reasons"], json!(["too_few_sources"]));
     // a source that did not answer may have been the second one
-    let silent = call(Primary, &["dose"], Reply::TimedOut { cut: Cut::HardTimeout });
+    let silent = call(Primary, &["dose"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     few.calls.insert("lab-b".parse().expect("an id"), silent);
-    assert_eq!(told(&few)["axes"]["dose"]["reasons"], json!(["oracle_unreachable"]));
+    assert_eq!(decide_as_json(&few)["axes"]["dose"]["reasons"], json!(["oracle_unreachable"]));
     answers(&mut few, "lab-b", Unverified, &[("dose", "10")]);
     assert_eq!(kind(&few), "blocked", "an unverified source does not count");
     answers(&mut few, "lab-b", Secondary, &[("dose", "11")]);
@@ -343,17 +345,18 @@ fn min_sources_beyond_the_sources_of_an_axis_is_rejected() {
 
 #[test]
 fn call_that_was_not_awaited_is_no_timeout() {
-    let mut document = serde_json::to_value(call(Unverified, &["dose"], Reply::NoRecord)).expect("JSON");
+    let mut document =
+        serde_json::to_value(call(Unverified, &["dose"], OracleReply::NoRecord)).expect("JSON");
     document["reply"] = json!({"outcome": "not_awaited"});
     let mut inputs = on_dose(json!({}), &[(Primary, "10")]);
     inputs.workflow.oracles.push("scraper".parse().expect("an id"));
     inputs.calls.insert("scraper".parse().expect("an id"), serde_json::from_value(document).expect("a call"));
-    let envelope = told(&inputs);
+    let envelope = decide_as_json(&inputs);
     assert_eq!(
         (&envelope["kind"], &envelope["candidates"][1]["outcome"]),
         (&json!("authoritative"), &json!("not_awaited"))
     );
-    let logged = crate::audit::event::verification::SourceAskedEntry::all(&inputs, &decide(&inputs));
+    let logged = crate::audit::event::verification::SourceCallEntry::all(&inputs, &decide(&inputs));
     let logged = serde_json::to_value(&logged[1]).expect("it serializes");
     assert_ne!(logged["status"], "timeout");
     assert_eq!(logged["error_code"], "not_awaited");

@@ -2,8 +2,8 @@
 
 use super::support::*;
 use crate::ground::source::OracleTier::Primary;
-use crate::verification::kept::{CLAIMS_OPEN_MAX, OPEN_MAX};
-use crate::verification::{EnvelopeKind, Inputs, Reason, Review, decide};
+use crate::verification::stored_state::{CLAIMS_OPEN_MAX, OPEN_MAX};
+use crate::verification::{AxisReason, DecisionInputs, EnvelopeKind, ReviewCase, decide};
 use serde_json::{Value as Json, json};
 
 fn claim(value: Json, claimed_by: &str, confirmed: bool) -> Json {
@@ -11,7 +11,7 @@ fn claim(value: Json, claimed_by: &str, confirmed: bool) -> Json {
 }
 
 /// A question over `dose` that lab-a answers with 10 and lab-b with `other`.
-fn question(number: usize, other: &str, more: Json) -> Inputs {
+fn question(number: usize, other: &str, more: Json) -> DecisionInputs {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], more);
     inputs.execution_id = format!("verify:{number}");
@@ -20,17 +20,17 @@ fn question(number: usize, other: &str, more: Json) -> Inputs {
     inputs
 }
 
-fn review(inputs: &Inputs) -> Review {
-    Review::of(inputs, &decide(inputs)).expect("a person decides")
+fn review(inputs: &DecisionInputs) -> ReviewCase {
+    ReviewCase::of(inputs, &decide(inputs)).expect("a person decides")
 }
 
 #[test]
 fn claims_of_one_value_share_a_review_across_claimants() {
     let first = review(&question(1, "10", claim(json!(9), "p-1", false)));
     assert!(first.of_claim);
-    assert_eq!(first.axes["dose"], [Reason::OracleVsUser].into());
+    assert_eq!(first.axes["dose"], [AxisReason::OracleVsUser].into());
     let mut again = question(2, "10", claim(json!("9.0"), "p-2", true));
-    again.open_reviews = vec![first.as_open()];
+    again.open_reviews = vec![first.to_open_review()];
     let envelope = decide(&again);
     assert_eq!((envelope.kind, envelope.review_id), (EnvelopeKind::HumanReview, Some("verify:1".into())));
     let other = review(&question(3, "10", claim(json!(8), "p-1", false)));
@@ -43,7 +43,7 @@ fn claim_in_a_dispute_of_sources_opens_no_separate_review() {
     assert!(!first.of_claim);
     for number in 2..5 {
         let mut claimed = question(number, "12", claim(json!(number), "p-1", false));
-        claimed.open_reviews = vec![first.as_open()];
+        claimed.open_reviews = vec![first.to_open_review()];
         assert_eq!(decide(&claimed).review_id.as_deref(), Some("verify:1"));
     }
 }
@@ -52,7 +52,7 @@ fn claim_in_a_dispute_of_sources_opens_no_separate_review() {
 fn reviews_of_claims_leave_room_for_disputes_of_sources() {
     let mut open = Vec::new();
     for number in 1..=CLAIMS_OPEN_MAX {
-        open.push(review(&question(number, "10", claim(json!(20 + number), "p-1", false))).as_open());
+        open.push(review(&question(number, "10", claim(json!(20 + number), "p-1", false))).to_open_review());
     }
     let mut further = question(50, "10", claim(json!(99), "p-1", false));
     further.open_reviews = open.clone();

@@ -1,17 +1,17 @@
 use super::support::*;
 use crate::ground::axis::AxisClass;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
-use crate::ground::value::Value;
-use crate::verification::envelope::{Basis, Standing};
-use crate::verification::record::SignatureInfo;
-use crate::verification::step::{Relation, StepOutcome};
-use crate::verification::{Envelope, EnvelopeKind, Inputs, Reason, decide};
+use crate::ground::value::AxisValue;
+use crate::verification::envelope::{AxisStatus, ValueBasis};
+use crate::verification::record::SignatureVerification;
+use crate::verification::step::{ConflictStepOutcome, TierRelation};
+use crate::verification::{AxisReason, DecisionInputs, Envelope, EnvelopeKind, decide};
 use serde_json::{Value as Json, json};
 
 const LABS: [&str; 6] = ["lab-a", "lab-b", "lab-c", "lab-d", "lab-e", "lab-f"];
 
 /// Oracles of these tiers with these doses, each published one second after the one before it.
-fn doses(config: Json, said: &[(OracleTier, &str)]) -> Inputs {
+fn doses(config: Json, said: &[(OracleTier, &str)]) -> DecisionInputs {
     let labs = &LABS[..said.len()];
     let mut inputs =
         inputs(workflow(&["dose"], labs, json!({"conflict_resolution": config})), &["dose"], json!({}));
@@ -26,7 +26,7 @@ fn dose(envelope: &Envelope) -> Option<String> {
     envelope.axes["dose"].value.as_ref().map(ToString::to_string)
 }
 
-fn only_reason(envelope: &Envelope) -> Reason {
+fn only_reason(envelope: &Envelope) -> AxisReason {
     assert_eq!(envelope.reasons.len(), 1, "{:?}", envelope.reasons);
     *envelope.reasons.first().expect("there is one")
 }
@@ -38,17 +38,20 @@ fn each_conflicting_pair_is_a_step_and_too_many_go_to_a_reviewer() {
     let envelope = decide(&doses(recent.clone(), &said[..4]));
     assert_eq!((envelope.kind, dose(&envelope).as_deref()), (EnvelopeKind::Authoritative, Some("4")));
     assert_eq!(envelope.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2, 3]);
-    assert!(envelope.steps.iter().all(|step| step.outcome == StepOutcome::Replaced));
+    assert!(envelope.steps.iter().all(|step| step.outcome == ConflictStepOutcome::Replaced));
 
     let envelope = decide(&doses(recent, &said));
-    assert_eq!((envelope.kind, only_reason(&envelope)), (EnvelopeKind::HumanReview, Reason::CascadeLimit));
+    assert_eq!(
+        (envelope.kind, only_reason(&envelope)),
+        (EnvelopeKind::HumanReview, AxisReason::CascadeLimit)
+    );
     assert_eq!(envelope.steps.len(), 4);
-    assert_eq!(envelope.steps[3].reason, Some(Reason::CascadeLimit));
+    assert_eq!(envelope.steps[3].reason, Some(AxisReason::CascadeLimit));
 
     let wider = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 4}});
     assert_eq!(dose(&decide(&doses(wider, &said))).as_deref(), Some("5"));
     let narrow = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 1}});
-    assert_eq!(only_reason(&decide(&doses(narrow, &said[..3]))), Reason::CascadeLimit);
+    assert_eq!(only_reason(&decide(&doses(narrow, &said[..3]))), AxisReason::CascadeLimit);
 }
 
 #[test]
@@ -58,9 +61,9 @@ fn agreeing_oracle_is_no_step_and_supports_the_value() {
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
     let behind = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
     assert_eq!(behind.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
-    assert_eq!(envelope.axes["dose"].basis, Some(Basis::Resolution));
+    assert_eq!(envelope.axes["dose"].basis, Some(ValueBasis::Resolution));
     let [step] = &envelope.steps[..] else { panic!("{:?}", envelope.steps) };
-    assert_eq!((step.relation, step.outcome), (Relation::DifferentTier, StepOutcome::Kept));
+    assert_eq!((step.relation, step.outcome), (TierRelation::DifferentTier, ConflictStepOutcome::Kept));
     assert_eq!(step.standing.oracles.len(), 2);
     assert_eq!(step.delta, Some("2".parse().expect("a number")));
 }
@@ -72,7 +75,7 @@ fn same_tier_strategy_settles_within_a_tier_and_default_between_tiers() {
     let envelope = decide(&doses(config, &said));
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
     let relations: Vec<_> = envelope.steps.iter().map(|step| step.relation).collect();
-    assert_eq!(relations, [Relation::SameTier, Relation::DifferentTier]);
+    assert_eq!(relations, [TierRelation::SameTier, TierRelation::DifferentTier]);
 }
 
 #[test]
@@ -82,11 +85,11 @@ fn difference_over_the_threshold_is_reviewed_even_between_losing_oracles() {
     assert_eq!(dose(&decide(&doses(config.clone(), &said))).as_deref(), Some("10"));
     let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11.5")];
     let envelope = decide(&doses(config.clone(), &said));
-    assert_eq!(only_reason(&envelope), Reason::DeltaThreshold);
+    assert_eq!(only_reason(&envelope), AxisReason::DeltaThreshold);
     assert_eq!(envelope.axes["dose"].delta, Some("3.5".parse().expect("a number")));
     // a difference that cannot be computed exceeds each threshold
     let said = [(Primary, "1e60"), (Secondary, "1e-60")];
-    assert_eq!(only_reason(&decide(&doses(config, &said))), Reason::DeltaThreshold);
+    assert_eq!(only_reason(&decide(&doses(config, &said))), AxisReason::DeltaThreshold);
 }
 
 #[test]
@@ -115,18 +118,18 @@ fn conservative_side_is_defined_by_the_axis() {
     let mut inputs =
         doses(json!({"same_tier_strategy": "use_conservative"}), &[(Primary, "10"), (Primary, "12")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("10"));
-    axis_of(&mut inputs, "dose").conservative = Some(crate::ground::axis::Conservative::Higher);
+    axis_of(&mut inputs, "dose").conservative = Some(crate::ground::axis::ConservativeSide::Higher);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
     // sources and ontologies may change after the workflow was validated
     axis_of(&mut inputs, "dose").conservative = None;
-    assert_eq!(only_reason(&decide(&inputs)), Reason::StrategyImpossible);
+    assert_eq!(only_reason(&decide(&inputs)), AxisReason::StrategyImpossible);
 }
 
 /// A lower tier with proof, where a higher one has none.
 #[test]
 fn contradicting_tiers_and_axis_class_go_to_a_reviewer() {
     let signature = || {
-        Some(SignatureInfo {
+        Some(SignatureVerification {
             signed_by: "key-1".into(),
             signature_alg: "Ed25519".into(),
             signature_valid: true,
@@ -139,7 +142,7 @@ fn contradicting_tiers_and_axis_class_go_to_a_reviewer() {
         (proof.signature_info, proof.chain_of_custody) = (signature(), Some(vec!["court".into()]));
         answer_of(&mut inputs, "lab-a").record.signature_info = signature().filter(|_| is_first_signed);
         let envelope = decide(&inputs);
-        (dose(&envelope), envelope.reasons.contains(&Reason::PrecedenceUnclear))
+        (dose(&envelope), envelope.reasons.contains(&AxisReason::PrecedenceUnclear))
     };
     let (first, nobody) = ((Some("10".to_owned()), false), (None, true));
     // measured: lookup in a primary oracle, then proof
@@ -163,11 +166,11 @@ fn values_outside_the_recency_window_or_of_equal_time_go_to_a_reviewer() {
     let envelope = decide(&doses(window(58), &said));
     assert_eq!(
         (envelope.kind, only_reason(&envelope)),
-        (EnvelopeKind::HumanReview, Reason::RecencyUndecided)
+        (EnvelopeKind::HumanReview, AxisReason::RecencyUndecided)
     );
     let mut inputs = doses(json!({"same_tier_strategy": "most_recent"}), &said);
     answer_of(&mut inputs, "lab-a").observed_at = ago(59);
-    assert_eq!(only_reason(&decide(&inputs)), Reason::RecencyUndecided);
+    assert_eq!(only_reason(&decide(&inputs)), AxisReason::RecencyUndecided);
 }
 
 /// For example, a population with or without a territory.
@@ -181,7 +184,7 @@ fn values_of_different_definitions_are_never_settled() {
         stated.definition = Some("per day, not per hour".into());
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{strategy}");
-        assert_eq!(only_reason(&envelope), Reason::DefinitionMismatch);
+        assert_eq!(only_reason(&envelope), AxisReason::DefinitionMismatch);
         assert!(envelope.steps.is_empty() && envelope.axes["dose"].delta.is_none());
         assert!(envelope.candidates.iter().all(|candidate| candidate.contested));
     }
@@ -191,7 +194,7 @@ fn values_of_different_definitions_are_never_settled() {
     answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose").definition.clone_from(&per_day);
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::DisputeSummary);
-    assert!(envelope.reasons.contains(&Reason::DefinitionMismatch));
+    assert!(envelope.reasons.contains(&AxisReason::DefinitionMismatch));
     // values with the same definition are comparable, and the definition is shown
     answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose").definition.clone_from(&per_day);
     answers(&mut inputs, "lab-b", Secondary, &[]);
@@ -200,7 +203,7 @@ fn values_of_different_definitions_are_never_settled() {
 }
 
 /// Oracle A provides X and Y, oracle B provides Y and Z, and they conflict only on Y.
-fn partial(scope: Json, asked: &[&str]) -> Inputs {
+fn partial(scope: Json, asked: &[&str]) -> DecisionInputs {
     let settings = json!({"conflict_resolution": {"scope": scope}});
     let workflow = workflow(&["dose", "inr", "status"], &["lab-a", "lab-b", "lab-c"], settings);
     let mut inputs = inputs(workflow, asked, json!({}));
@@ -223,8 +226,8 @@ fn conflict_by_axis_affects_only_its_own_axis() {
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
     let standing = |path: &str| envelope.axes[path].standing;
-    assert_eq!((standing("dose"), standing("status")), (Standing::Settled, Standing::Settled));
-    assert_eq!(standing("inr"), Standing::Escalated);
+    assert_eq!((standing("dose"), standing("status")), (AxisStatus::Settled, AxisStatus::Settled));
+    assert_eq!(standing("inr"), AxisStatus::Escalated);
 }
 
 #[test]
@@ -232,8 +235,8 @@ fn conflict_by_oracle_affects_all_axes_of_both_oracles() {
     for asked in [&["dose", "inr", "status"][..], &["dose"], &["status"]] {
         let envelope = decide(&partial(json!({"granularity": "oracle"}), asked));
         assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{asked:?}");
-        assert_eq!(only_reason(&envelope), Reason::OracleInvalidated);
-        assert!(envelope.axes.values().all(|outcome| outcome.standing == Standing::Escalated));
+        assert_eq!(only_reason(&envelope), AxisReason::OracleInvalidated);
+        assert!(envelope.axes.values().all(|outcome| outcome.standing == AxisStatus::Escalated));
         assert!(envelope.steps.is_empty(), "nothing is settled: {:?}", envelope.steps);
     }
     let mut inputs = partial(json!({"granularity": "oracle"}), &["status"]);
@@ -248,7 +251,7 @@ fn invalidate_all_queries_both_oracles_again_and_then_settles() {
         answers(&mut inputs, "lab-c", CrossDomain, &[("status", "open")]);
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{asked:?}");
-        assert_eq!(only_reason(&envelope), Reason::Reverification);
+        assert_eq!(only_reason(&envelope), AxisReason::Reverification);
         let again: Vec<_> =
             envelope.reverify.iter().map(|again| (again.oracle_id.as_str(), again.axes.len())).collect();
         assert_eq!(again, [("lab-a", 2), ("lab-b", 2)]);
@@ -272,7 +275,7 @@ fn envelope_reports_deviation_only_for_requested_axes() {
     }
     let envelope = decide(&inputs);
     assert_eq!(
-        (envelope.kind, envelope.reasons.contains(&Reason::Deviation)),
+        (envelope.kind, envelope.reasons.contains(&AxisReason::Deviation)),
         (EnvelopeKind::HumanReview, true)
     );
     assert_eq!(envelope.candidates[0].deviations, [("dose".to_owned(), jump.to_owned())].into());
@@ -301,5 +304,5 @@ fn value_of_a_group_is_settled_like_any_other() {
     let mut inputs = inputs(groups, &[path], json!({}));
     answers(&mut inputs, "lab-a", Secondary, &[(path, "4")]);
     answers(&mut inputs, "lab-b", Primary, &[(path, "5")]);
-    assert_eq!(decide(&inputs).axes[path].value, Some(Value::Text("5".into())));
+    assert_eq!(decide(&inputs).axes[path].value, Some(AxisValue::Text("5".into())));
 }

@@ -1,19 +1,21 @@
 use super::support::*;
 use crate::ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
-use crate::ground::value::Value;
-use crate::verification::record::SignatureInfo;
-use crate::verification::{CallOutcome, Cut, EnvelopeKind, Failure, Inputs, Reason, Reply, decide};
+use crate::ground::value::AxisValue;
+use crate::verification::record::SignatureVerification;
+use crate::verification::{
+    AxisReason, CallFailure, CallOutcome, CallTimeLimit, DecisionInputs, EnvelopeKind, OracleReply, decide,
+};
 use serde_json::json;
 
 /// One oracle that has answered, and room for another.
-fn answered_by_one() -> Inputs {
+fn answered_by_one() -> DecisionInputs {
     let workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     inputs
 }
 
-fn with_second(tier: crate::ground::source::OracleTier, reply: Reply) -> Inputs {
+fn with_second(tier: crate::ground::source::OracleTier, reply: OracleReply) -> DecisionInputs {
     let mut inputs = answered_by_one();
     inputs.calls.insert("lab-b".parse().expect("an id"), call(tier, &["dose"], reply));
     inputs
@@ -33,10 +35,10 @@ fn answer_after_the_soft_timeout_counts_as_late() {
 #[test]
 fn missing_unverified_oracle_does_not_affect_the_decision() {
     let replies = [
-        Reply::TimedOut { cut: Cut::Budget },
-        Reply::CircuitOpen { retry_after_ms: None },
-        Reply::Several { records: 2 },
-        Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
+        OracleReply::TimedOut { cut: CallTimeLimit::Budget },
+        OracleReply::CircuitOpen { retry_after_ms: None },
+        OracleReply::Several { records: 2 },
+        OracleReply::Failed { failure: CallFailure::Internal, cause: "a fault".into() },
     ];
     let alone = decide(&answered_by_one());
     for reply in replies {
@@ -49,25 +51,25 @@ fn missing_unverified_oracle_does_not_affect_the_decision() {
 
 #[test]
 fn oracle_without_record_or_query_does_not_affect_the_decision() {
-    for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is deprecated".into() }] {
+    for reply in [OracleReply::NoRecord, OracleReply::NotAsked { cause: "it is deprecated".into() }] {
         let envelope = decide(&with_second(Primary, reply));
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
     }
-    let mut inputs = with_second(Primary, Reply::NoRecord);
+    let mut inputs = with_second(Primary, OracleReply::NoRecord);
     inputs.calls.remove(&"lab-a".parse().expect("an id"));
     let envelope = decide(&inputs);
     assert_eq!((envelope.kind, envelope.reasons.len()), (EnvelopeKind::Blocked, 1));
-    assert!(envelope.reasons.contains(&Reason::NoValue));
+    assert!(envelope.reasons.contains(&AxisReason::NoValue));
     assert_eq!(envelope.retry.expect("there is guidance").after_ms, None);
 }
 
 #[test]
 fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
-    let silent = Reply::TimedOut { cut: Cut::HardTimeout };
-    let failed = Reply::Failed { failure: Failure::Internal, cause: "a fault".into() };
-    for (reply, reason) in [(silent, Reason::OracleUnreachable), (failed, Reason::OracleUnusable)] {
+    let silent = OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout };
+    let failed = OracleReply::Failed { failure: CallFailure::Internal, cause: "a fault".into() };
+    for (reply, reason) in [(silent, AxisReason::OracleUnreachable), (failed, AxisReason::OracleUnusable)] {
         let mut inputs = with_second(Primary, reply);
-        inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], Reply::NoRecord));
+        inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], OracleReply::NoRecord));
         let envelope = decide(&inputs);
         assert_eq!(envelope.reasons, [reason].into());
         assert_eq!(envelope.axes["dose"].reasons, [reason].into());
@@ -75,12 +77,12 @@ fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
     // a missing oracle that was asked for another axis would not have answered this one
     let workflow = workflow(&["dose", "visits"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "visits"], json!({}));
-    inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], Reply::NoRecord));
-    let silent = call(Primary, &["visits"], Reply::TimedOut { cut: Cut::HardTimeout });
+    inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], OracleReply::NoRecord));
+    let silent = call(Primary, &["visits"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     inputs.calls.insert("lab-b".parse().expect("an id"), silent);
     let envelope = decide(&inputs);
-    assert_eq!(envelope.axes["dose"].reasons, [Reason::NoValue].into());
-    assert_eq!(envelope.axes["visits"].reasons, [Reason::OracleUnreachable].into());
+    assert_eq!(envelope.axes["dose"].reasons, [AxisReason::NoValue].into());
+    assert_eq!(envelope.axes["visits"].reasons, [AxisReason::OracleUnreachable].into());
 }
 
 #[test]
@@ -90,17 +92,17 @@ fn entity_that_is_not_identified_requires_specification() {
     let envelope = decide(&open);
     assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
     assert_eq!(envelope.unspecified, ["day"]);
-    assert!(envelope.reasons.contains(&Reason::ThingNotFixed));
+    assert!(envelope.reasons.contains(&AxisReason::ThingNotFixed));
 
-    let envelope = decide(&with_second(Secondary, Reply::Several { records: 2 }));
+    let envelope = decide(&with_second(Secondary, OracleReply::Several { records: 2 }));
     assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
-    assert!(envelope.reasons.contains(&Reason::SeveralThings));
+    assert!(envelope.reasons.contains(&AxisReason::SeveralThings));
     assert!(envelope.unspecified.is_empty(), "the question is complete: {:?}", envelope.unspecified);
 }
 
 #[test]
 fn cached_answer_is_not_used_if_the_workflow_does_not_serve_it() {
-    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
     // registration rejects this combination
@@ -112,7 +114,7 @@ fn cached_answer_is_not_used_if_the_workflow_does_not_serve_it() {
 
 #[test]
 fn circuit_held_open_by_an_administrator_has_no_retry_delay() {
-    let envelope = decide(&with_second(Primary, Reply::CircuitOpen { retry_after_ms: None }));
+    let envelope = decide(&with_second(Primary, OracleReply::CircuitOpen { retry_after_ms: None }));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
     let retry = envelope.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles.len()), (None, 1));
@@ -125,14 +127,14 @@ fn failure_other_than_timeout_has_no_narrative_or_cached_answer() {
         json!({"on_timeout": "FAIL_OPEN_NARRATIVE"}),
         json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}),
     ] {
-        for failure in [Failure::Rejected, Failure::Internal] {
-            let mut inputs = with_second(Primary, Reply::Failed { failure, cause: "a fault".into() });
+        for failure in [CallFailure::Rejected, CallFailure::Internal] {
+            let mut inputs = with_second(Primary, OracleReply::Failed { failure, cause: "a fault".into() });
             inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({"oracle_latency": on_timeout}));
             let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
             second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
             let envelope = decide(&inputs);
             assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-            assert!(envelope.reasons.contains(&Reason::OracleUnusable));
+            assert!(envelope.reasons.contains(&AxisReason::OracleUnusable));
         }
     }
 }
@@ -140,7 +142,7 @@ fn failure_other_than_timeout_has_no_narrative_or_cached_answer() {
 #[test]
 fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
     let cause = "this adapter only covers the present".to_owned();
-    let rejected = Reply::Failed { failure: Failure::Rejected, cause };
+    let rejected = OracleReply::Failed { failure: CallFailure::Rejected, cause };
     let envelope = decide(&with_second(Secondary, rejected));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
     assert!(
@@ -154,21 +156,21 @@ fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
 }
 
 /// The expected warning, and the change that spoils an answer.
-type Spoilt = (&'static str, fn(&mut Inputs));
+type InvalidAnswerCase = (&'static str, fn(&mut DecisionInputs));
 
 /// Poisoned answers, from any oracle.
 #[test]
 fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
-    let spoil: [Spoilt; 5] = [
+    let spoil: [InvalidAnswerCase; 5] = [
         ("its answer is rejected (identity): it is about another entity than the requested one", |inputs| {
-            let other = Value::Text("p-2".into());
+            let other = AxisValue::Text("p-2".into());
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
         }),
         ("its answer is rejected (identity): it is lab-b's", |inputs| {
             answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("an id");
         }),
         ("its answer is rejected (signature): the signature is invalid", |inputs| {
-            answer_of(inputs, "lab-a").record.signature_info = Some(SignatureInfo {
+            answer_of(inputs, "lab-a").record.signature_info = Some(SignatureVerification {
                 signed_by: "key-1".into(),
                 signature_alg: "Ed25519".into(),
                 signature_valid: false,
@@ -179,7 +181,7 @@ fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
         }),
         ("its answer is rejected (schema): its value of `dose` is not a number", |inputs| {
             answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =
-                Value::Text("much".into());
+                AxisValue::Text("much".into());
         }),
     ];
     for (says, spoil) in spoil {
@@ -205,7 +207,7 @@ fn envelope_without_values_contains_none_anywhere() {
         (budget("NON_AUTHORITATIVE_ONLY"), EnvelopeKind::NarrativeOnly),
     ];
     for (settings, kind) in cases {
-        let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+        let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
         inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], settings);
         for said in ["4711.5", "4711.5 mg"] {
             answers(&mut inputs, "lab-a", Primary, &[("dose", said)]);
@@ -223,13 +225,16 @@ fn value_that_was_not_requested_from_the_oracle_is_ignored() {
     let mut inputs = answered_by_one();
     inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
     let envelope = decide(&inputs);
-    assert_eq!((envelope.kind, envelope.reasons.contains(&Reason::NoValue)), (EnvelopeKind::Blocked, true));
+    assert_eq!(
+        (envelope.kind, envelope.reasons.contains(&AxisReason::NoValue)),
+        (EnvelopeKind::Blocked, true)
+    );
     assert!(envelope.candidates[0].values.is_empty());
 }
 
 #[test]
 fn missing_oracle_without_listed_axes_blocks_all_axes() {
-    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.axes = vec!["inr".into()];
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
@@ -254,7 +259,7 @@ fn tier_in_an_answer_is_ignored() {
     // the record says `primary`
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "12")]);
     let envelope = decide(&inputs);
-    assert_eq!(envelope.axes["dose"].value, Some(Value::Text("10".into())));
+    assert_eq!(envelope.axes["dose"].value, Some(AxisValue::Text("10".into())));
     assert_eq!(
         serde_json::to_value(&envelope.candidates[1].record).expect("it serializes")["oracle_tier"],
         "secondary"
@@ -277,7 +282,7 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "10")]);
     let record = &mut answer_of(&mut inputs, "lab-a").record;
     (record.source_version, record.evidence_hash) = (None, None);
-    assert!(decide(&inputs).reasons.contains(&Reason::UnverifiedOnly));
+    assert!(decide(&inputs).reasons.contains(&AxisReason::UnverifiedOnly));
 }
 
 #[test]
@@ -312,7 +317,7 @@ fn age_of_a_state_sensitive_value_counts_to_the_requested_time() {
     assert_eq!(expired.kind, EnvelopeKind::Blocked);
     assert_eq!(expired.reverify.len(), 1);
     assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(2000));
-    let again = decide(&Inputs { reverified: true, ..asked(3601, json!({})) });
+    let again = decide(&DecisionInputs { reverified: true, ..asked(3601, json!({})) });
     assert_eq!((again.kind, again.reverify), (EnvelopeKind::Blocked, Vec::new()), "once more is enough");
     let retry = again.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"), "{}", retry.advice);
@@ -343,13 +348,16 @@ fn warnings_have_ages_in_words() {
 #[test]
 fn advice_names_the_oracles_and_the_delay_in_words() {
     for (reply, told) in [
-        (Reply::TimedOut { cut: Cut::HardTimeout }, "no answer came from lab-b: ask again in 5 seconds"),
         (
-            Reply::CircuitOpen { retry_after_ms: Some(299_001) },
+            OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
+            "no answer came from lab-b: ask again in 5 seconds",
+        ),
+        (
+            OracleReply::CircuitOpen { retry_after_ms: Some(299_001) },
             "no answer came from lab-b: ask again in 5 minutes",
         ),
         (
-            Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
+            OracleReply::Failed { failure: CallFailure::Internal, cause: "a fault".into() },
             "an administrator has to check lab-b: it failed, or its answer cannot be trusted",
         ),
     ] {
@@ -364,7 +372,7 @@ fn value_without_a_freshness_entry_is_stale() {
     answer_of(&mut inputs, "lab-a").freshness.clear();
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-    assert!(envelope.reasons.contains(&Reason::Stale));
+    assert!(envelope.reasons.contains(&AxisReason::Stale));
     let retry = envelope.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"));
 }

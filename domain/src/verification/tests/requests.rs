@@ -1,9 +1,9 @@
 use super::support::*;
 use crate::verification::VerifyRequest;
-use crate::verification::request::Question;
+use crate::verification::request::VerificationQuestion;
 use serde_json::{Value as Json, json};
 
-fn read(request: Json) -> Result<Question, String> {
+fn read(request: Json) -> Result<VerificationQuestion, String> {
     let workflow = workflow(&["dose", "visits", "address", "values.*.amount"], &["lab-a"], json!({}));
     let request: VerifyRequest = serde_json::from_value(request).map_err(|error| error.to_string())?;
     request.read(&workflow, ontology(), now()).map_err(|error| error.to_string())

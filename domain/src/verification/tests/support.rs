@@ -2,11 +2,14 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::axis::Axis;
 use crate::ground::freshness::{AxisFreshness, StaleBehavior};
 use crate::ground::ontology::Ontology;
-use crate::ground::source::{OracleTier, Registration};
-use crate::ground::value::Value;
-use crate::verification::candidate::Stated;
+use crate::ground::source::{OracleTier, SourceRegistration};
+use crate::ground::value::AxisValue;
+use crate::verification::candidate::StatedValue;
 use crate::verification::request::VerifyRequest;
-use crate::verification::{Call, Candidate, Inputs, OracleVerificationRecord, Reply, Tier, Workflow};
+use crate::verification::{
+    CandidateAnswer, DecisionInputs, OracleCall, OracleReply, OracleVerificationRecord, VerificationTier,
+    Workflow,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -52,7 +55,7 @@ pub(crate) fn ontology() -> &'static Ontology {
     &ONTOLOGY
 }
 
-pub(crate) fn source(oracle_id: &str, tier: OracleTier, axes: &[&str]) -> Registration {
+pub(crate) fn source(oracle_id: &str, tier: OracleTier, axes: &[&str]) -> SourceRegistration {
     let document = json!({
         "oracle_id": oracle_id, "oracle_name": "A source", "oracle_tier": tier, "upstream_authority": "An office",
         "upstream_url": "https://example.org", "data_license": "CC0", "domain": "clinic",
@@ -78,7 +81,7 @@ pub(crate) fn workflow(axes: &[&str], oracles: &[&str], settings: Json) -> Workf
 }
 
 /// The inputs of a question about these axes of one patient, before any call.
-pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> Inputs {
+pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> DecisionInputs {
     let mut request = json!({
         "workflow": "intake", "where": {"patient": "p-1", "day": "2026-11-20"}, "axes": axes
     });
@@ -88,22 +91,22 @@ pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> Inputs {
     let request: VerifyRequest = serde_json::from_value(request).expect("a request");
     let ontology = ontology();
     let question = request.read(&workflow, ontology, now()).expect("it is valid");
-    let mut inputs = Inputs::new("verify:1".into(), workflow, ontology, question, ago(1));
+    let mut inputs = DecisionInputs::new("verify:1".into(), workflow, ontology, question, ago(1));
     inputs.decided_at = now();
     inputs.elapsed_ms = 1000;
     inputs
 }
 
-pub(crate) fn thing() -> BTreeMap<String, Value> {
+pub(crate) fn sample_subject() -> BTreeMap<String, AxisValue> {
     [("day", "2026-11-20"), ("patient", "p-1")]
-        .map(|(axis, value)| (axis.to_owned(), Value::Text(value.into())))
+        .map(|(axis, value)| (axis.to_owned(), AxisValue::Text(value.into())))
         .into()
 }
 
 /// A flawless answer of an oracle: pinned, fresh, and verified ten seconds ago.
-pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> Candidate {
+pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> CandidateAnswer {
     let stated = |(path, value): &(&str, &str)| {
-        let stated = Stated { value: Value::Text((*value).into()), definition: None };
+        let stated = StatedValue { value: AxisValue::Text((*value).into()), definition: None };
         ((*path).to_owned(), stated)
     };
     let fresh = |(path, _): &(&str, &str)| AxisFreshness {
@@ -113,13 +116,13 @@ pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> Candidate {
         stale: false,
         stale_behavior: StaleBehavior::FailClosed,
     };
-    Candidate {
-        thing: thing(),
+    CandidateAnswer {
+        thing: sample_subject(),
         values: values.iter().map(stated).collect(),
         record: OracleVerificationRecord {
             oracle_id: oracle_id.parse().expect("an id"),
             // the tier in an answer itself does not count
-            oracle_tier: Tier::Primary,
+            oracle_tier: VerificationTier::Primary,
             source_locator: format!("oracle:{oracle_id}/p-1"),
             source_version: Some("7".into()),
             retrieved_at: ago(10),
@@ -138,8 +141,8 @@ pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> Candidate {
     }
 }
 
-pub(crate) fn call(tier: OracleTier, axes: &[&str], reply: Reply) -> Call {
-    Call {
+pub(crate) fn call(tier: OracleTier, axes: &[&str], reply: OracleReply) -> OracleCall {
+    OracleCall {
         oracle_tier: tier,
         axes: axes.iter().map(|axis| (*axis).to_owned()).collect(),
         asked_at: Some(ago(1)),
@@ -152,29 +155,34 @@ pub(crate) fn call(tier: OracleTier, axes: &[&str], reply: Reply) -> Call {
     }
 }
 
-pub(crate) fn answered(tier: OracleTier, candidate: Candidate) -> Call {
+pub(crate) fn answered_call(tier: OracleTier, candidate: CandidateAnswer) -> OracleCall {
     let axes: Vec<_> = candidate.values.keys().cloned().collect();
-    let mut call = call(tier, &[], Reply::Answered { candidate: Box::new(candidate) });
+    let mut call = call(tier, &[], OracleReply::Answered { candidate: Box::new(candidate) });
     call.axes = axes;
     call
 }
 
 /// Adds the answer of an oracle with these values.
-pub(crate) fn answers(inputs: &mut Inputs, oracle_id: &str, tier: OracleTier, values: &[(&str, &str)]) {
-    let call = answered(tier, candidate(oracle_id, values));
+pub(crate) fn answers(
+    inputs: &mut DecisionInputs,
+    oracle_id: &str,
+    tier: OracleTier,
+    values: &[(&str, &str)],
+) {
+    let call = answered_call(tier, candidate(oracle_id, values));
     inputs.calls.insert(oracle_id.parse().expect("an id"), call);
 }
 
 /// The answer of an oracle, for changes.
-pub(crate) fn answer_of<'i>(inputs: &'i mut Inputs, oracle_id: &str) -> &'i mut Candidate {
+pub(crate) fn answer_of<'i>(inputs: &'i mut DecisionInputs, oracle_id: &str) -> &'i mut CandidateAnswer {
     let call = inputs.calls.get_mut(&oracle_id.parse().expect("an id")).expect("it was asked");
     match &mut call.reply {
-        Reply::Answered { candidate } => candidate,
+        OracleReply::Answered { candidate } => candidate,
         _ => panic!("it did not answer"),
     }
 }
 
 /// The definition of an axis, for changes.
-pub(crate) fn axis_of<'i>(inputs: &'i mut Inputs, path: &str) -> &'i mut Axis {
+pub(crate) fn axis_of<'i>(inputs: &'i mut DecisionInputs, path: &str) -> &'i mut Axis {
     inputs.axes.get_mut(path).expect("it is asked for")
 }

@@ -9,10 +9,10 @@ mod rules;
 
 use super::support::*;
 use crate::verification::decide;
-use case::{Case, claims_and_people, sources_and_times, times_and_budgets};
-use rules::{Expected, RULES};
+use case::{TableCase, claim_and_reviewer_cases, source_and_time_cases, time_and_budget_cases};
+use rules::{ExpectedOutcome, RULES};
 
-fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
+fn check_cases(cases: impl Iterator<Item = TableCase>, mentioned: &mut [u64]) -> u64 {
     let mut count = 0;
     for case in cases {
         count += 1;
@@ -23,13 +23,13 @@ fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
                 continue;
             }
             *mentioned += 1;
-            is_told |= matches!(rule.then, Expected::Kind(_));
+            is_told |= matches!(rule.then, ExpectedOutcome::Kind(_));
             let is_so = match &rule.then {
-                Expected::Kind(kind) => envelope.kind == *kind,
-                Expected::Value(value) => case.value_in(&envelope).as_deref() == Some(value(&case)),
-                Expected::That(holds) => holds(&case, &envelope),
+                ExpectedOutcome::Kind(kind) => envelope.kind == *kind,
+                ExpectedOutcome::Value(value) => case.value_in(&envelope).as_deref() == Some(value(&case)),
+                ExpectedOutcome::That(holds) => holds(&case, &envelope),
             };
-            assert!(is_so, "{}\n{case:?}\n{envelope:#?}", rule.says);
+            assert!(is_so, "{}\n{case:?}\n{envelope:#?}", rule.description);
         }
         assert!(is_told, "no rule gives the kind of {case:?}: {:?}", envelope.kind);
     }
@@ -39,10 +39,10 @@ fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
 #[test]
 fn decision_table_matches_the_rules() {
     let mut mentioned = vec![0; RULES.len()];
-    let cases = sources_and_times().chain(times_and_budgets()).chain(claims_and_people());
-    let count = hold(cases, &mut mentioned);
+    let cases = source_and_time_cases().chain(time_and_budget_cases()).chain(claim_and_reviewer_cases());
+    let count = check_cases(cases, &mut mentioned);
     assert!(count > 50_000, "{count} cases");
     for (rule, mentioned) in RULES.iter().zip(mentioned) {
-        assert!(mentioned > 0, "the rule applies to no case: {}", rule.says);
+        assert!(mentioned > 0, "the rule applies to no case: {}", rule.description);
     }
 }

@@ -1,14 +1,14 @@
 use super::support::*;
 use crate::ground::source::OracleTier::{Primary, Secondary, Unverified};
-use crate::ground::source::Registration;
+use crate::ground::source::SourceRegistration;
 use crate::verification::Workflow;
 use crate::verification::workflow::{
-    CASCADE_LIMIT_DEFAULT, Granularity, HARD_TIMEOUT_DEFAULT_MS, PartialConflict, SOFT_TIMEOUT_DEFAULT_MS,
-    Strategy,
+    CASCADE_LIMIT_DEFAULT, ConflictGranularity, ConflictStrategy, HARD_TIMEOUT_DEFAULT_MS,
+    PartialConflictBehavior, SOFT_TIMEOUT_DEFAULT_MS,
 };
 use serde_json::{Value as Json, json};
 
-fn sources() -> Vec<Registration> {
+fn sources() -> Vec<SourceRegistration> {
     let with = |axes: &[&'static str]| [&["patient", "day"][..], axes].concat();
     vec![
         source("lab-a", Primary, &with(&["dose", "inr", "status", "visits", "weight"])),
@@ -28,11 +28,11 @@ fn validated(workflow: &Workflow) -> Result<(), String> {
 fn workflow_defaults_are_those_of_the_rfc() {
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let config = &workflow.conflict_resolution;
-    assert_eq!(config.default_strategy, Strategy::HigherTierWins);
-    assert_eq!(config.same_tier_strategy, Strategy::RequireHuman);
+    assert_eq!(config.default_strategy, ConflictStrategy::HigherTierWins);
+    assert_eq!(config.same_tier_strategy, ConflictStrategy::RequireHuman);
     assert_eq!(config.scope.cascade_limit, CASCADE_LIMIT_DEFAULT);
-    assert_eq!(config.scope.granularity, Granularity::Axis);
-    assert_eq!(config.scope.partial_conflict_behavior, PartialConflict::Isolate);
+    assert_eq!(config.scope.granularity, ConflictGranularity::Axis);
+    assert_eq!(config.scope.partial_conflict_behavior, PartialConflictBehavior::Isolate);
     assert_eq!(workflow.oracle_latency.soft_timeout_ms, SOFT_TIMEOUT_DEFAULT_MS);
     assert_eq!(workflow.oracle_latency.hard_timeout_ms, HARD_TIMEOUT_DEFAULT_MS);
     assert_eq!((SOFT_TIMEOUT_DEFAULT_MS, HARD_TIMEOUT_DEFAULT_MS), (2000, 5000));
@@ -84,16 +84,16 @@ fn valid_workflow_is_accepted() {
 }
 
 /// Axes, oracles, settings, and the expected part of the error.
-type Refused = (Vec<&'static str>, Vec<&'static str>, Json, &'static str);
+type InvalidWorkflowCase = (Vec<&'static str>, Vec<&'static str>, Json, &'static str);
 
 const BOTH: [&str; 2] = ["lab-a", "lab-b"];
 
-fn over(axes: &[&'static str], settings: Json, says: &'static str) -> Refused {
+fn workflow_case(axes: &[&'static str], settings: Json, says: &'static str) -> InvalidWorkflowCase {
     (axes.to_vec(), BOTH.to_vec(), settings, says)
 }
 
-fn by_its_subjects() -> Vec<Refused> {
-    let on_dose = |settings, says| over(&["dose"], settings, says);
+fn subject_cases() -> Vec<InvalidWorkflowCase> {
+    let on_dose = |settings, says| workflow_case(&["dose"], settings, says);
     vec![
         on_dose(json!({"domain": " "}), "`domain`: it is blank or too long; allowed: 1 to 256 bytes"),
         on_dose(
@@ -133,12 +133,12 @@ fn by_its_subjects() -> Vec<Refused> {
     ]
 }
 
-fn by_its_times() -> Vec<Refused> {
-    let oracle = |policy: Json, says| over(&["dose"], json!({"oracle_latency": policy}), says);
+fn time_cases() -> Vec<InvalidWorkflowCase> {
+    let oracle = |policy: Json, says| workflow_case(&["dose"], json!({"oracle_latency": policy}), says);
     let authority = |budget: u64, mode: &str, says| {
         let policy = json!({"authority_latency_budget_ms": budget, "enforcement_mode": mode,
                             "on_timeout_behavior": "ESCALATE"});
-        over(&["dose"], json!({"authority_latency": policy}), says)
+        workflow_case(&["dose"], json!({"authority_latency": policy}), says)
     };
     vec![
         oracle(
@@ -177,9 +177,10 @@ fn by_its_times() -> Vec<Refused> {
     ]
 }
 
-fn by_its_strategies() -> Vec<Refused> {
-    let over =
-        |axes: &[&'static str], config: Json, says| over(axes, json!({"conflict_resolution": config}), says);
+fn strategy_cases() -> Vec<InvalidWorkflowCase> {
+    let over = |axes: &[&'static str], config: Json, says| {
+        workflow_case(axes, json!({"conflict_resolution": config}), says)
+    };
     let conflict = |config: Json, says| over(&["dose"], config, says);
     vec![
         conflict(
@@ -226,7 +227,7 @@ fn by_its_strategies() -> Vec<Refused> {
 
 #[test]
 fn invalid_workflow_is_rejected_with_field_and_allowed_values() {
-    let refusals = [by_its_subjects(), by_its_times(), by_its_strategies()].concat();
+    let refusals = [subject_cases(), time_cases(), strategy_cases()].concat();
     for (axes, oracles, settings, says) in refusals {
         let refused =
             validated(&workflow(&axes, &oracles, settings.clone())).expect_err(&settings.to_string());

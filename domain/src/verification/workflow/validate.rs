@@ -9,7 +9,7 @@ use crate::ground::axis::{Axis, AxisClass};
 use crate::ground::id::SourceId;
 use crate::ground::ontology::{Ontology, OntologyRef};
 use crate::ground::source::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
-use crate::ground::source::{OracleTier, Registration};
+use crate::ground::source::{OracleTier, SourceRegistration};
 use crate::verification::workflow::EnforcementMode;
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub const CASCADE_LIMIT_MAX: u32 = 15;
 
 /// Why a workflow is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadWorkflow {
+pub enum WorkflowError {
     /// The value of a field is invalid.
     #[error("`{field}`: {fault}")]
     Field {
@@ -88,12 +88,12 @@ pub enum BadWorkflow {
 }
 
 /// A workflow, with its axes and oracles.
-struct Subject<'a> {
+struct WorkflowValidator<'a> {
     workflow: &'a Workflow,
     /// The workflow's axes, as the ontology defines them.
     axes: Vec<&'a Axis>,
     /// The workflow's oracles, as they are registered.
-    oracles: Vec<&'a Registration>,
+    oracles: Vec<&'a SourceRegistration>,
 }
 
 impl Workflow {
@@ -101,35 +101,42 @@ impl Workflow {
     ///
     /// # Errors
     /// The first fault: the field, the fault and what is allowed.
-    pub fn validate(&self, ontology: &Ontology, sources: &[&Registration]) -> Result<(), BadWorkflow> {
+    pub fn validate(
+        &self,
+        ontology: &Ontology,
+        sources: &[&SourceRegistration],
+    ) -> Result<(), WorkflowError> {
         if is_blank(&self.domain) || self.domain.len() > DOMAIN_MAX_BYTES {
-            return Err(field(
+            return Err(build_field_error(
                 "domain",
                 format!("it is blank or too long; allowed: 1 to {DOMAIN_MAX_BYTES} bytes"),
             ));
         }
         if self.ontology != ontology.reference() {
             let (named, given) = (self.ontology.clone(), ontology.reference());
-            return Err(BadWorkflow::OtherOntology { named, given });
+            return Err(WorkflowError::OtherOntology { named, given });
         }
         let axes = self.known_axes(ontology)?;
         let oracles = self.known_oracles(sources)?;
-        let subject = Subject { workflow: self, axes, oracles };
+        let subject = WorkflowValidator { workflow: self, axes, oracles };
         subject.check_providers()?;
         subject.check_latency()?;
         subject.check_strategies()?;
         subject.check_deviations()
     }
 
-    fn known_axes<'o>(&self, ontology: &'o Ontology) -> Result<Vec<&'o Axis>, BadWorkflow> {
+    fn known_axes<'o>(&self, ontology: &'o Ontology) -> Result<Vec<&'o Axis>, WorkflowError> {
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
-            return Err(field("axes", format!("there are {}; allowed: 1 to {AXES_MAX}", self.axes.len())));
+            return Err(build_field_error(
+                "axes",
+                format!("there are {}; allowed: 1 to {AXES_MAX}", self.axes.len()),
+            ));
         }
-        distinct("axes", &self.axes)?;
+        check_distinct("axes", &self.axes)?;
         let known = |name: &String| ontology.axes.iter().find(|axis| axis.axis == *name && !axis.identity);
         let found = |name: &String| {
             let plain = ontology.axes.iter().filter(|axis| !axis.identity);
-            known(name).ok_or_else(|| BadWorkflow::UnknownAxis {
+            known(name).ok_or_else(|| WorkflowError::UnknownAxis {
                 field: "axes",
                 axis: name.clone(),
                 known: joined(plain.map(|axis| axis.axis.as_str())),
@@ -138,30 +145,33 @@ impl Workflow {
         self.axes.iter().map(found).collect()
     }
 
-    fn known_oracles<'s>(&self, sources: &[&'s Registration]) -> Result<Vec<&'s Registration>, BadWorkflow> {
+    fn known_oracles<'s>(
+        &self,
+        sources: &[&'s SourceRegistration],
+    ) -> Result<Vec<&'s SourceRegistration>, WorkflowError> {
         if !(1..=ORACLES_MAX).contains(&self.oracles.len()) {
             let fault = format!("there are {}; allowed: 1 to {ORACLES_MAX}", self.oracles.len());
-            return Err(field("oracles", fault));
+            return Err(build_field_error("oracles", fault));
         }
-        distinct("oracles", &self.oracles)?;
+        check_distinct("oracles", &self.oracles)?;
         let of_people = [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID];
         if let Some(id) = self.oracles.iter().find(|id| of_people.contains(&id.as_str())) {
             let fault = format!("`{id}` is reserved for decisions of people, and is not a source");
-            return Err(field("oracles", fault));
+            return Err(build_field_error("oracles", fault));
         }
         let found = |oracle_id: &SourceId| {
             let source = sources.iter().find(|source| source.oracle_id == *oracle_id);
-            let source = *source.ok_or_else(|| BadWorkflow::UnknownOracle {
+            let source = *source.ok_or_else(|| WorkflowError::UnknownOracle {
                 oracle_id: oracle_id.clone(),
                 known: joined(sources.iter().map(|source| source.oracle_id.as_str())),
             })?;
             if source.ontology != self.ontology {
                 let fault =
                     format!("`{oracle_id}` has the ontology {}, not {}", source.ontology, self.ontology);
-                return Err(field("oracles", fault));
+                return Err(build_field_error("oracles", fault));
             }
             if !self.axes.iter().any(|axis| source.axes_provided.contains(axis)) {
-                return Err(BadWorkflow::IdleOracle {
+                return Err(WorkflowError::IdleOracle {
                     oracle_id: oracle_id.clone(),
                     axes: joined(self.axes.iter().map(String::as_str)),
                     provided: joined(source.axes_provided.iter().map(String::as_str)),
@@ -173,20 +183,20 @@ impl Workflow {
     }
 }
 
-impl Subject<'_> {
+impl WorkflowValidator<'_> {
     /// The oracles that are trusted, and provide `axis`.
-    fn providers(&self, axis: &Axis) -> impl Iterator<Item = &&Registration> {
-        let can = |source: &&&Registration| {
+    fn providers(&self, axis: &Axis) -> impl Iterator<Item = &&SourceRegistration> {
+        let can = |source: &&&SourceRegistration| {
             source.oracle_tier != OracleTier::Unverified && source.axes_provided.contains(&axis.axis)
         };
         self.oracles.iter().filter(can)
     }
 
     /// Checks that each axis has enough providers: a measured axis without a registered oracle would never have a value.
-    fn check_providers(&self) -> Result<(), BadWorkflow> {
+    fn check_providers(&self) -> Result<(), WorkflowError> {
         let needed = self.workflow.min_sources;
         if needed == 0 {
-            return Err(field("min_sources", "it is 0; allowed: 1 or more".into()));
+            return Err(build_field_error("min_sources", "it is 0; allowed: 1 or more".into()));
         }
         let few = |axis: &&&Axis| {
             let providers = self.providers(axis).count();
@@ -198,14 +208,14 @@ impl Subject<'_> {
                 axis.axis,
                 self.providers(axis).count()
             );
-            return Err(field("min_sources", fault));
+            return Err(build_field_error("min_sources", fault));
         }
         let verifies =
             self.workflow.authority_latency.enforcement_mode != EnforcementMode::NonAuthoritativeOnly;
         let is_mute =
             |axis: &&&Axis| axis.class == AxisClass::Measured && self.providers(axis).next().is_none();
         match self.axes.iter().find(is_mute).filter(|_| verifies) {
-            Some(axis) => Err(field(
+            Some(axis) => Err(build_field_error(
                 "axes",
                 format!("no oracle of the workflow above `unverified` provides `{}`", axis.axis),
             )),
@@ -214,30 +224,33 @@ impl Subject<'_> {
     }
 }
 
-fn field(field: &'static str, fault: String) -> BadWorkflow {
-    BadWorkflow::Field { field, fault }
+fn build_field_error(field: &'static str, fault: String) -> WorkflowError {
+    WorkflowError::Field { field, fault }
 }
 
 fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn distinct<T: Ord + std::fmt::Display>(name: &'static str, names: &[T]) -> Result<(), BadWorkflow> {
+fn check_distinct<T: Ord + std::fmt::Display>(name: &'static str, names: &[T]) -> Result<(), WorkflowError> {
     let mut seen = BTreeSet::new();
     match names.iter().find(|name| !seen.insert(*name)) {
-        Some(twice) => Err(field(name, format!("`{twice}` occurs twice"))),
+        Some(twice) => Err(build_field_error(name, format!("`{twice}` occurs twice"))),
         None => Ok(()),
     }
 }
 
-fn within(
+fn check_within(
     name: &'static str,
     value: u64,
     range: std::ops::RangeInclusive<u64>,
     unit: &str,
-) -> Result<(), BadWorkflow> {
+) -> Result<(), WorkflowError> {
     if range.contains(&value) {
         return Ok(());
     }
-    Err(field(name, format!("it is {value}; allowed: {} to {}{unit}", range.start(), range.end())))
+    Err(build_field_error(
+        name,
+        format!("it is {value}; allowed: {} to {}{unit}", range.start(), range.end()),
+    ))
 }

@@ -1,8 +1,8 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
-use crate::base::rows::{self, Table, key};
-use oracled_domain::{Caller, Event, SessionId};
+use crate::base::rows::{self, TableId, key};
+use oracled_domain::{AuditEvent, RequestCaller, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 /// The callers that caused the events of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Callers {
+pub enum RecordCallers {
     /// No request: the daemon acted on its own.
     #[default]
     Nobody,
     /// One request caused all events.
-    One(Arc<Caller>),
+    One(Arc<RequestCaller>),
     /// Each event has its own caller, or none, in the order of the events.
-    Each(Vec<Option<Arc<Caller>>>),
+    Each(Vec<Option<Arc<RequestCaller>>>),
 }
 
-impl Callers {
+impl RecordCallers {
     /// The caller of the event at `index`.
     #[must_use]
-    pub fn of(&self, index: usize) -> Option<&Caller> {
+    pub fn of(&self, index: usize) -> Option<&RequestCaller> {
         match self {
             Self::Nobody => None,
             Self::One(caller) => Some(caller),
@@ -34,16 +34,16 @@ impl Callers {
 
 /// The entries of one record.
 #[derive(Clone, Copy)]
-pub(crate) struct Entries<'r> {
-    pub(crate) events: &'r [Event],
-    pub(crate) callers: &'r Callers,
+pub(crate) struct RecordLogEntries<'r> {
+    pub(crate) events: &'r [AuditEvent],
+    pub(crate) callers: &'r RecordCallers,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
 }
 
 /// The end of the log, to which the next record is appended.
 #[derive(Debug, Clone)]
-pub(crate) struct Tip {
+pub(crate) struct LogTip {
     /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
     pub(crate) latest_time_us: i64,
     /// The last block in which each event is known to be indexed. An event without an entry here is indexed again, which
@@ -53,7 +53,7 @@ pub(crate) struct Tip {
     row: Option<(u64, Vec<u8>)>,
 }
 
-impl Tip {
+impl LogTip {
     /// A tip that holds only the latest timestamp.
     pub(crate) fn new(latest_time_us: i64) -> Self {
         Self { latest_time_us, indexed: HashMap::new(), row: None }
@@ -64,8 +64,8 @@ impl Tip {
 pub(crate) fn put(
     batch: &mut sled::Batch,
     first_seq: u64,
-    entries: Entries<'_>,
-    tip: &mut Tip,
+    entries: RecordLogEntries<'_>,
+    tip: &mut LogTip,
     lines: &mut Vec<u8>,
 ) {
     let begin = lines.len();
@@ -82,13 +82,19 @@ pub(crate) fn put(
         .unwrap_or((first_seq, Vec::new()));
     row_text.extend_from_slice(text);
     let value = [&tip.latest_time_us.to_be_bytes()[..], &row_text].concat();
-    rows::put(batch, Table::Log, &row.to_be_bytes(), last_seq, &value, 0);
+    rows::put(batch, TableId::Log, &row.to_be_bytes(), last_seq, &value, 0);
     tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((row, row_text));
     index(batch, entries, last_seq, block_of(row), tip);
 }
 
 /// Puts the index of one record's entries into `batch`. Their row belongs to `block`.
-fn index(batch: &mut sled::Batch, entries: Entries<'_>, last_seq: u64, block: u64, tip: &mut Tip) {
+fn index(
+    batch: &mut sled::Batch,
+    entries: RecordLogEntries<'_>,
+    last_seq: u64,
+    block: u64,
+    tip: &mut LogTip,
+) {
     let (mut session_before, mut execution_before) = (None, None);
     for event in entries.events {
         let session_id = event.session_id.as_ref();
@@ -112,11 +118,11 @@ fn index(batch: &mut sled::Batch, entries: Entries<'_>, last_seq: u64, block: u6
 
 /// Indexes the record with the last entry `last_seq` as one of the session called `name`.
 pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64) {
-    batch.insert(key(Table::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
+    batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }
 
 /// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.
-fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event, caller: Option<&Caller>) {
+fn append_line(lines: &mut Vec<u8>, seq: u64, event: &AuditEvent, caller: Option<&RequestCaller>) {
     write!(lines, "{{\"seq\":{seq}").expect("memory takes what is written");
     let junction = lines.len();
     serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");

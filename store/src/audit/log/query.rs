@@ -27,20 +27,20 @@ pub struct LogQuery {
 
 /// The fields of an entry that a query reads.
 #[derive(Deserialize)]
-pub(super) struct Looked {
+pub(super) struct LogEntryFields {
     pub(super) seq: u64,
     event: String,
     session_id: Option<SessionId>,
     execution_id: Option<String>,
     /// The id of a review is the `execution_id` of its decision.
     review_id: Option<String>,
-    caller: Option<LookedCaller>,
+    caller: Option<LogCallerFields>,
     pub(super) timestamp: Timestamp,
 }
 
 /// The fields of an entry's caller that a query reads.
 #[derive(Deserialize)]
-struct LookedCaller {
+struct LogCallerFields {
     request_id: String,
 }
 
@@ -50,16 +50,16 @@ impl LogQuery {
         Self { after: seq, limit: self.limit.saturating_sub(found), newest: false, ..self.clone() }
     }
 
-    pub(super) fn matches(&self, looked: &Looked) -> bool {
-        looked.seq > self.after
-            && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))
+    pub(super) fn matches(&self, fields: &LogEntryFields) -> bool {
+        fields.seq > self.after
+            && self.session.as_ref().is_none_or(|session| fields.session_id.as_ref() == Some(session))
             && self.execution.as_ref().is_none_or(|execution| {
-                looked.execution_id.as_ref().or(looked.review_id.as_ref()) == Some(execution)
+                fields.execution_id.as_ref().or(fields.review_id.as_ref()) == Some(execution)
             })
             && self.request_id.as_ref().is_none_or(|request_id| {
-                looked.caller.as_ref().is_some_and(|caller| caller.request_id == *request_id)
+                fields.caller.as_ref().is_some_and(|caller| caller.request_id == *request_id)
             })
-            && self.event.as_ref().is_none_or(|event| looked.event == *event)
-            && self.since.is_none_or(|since| looked.timestamp >= since)
+            && self.event.as_ref().is_none_or(|event| fields.event == *event)
+            && self.since.is_none_or(|since| fields.timestamp >= since)
     }
 }

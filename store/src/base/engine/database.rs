@@ -1,8 +1,8 @@
 //! Opens sled's database, and keeps its file open.
 
-use super::{DATABASE_DIR, DATABASE_FILE, Options, SETTINGS_FILE};
+use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
 use crate::base::error::StoreError;
-use crate::base::panics::caught;
+use crate::base::panics::catch_panic;
 use crate::base::snapshot::{SnapshotId, remove_wrong_snapshot};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -29,7 +29,7 @@ pub(super) struct OpenDatabase {
 impl OpenDatabase {
     /// Opens the database. Sets `removed` if a snapshot was removed because it is damaged or not the `known` one.
     pub(super) fn open(
-        options: &Options,
+        options: &StoreOptions,
         known: Option<SnapshotId>,
         removed: &mut bool,
     ) -> Result<Self, StoreError> {
@@ -70,11 +70,11 @@ pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
 /// Opens the database. Retries briefly if it is locked, since a thread of sled may still hold a database that was just
 /// closed.
 fn open_sled(
-    options: &Options,
+    options: &StoreOptions,
     known: Option<SnapshotId>,
     removed: &mut bool,
 ) -> Result<sled::Db, StoreError> {
-    once_free(|| try_open_sled(options, known, removed))
+    retry_while_locked(|| try_open_sled(options, known, removed))
 }
 
 /// Locks the state directory `dir`: only one process may use a store at a time, even while its database is reopened.
@@ -84,7 +84,7 @@ fn open_sled(
 pub(crate) fn lock_state(dir: &Path) -> Result<File, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let file = File::open(dir).map_err(io)?;
-    once_free(|| match file.try_lock() {
+    retry_while_locked(|| match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(error)) => Err(io(error)),
@@ -93,7 +93,7 @@ pub(crate) fn lock_state(dir: &Path) -> Result<File, StoreError> {
 }
 
 /// Runs `open` until it does not return `Locked`, up to [`LOCK_ATTEMPTS`] times.
-fn once_free<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+fn retry_while_locked<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 0..LOCK_ATTEMPTS {
         match open() {
             Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
@@ -104,7 +104,7 @@ fn once_free<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
 }
 
 fn try_open_sled(
-    options: &Options,
+    options: &StoreOptions,
     known: Option<SnapshotId>,
     removed: &mut bool,
 ) -> Result<sled::Db, StoreError> {
@@ -112,9 +112,9 @@ fn try_open_sled(
     // a retry after the removal of a snapshot finds no snapshot
     *removed |= remove_unusable_files(options, &path, known)?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
-    match caught(|| config.open()) {
+    match catch_panic(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
-        Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
+        Ok(Err(sled::Error::Io(error))) => Err(open_error(options, path, error)),
         Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
         Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
@@ -123,7 +123,7 @@ fn try_open_sled(
 /// Removes torn files, which sled would read as complete, and snapshots that are not the `known` one. Returns whether it
 /// removed such a snapshot.
 fn remove_unusable_files(
-    options: &Options,
+    options: &StoreOptions,
     database: &Path,
     known: Option<SnapshotId>,
 ) -> Result<bool, StoreError> {
@@ -168,11 +168,11 @@ fn remove_torn_files(database: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
+fn open_error(options: &StoreOptions, path: PathBuf, error: io::Error) -> StoreError {
     let text = error.to_string();
     if text.contains("could not acquire lock") {
         StoreError::Locked { dir: options.dir.clone() }
-    } else if StoreError::shows_damage(&error) {
+    } else if StoreError::is_damage(&error) {
         StoreError::Corrupt { dir: options.dir.clone(), detail: text }
     } else {
         StoreError::Io { path, source: error }

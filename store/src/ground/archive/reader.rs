@@ -2,56 +2,59 @@
 
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::base::error::StoreError;
-use crate::ground::index::Index;
-use crate::ground::sealed::{Footer, Owner, Sealed};
+use crate::ground::index::FileIndex;
+use crate::ground::sealed::{FileOwner, SealedFile, SealedFooter};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest result of [`Archive::slice`], in bytes.
+/// The longest result of [`ArchivedPayload::slice`], in bytes.
 pub const MAX_SLICE_BYTES: u64 = 16 << 20;
 
 /// A payload in the archive. Any number of threads can read it; a clone reads the same payload.
 #[derive(Debug, Clone)]
-pub struct Archive {
-    inner: Arc<Inner>,
+pub struct ArchivedPayload {
+    inner: Arc<SharedArchivedPayload>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    file: Sealed,
+struct SharedArchivedPayload {
+    file: SealedFile,
     sha256: Sha256Hex,
     /// The positions of its frames.
-    index: Index,
+    index: FileIndex,
     size_bytes: u64,
 }
 
-impl Archive {
+impl ArchivedPayload {
     /// Opens the payload with the digest `sha256` in the archive directory `dir` of `owner`. Reads and checks its index.
     ///
     /// # Errors
     /// `SourceFile` if the file is missing or truncated, or its index or footer is damaged; `Io` if it cannot be read;
     /// `Newer` if another version wrote it.
-    pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
-        let file = Sealed::open(&path(dir, sha256), owner)?;
-        let (Footer { count: size_bytes, sha256: found, index_at, .. }, index) = file.seal(&FORMAT)?;
+    pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &FileOwner) -> Result<Self, StoreError> {
+        let file = SealedFile::open(&path(dir, sha256), owner)?;
+        let (SealedFooter { count: size_bytes, sha256: found, index_at, .. }, index) =
+            file.read_index_and_footer(&FORMAT)?;
         if found != *sha256 {
-            return Err(file.other(&found));
+            return Err(file.digest_mismatch_error(&found));
         }
-        let ill = |what| file.damaged(index_at, what);
+        let ill = |what| file.damage_error_at(index_at, what);
         let end = index_at.saturating_sub(SKIPPABLE_HEAD_BYTES);
         let expected_head = skippable_head(index.len());
-        let index = Index::read(index, end).ok_or_else(|| ill("its index does not fit its frames"))?;
-        if index.places().len() as u64 != size_bytes.div_ceil(FRAME_BYTES as u64) {
+        let index = FileIndex::read(index, end).ok_or_else(|| ill("its index does not fit its frames"))?;
+        if index.piece_positions().len() as u64 != size_bytes.div_ceil(FRAME_BYTES as u64) {
             return Err(ill("its index does not fit its length"));
         }
         let mut head = Vec::new();
         file.read(end, SKIPPABLE_HEAD_BYTES, &mut head)?;
         if head != expected_head {
-            return Err(file.damaged(end, "the bytes before its index are wrong"));
+            return Err(file.damage_error_at(end, "the bytes before its index are wrong"));
         }
-        Ok(Self { inner: Arc::new(Inner { file, sha256: sha256.clone(), index, size_bytes }) })
+        Ok(Self {
+            inner: Arc::new(SharedArchivedPayload { file, sha256: sha256.clone(), index, size_bytes }),
+        })
     }
 
     /// The length of the uncompressed payload, in bytes.
@@ -82,16 +85,16 @@ impl Archive {
                 "the payload has {} bytes, and {len_bytes} from byte {at} on are requested",
                 self.inner.size_bytes
             );
-            return Err(self.inner.file.damaged(0, &what));
+            return Err(self.inner.file.damage_error_at(0, &what));
         }
         let mut slice = Vec::new();
         let mut compressed = Vec::new();
         let (mut number, mut from) = frame_of(at);
         while (slice.len() as u64) < len_bytes {
             let frame = self.read_frame(number, &mut compressed)?;
-            let wanted = usize::try_from(len_bytes).unwrap_or(usize::MAX) - slice.len();
+            let missing = usize::try_from(len_bytes).unwrap_or(usize::MAX) - slice.len();
             let found = frame.get(from..).unwrap_or_default();
-            slice.extend_from_slice(found.get(..wanted).unwrap_or(found));
+            slice.extend_from_slice(found.get(..missing).unwrap_or(found));
             (number, from) = (number + 1, 0);
         }
         Ok(slice)
@@ -102,27 +105,30 @@ impl Archive {
     /// # Errors
     /// `SourceFile` with the file and the offset of the first damaged frame; `Io` if it cannot be read.
     pub fn verify(&self) -> Result<(), StoreError> {
-        let Inner { file, sha256, .. } = self.inner.as_ref();
+        let SharedArchivedPayload { file, sha256, .. } = self.inner.as_ref();
         let dir = file.path().parent().unwrap_or(Path::new(""));
         let archive = Self::open(dir, sha256, file.owner())?;
         let mut found = Sha256Stream::default();
         let mut compressed = Vec::new();
-        for number in 0..archive.inner.index.places().len() {
+        for number in 0..archive.inner.index.piece_positions().len() {
             found.push(&archive.read_frame(number, &mut compressed)?);
         }
         let found = found.finish();
         if found != *sha256 {
-            return Err(file.damaged(0, &format!("the payload's SHA-256 is {found}, which is not its name")));
+            return Err(
+                file.damage_error_at(0, &format!("the payload's SHA-256 is {found}, which is not its name"))
+            );
         }
         Ok(())
     }
 
     /// Reads the frame `number`, counted from 0; `compressed` is a reused buffer.
     fn read_frame(&self, number: usize, compressed: &mut Vec<u8>) -> Result<Vec<u8>, StoreError> {
-        let Inner { file, index, size_bytes, .. } = self.inner.as_ref();
-        let place =
-            index.place(number).ok_or_else(|| file.damaged(0, &format!("there is no frame {number}")))?;
-        file.read_checked(place.at, place.len_bytes.into(), place.crc, compressed)?;
+        let SharedArchivedPayload { file, index, size_bytes, .. } = self.inner.as_ref();
+        let position = index
+            .piece_position(number)
+            .ok_or_else(|| file.damage_error_at(0, &format!("there is no frame {number}")))?;
+        file.read_checked(position.at, position.len_bytes.into(), position.crc, compressed)?;
         let before_bytes = number as u64 * FRAME_BYTES as u64;
         let len_bytes = size_bytes.saturating_sub(before_bytes).min(FRAME_BYTES as u64);
         // the limit bounds the memory, even if a damaged frame declares another size
@@ -130,9 +136,11 @@ impl Archive {
             Ok(frame) if frame.len() as u64 == len_bytes => Ok(frame),
             Ok(frame) => {
                 let what = format!("a frame holds {} bytes, and should hold {len_bytes}", frame.len());
-                Err(file.damaged(place.at, &what))
+                Err(file.damage_error_at(position.at, &what))
             }
-            Err(error) => Err(file.damaged(place.at, &format!("a frame does not decompress: {error}"))),
+            Err(error) => {
+                Err(file.damage_error_at(position.at, &format!("a frame does not decompress: {error}")))
+            }
         }
     }
 }
@@ -141,7 +149,7 @@ impl Archive {
 /// contains the [`StoreError`].
 #[derive(Debug)]
 pub struct ArchiveReader {
-    archive: Archive,
+    archive: ArchivedPayload,
     next_frame: usize,
     compressed: Vec<u8>,
     frame: Vec<u8>,
@@ -151,7 +159,7 @@ pub struct ArchiveReader {
 
 impl Read for ArchiveReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.frame.len() && self.next_frame < self.archive.inner.index.places().len() {
+        if self.at == self.frame.len() && self.next_frame < self.archive.inner.index.piece_positions().len() {
             let frame = self.archive.read_frame(self.next_frame, &mut self.compressed);
             self.frame = frame.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             self.next_frame += 1;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::base::error::{FileKind, StoreError};
+use crate::base::error::{SourceFileKind, StoreError};
 use crate::ground::index::put_piece;
-use crate::ground::sealed::Owner;
+use crate::ground::sealed::FileOwner;
 use oracled_domain::Sha256Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::io::Read;
 use tempfile::{NamedTempFile, TempDir, TempPath};
 use zstd::bulk::Compressor;
 
-fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, Archived) {
+fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, PayloadRef) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut writer = ArchiveWriter::create(dir.path()).expect("it is made");
     for piece in payload.chunks(piece_bytes) {
@@ -21,18 +21,18 @@ fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, Archived) {
     (dir, archived)
 }
 
-fn open(dir: &TempDir, archived: &Archived) -> Result<Archive, StoreError> {
-    Archive::open(dir.path(), &archived.sha256, &owner())
+fn open(dir: &TempDir, archived: &PayloadRef) -> Result<ArchivedPayload, StoreError> {
+    ArchivedPayload::open(dir.path(), &archived.sha256, &owner())
 }
 
-fn read(archive: &Archive) -> Vec<u8> {
+fn read(archive: &ArchivedPayload) -> Vec<u8> {
     let mut payload = Vec::new();
     archive.reader().read_to_end(&mut payload).expect("it is read");
     payload
 }
 
-fn owner() -> Owner {
-    Owner::new(&"people".parse().expect("an id"), FileKind::Payload)
+fn owner() -> FileOwner {
+    FileOwner::new(&"people".parse().expect("an id"), SourceFileKind::Payload)
 }
 
 fn damage(error: StoreError) -> String {
@@ -60,7 +60,7 @@ proptest! {
     ) {
         let payload = table(size);
         let (dir, archived) = archive(&payload, piece_bytes);
-        prop_assert_eq!(&archived, &Archived { sha256: Sha256Hex::of(&payload), size_bytes: size as u64 });
+        prop_assert_eq!(&archived, &PayloadRef { sha256: Sha256Hex::of(&payload), size_bytes: size as u64 });
         let archive = open(&dir, &archived).expect("it opens");
         prop_assert_eq!(archive.size_bytes(), size as u64);
         prop_assert!(read(&archive) == payload);
@@ -152,7 +152,8 @@ fn writer_keeps_a_repeated_payload_and_removes_a_dropped_one() {
     dropped.push(&payload).expect("it is taken");
     drop(dropped);
     let entries = fs::read_dir(dir.path()).expect("it is read").map(|entry| entry.expect("an entry").path());
-    let (payload, mark) = (path(dir.path(), &archived.sha256), mark(dir.path(), archived.sha256.as_str()));
+    let (payload, mark) =
+        (path(dir.path(), &archived.sha256), mark_path(dir.path(), archived.sha256.as_str()));
     assert_eq!(entries.collect::<BTreeSet<_>>(), [payload.clone(), mark].into());
     assert_eq!(fs::read(&payload).expect("it is read"), before);
 }
@@ -162,7 +163,7 @@ fn open_rejects_a_renamed_payload() {
     let (dir, archived) = archive(b"one", 1);
     let other = Sha256Hex::of(b"other");
     fs::rename(path(dir.path(), &archived.sha256), path(dir.path(), &other)).expect("it is renamed");
-    let detail = damage(Archive::open(dir.path(), &other, &owner()).expect_err("it is another"));
+    let detail = damage(ArchivedPayload::open(dir.path(), &other, &owner()).expect_err("it is another"));
     assert!(detail.contains("is another file"), "{detail}");
 }
 
@@ -189,7 +190,7 @@ fn slice_rejects_a_decompression_bomb() {
     let footer = FORMAT.footer(FRAME_BYTES as u64, &Sha256Stream::default().finish_bytes(), &index);
     let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();
     fs::write(path(dir.path(), &sha256), file).expect("it is written");
-    let archive = Archive::open(dir.path(), &sha256, &owner()).expect("it looks well");
+    let archive = ArchivedPayload::open(dir.path(), &sha256, &owner()).expect("it looks well");
     let detail = damage(archive.slice(0, 1).expect_err("it is a bomb"));
     assert!(detail.contains("does not decompress"), "{detail}");
 }
@@ -200,7 +201,7 @@ fn archive_writer_reports_a_full_disk_as_unavailable() {
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
     let path = TempPath::try_from_path(dir.path().join("payload")).expect("a path");
     let compressor = Compressor::new(0).expect("it is made");
-    let mut writer = ArchiveWriter::over(dir.path(), NamedTempFile::from_parts(full, path), compressor);
+    let mut writer = ArchiveWriter::with_file(dir.path(), NamedTempFile::from_parts(full, path), compressor);
     let refused = writer.push(&table(FRAME_BYTES)).expect_err("there is no room");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
 }

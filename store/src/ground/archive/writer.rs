@@ -33,7 +33,7 @@ pub struct ArchiveWriter {
 
 /// A payload in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Archived {
+pub struct PayloadRef {
     /// The SHA-256 of the payload, which is also its name.
     pub sha256: Sha256Hex,
     /// The length of the uncompressed payload, in bytes.
@@ -42,7 +42,7 @@ pub struct Archived {
 
 /// The path of a payload's mark. The mark exists until a commit names the payload. After a kill it separates an uncommitted
 /// payload from one that only a newer copy of the database names.
-pub(in crate::ground) fn mark(dir: &Path, sha256: &str) -> PathBuf {
+pub(in crate::ground) fn mark_path(dir: &Path, sha256: &str) -> PathBuf {
     dir.join(format!("{UNFINISHED}{sha256}"))
 }
 
@@ -63,11 +63,11 @@ impl ArchiveWriter {
                 Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL)?,
             ))
         };
-        let (file, compressor) = open().map_err(|source| StoreError::unwritten(dir, source))?;
-        Ok(Self::over(dir, file, compressor))
+        let (file, compressor) = open().map_err(|source| StoreError::write_error(dir, source))?;
+        Ok(Self::with_file(dir, file, compressor))
     }
 
-    pub(super) fn over(dir: &Path, file: NamedTempFile, compressor: Compressor<'static>) -> Self {
+    pub(super) fn with_file(dir: &Path, file: NamedTempFile, compressor: Compressor<'static>) -> Self {
         Self {
             dir: dir.to_owned(),
             file,
@@ -99,7 +99,7 @@ impl ArchiveWriter {
             bytes = rest;
             if self.frame.len() == FRAME_BYTES {
                 self.free.as_ref().map_or(Ok(()), FreeSpace::check)?;
-                self.write_frame().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
+                self.write_frame().map_err(|source| StoreError::write_error(self.file.path(), source))?;
             }
         }
         Ok(())
@@ -111,22 +111,22 @@ impl ArchiveWriter {
     /// # Errors
     /// `Unavailable` if space is short, `Io` for other write errors. Afterwards the archive has either no new file, or the
     /// complete payload if only the sync of its name failed.
-    pub fn finish(mut self) -> Result<Archived, StoreError> {
+    pub fn finish(mut self) -> Result<PayloadRef, StoreError> {
         let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
-        self.seal(&sha256).map_err(|source| StoreError::unwritten(self.file.path(), source))?;
-        let archived = Archived { sha256: Sha256Hex::from_bytes(&sha256), size_bytes: self.size_bytes };
+        self.seal(&sha256).map_err(|source| StoreError::write_error(self.file.path(), source))?;
+        let archived = PayloadRef { sha256: Sha256Hex::from_bytes(&sha256), size_bytes: self.size_bytes };
         let path = path(&self.dir, &archived.sha256);
         if !path.exists() {
-            let mark = mark(&self.dir, archived.sha256.as_str());
-            File::create(&mark).map_err(|source| StoreError::unwritten(&mark, source))?;
+            let mark = mark_path(&self.dir, archived.sha256.as_str());
+            File::create(&mark).map_err(|source| StoreError::write_error(&mark, source))?;
         }
-        self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
+        self.file.persist(&path).map_err(|refused| StoreError::write_error(&path, refused.error))?;
         sync_dir(&self.dir)?;
         Ok(archived)
     }
 
     /// The same writer, with a check of free space: it stops if less than the minimum is free.
-    pub(in crate::ground) fn keeping(self, free: FreeSpace) -> Self {
+    pub(in crate::ground) fn with_free_space(self, free: FreeSpace) -> Self {
         Self { free: Some(free), ..self }
     }
 

@@ -2,16 +2,26 @@ use crate::ground::query::ScanBudget;
 use crate::ground::testing::*;
 use std::fs;
 
-fn releases() -> [Reading; 3] {
+fn releases() -> [TestRun; 3] {
     [
-        reading("1", 100, true, vec![said("ABW", 1, 1), said("FRA", 1, 1), said("ZWE", 1, 1)]),
-        reading("2", 200, true, vec![said("ABW", 1, 2), said("FRA", 1, 1), said("ZWE", 1, 1)]),
-        reading("3", 300, true, vec![said("ABW", 1, 3), said("FRA", 1, 1)]),
+        test_run(
+            "1",
+            100,
+            true,
+            vec![test_statement("ABW", 1, 1), test_statement("FRA", 1, 1), test_statement("ZWE", 1, 1)],
+        ),
+        test_run(
+            "2",
+            200,
+            true,
+            vec![test_statement("ABW", 1, 2), test_statement("FRA", 1, 1), test_statement("ZWE", 1, 1)],
+        ),
+        test_run("3", 300, true, vec![test_statement("ABW", 1, 3), test_statement("FRA", 1, 1)]),
     ]
 }
 
-fn world() -> World {
-    let mut world = World::new();
+fn world() -> TestStore {
+    let mut world = TestStore::new();
     for release in releases() {
         world.ingest(&release);
         world.archive(&release);
@@ -19,7 +29,7 @@ fn world() -> World {
     world
 }
 
-fn asked(world: &World, second: i64) -> (usize, u64) {
+fn query_counts_at(world: &TestStore, second: i64) -> (usize, u64) {
     let ontology = ontology();
     let answered =
         world.view().query(&query(&ontology, &[]), at(second), None, None, ScanBudget::UNLIMITED).unwrap();
@@ -29,16 +39,16 @@ fn asked(world: &World, second: i64) -> (usize, u64) {
 #[test]
 fn prune_removes_only_content_that_ceased_to_hold() {
     let mut world = world();
-    let holds: Vec<_> = [200, 300, 999].map(|second| world.holds(second, None)).into();
+    let holds: Vec<_> = [200, 300, 999].map(|second| world.records_in_force(second, None)).into();
     let export = world.export();
     assert_eq!(world.prune(200), (1, Vec::new()));
-    assert_eq!(asked(&world, 100), (2, 1));
-    assert_eq!(holds, [200, 300, 999].map(|second| world.holds(second, None)));
+    assert_eq!(query_counts_at(&world, 100), (2, 1));
+    assert_eq!(holds, [200, 300, 999].map(|second| world.records_in_force(second, None)));
     // a statement keeps its content if a later release repeats it, although the earlier statement was the first
     let first = releases()[0].input().raw_sha256;
     assert_eq!(world.prune(300), (3, Vec::new()));
-    assert_eq!(world.holds(300, None), holds[1]);
-    assert_eq!(asked(&world, 200), (1, 2));
+    assert_eq!(world.records_in_force(300, None), holds[1]);
+    assert_eq!(query_counts_at(&world, 200), (1, 2));
     assert_eq!(world.prune(300), (0, Vec::new()));
     assert!(world.store().files().has_archived(&first));
     // provenance and digests stay
@@ -60,7 +70,7 @@ fn prune_removes_only_content_that_ceased_to_hold() {
 #[test]
 fn prune_lists_payloads_without_remaining_content() {
     let mut world = world();
-    world.ingest(&reading("4", 400, true, vec![said("FRA", 1, 9)]));
+    world.ingest(&test_run("4", 400, true, vec![test_statement("FRA", 1, 9)]));
     world.reopen();
     let (statements, unneeded) = world.prune(400);
     assert_eq!(statements, 8);

@@ -1,39 +1,43 @@
 use super::*;
 use crate::ground::testing::*;
-use oracled_domain::ground::row::Row;
+use oracled_domain::ground::row::ContentRow;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 /// Countries in two regions over some years, in files of different ages.
-fn world() -> World {
-    let mut world = World::new();
+fn world() -> TestStore {
+    let mut world = TestStore::new();
     let countries = ["ABW", "AFG", "FRA", "ZMB", "ZWE"];
-    let all =
-        countries.iter().flat_map(|country| (1..=20).map(|year| said(country, year, u64::from(year) * 7)));
-    world.ingest(&reading("1", 100, false, all.collect()));
-    let moved = |year| Said { region: "south".into(), ..said("ABW", year, 1000) };
-    world.ingest(&reading("2", 200, false, (1..=3).map(moved).collect()));
+    let all = countries
+        .iter()
+        .flat_map(|country| (1..=20).map(|year| test_statement(country, year, u64::from(year) * 7)));
+    world.ingest(&test_run("1", 100, false, all.collect()));
+    let moved = |year| TestStatement { region: "south".into(), ..test_statement("ABW", year, 1000) };
+    world.ingest(&test_run("2", 200, false, (1..=3).map(moved).collect()));
     assert_eq!(world.view().file_count(), 2);
     world
 }
 
-fn ask(world: &World, second: i64, filters: &[(&str, &str, Json)]) -> Answered {
+fn ask(world: &TestStore, second: i64, filters: &[(&str, &str, Json)]) -> QueryResultPage {
     let ontology = ontology();
     world.view().query(&query(&ontology, filters), at(second), None, None, ScanBudget::UNLIMITED).unwrap()
 }
 
-fn briefly(answered: &Answered) -> Vec<(String, u32, u64)> {
-    answered.found.iter().map(|hit| brief(&hit.content)).collect()
+fn summarize_page(answered: &QueryResultPage) -> Vec<(String, u32, u64)> {
+    answered.found.iter().map(|hit| summarize_content(&hit.content)).collect()
 }
 
 #[test]
 fn query_uses_the_identity_or_its_prefix_for_access() {
     let world = world();
     let one = ask(&world, 150, &[("year", "eq", json!(2)), ("country", "eq", json!("ABW"))]);
-    assert_eq!((briefly(&one), one.scanned), (vec![("ABW".into(), 2, 14)], 1));
+    assert_eq!((summarize_page(&one), one.scanned), (vec![("ABW".into(), 2, 14)], 1));
     assert_eq!((one.access.to_string().as_str(), one.more), ("identity", None));
     let some = ask(&world, 250, &[("country", "eq", json!("FRA")), ("people", "gte", json!(133))]);
-    assert_eq!((briefly(&some), some.scanned), (vec![("FRA".into(), 19, 133), ("FRA".into(), 20, 140)], 20));
+    assert_eq!(
+        (summarize_page(&some), some.scanned),
+        (vec![("FRA".into(), 19, 133), ("FRA".into(), 20, 140)], 20)
+    );
     assert_eq!(some.access.to_string(), "identity_prefix");
     let none = ask(&world, 250, &[("country", "eq", json!("FR"))]);
     assert_eq!((none.found.len(), none.scanned), (0, 0));
@@ -46,23 +50,23 @@ fn query_by_index_returns_only_records_with_the_current_value() {
     let (before, after) = (north(150), north(250));
     assert_eq!((before.access.to_string().as_str(), before.scanned), ("index:region", 60));
     assert_eq!((before.found.len(), after.found.len(), after.scanned), (9, 6, 60));
-    assert!(briefly(&after).iter().all(|(country, ..)| country != "ABW"));
+    assert!(summarize_page(&after).iter().all(|(country, ..)| country != "ABW"));
     let south = ask(&world, 250, &[("region", "eq", json!("south"))]);
     assert_eq!((south.found.len(), south.scanned), (43, 43));
     // an identity prefix with few records is preferred to the index
     let both = ask(&world, 250, &[("region", "eq", json!("south")), ("country", "eq", json!("ABW"))]);
-    assert_eq!((both.access, both.found.len()), (Access::IdentityPrefix, 3));
+    assert_eq!((both.access, both.found.len()), (QueryAccessPath::IdentityPrefix, 3));
 }
 
 #[test]
 fn query_uses_the_index_if_it_has_fewer_records_than_the_prefix() {
-    let mut world = World::new();
-    let mut all: Vec<_> = (0..20_000).map(|year| said("ABW", year, 1)).collect();
+    let mut world = TestStore::new();
+    let mut all: Vec<_> = (0..20_000).map(|year| test_statement("ABW", year, 1)).collect();
     all[777].region = "east".into();
-    world.ingest(&reading("1", 100, false, all));
+    world.ingest(&test_run("1", 100, false, all));
     let east = ask(&world, 100, &[("region", "eq", json!("east")), ("country", "eq", json!("ABW"))]);
-    assert_eq!((&east.access, east.scanned), (&Access::Index("region".into()), 1));
-    assert_eq!(briefly(&east), [("ABW".into(), 777, 1)]);
+    assert_eq!((&east.access, east.scanned), (&QueryAccessPath::Index("region".into()), 1));
+    assert_eq!(summarize_page(&east), [("ABW".into(), 777, 1)]);
     let none = ask(&world, 100, &[("region", "eq", json!("east")), ("country", "eq", json!("FRA"))]);
     assert_eq!(none.found, []);
 }
@@ -107,10 +111,10 @@ fn query_page_ends_at_its_limits_and_names_the_next_key() {
 
 #[test]
 fn query_page_ends_at_its_size_limit_after_at_least_one_record() {
-    let (mut world, ontology) = (World::new(), ontology());
+    let (mut world, ontology) = (TestStore::new(), ontology());
     // each letter has six bytes in the content, and one in the index
-    let wordy = |year| Said { region: "\u{1}".repeat(7000), ..said("ABW", year, 1) };
-    world.ingest(&reading("1", 100, false, (0..5).map(wordy).collect()));
+    let wordy = |year| TestStatement { region: "\u{1}".repeat(7000), ..test_statement("ABW", year, 1) };
+    world.ingest(&test_run("1", 100, false, (0..5).map(wordy).collect()));
     let mut query = query(&ontology, &[]);
     for (max_results, pages) in [(1, vec![1, 1, 1, 1, 1]), (3, vec![2, 2, 1]), (10_000, vec![5])] {
         query.max_results = max_results;
@@ -131,7 +135,11 @@ fn query_page_ends_at_its_size_limit_after_at_least_one_record() {
 fn query_after_a_foreign_key_returns_only_matching_records() {
     let (world, ontology) = (world(), ontology());
     let query = query(&ontology, &[("country", "eq", json!("FRA"))]);
-    for (place, found) in [(said("ABW", 1, 1), 20), (said("ZWE", 20, 1), 0), (said("FRA", 18, 1), 2)] {
+    for (place, found) in [
+        (test_statement("ABW", 1, 1), 20),
+        (test_statement("ZWE", 20, 1), 0),
+        (test_statement("FRA", 18, 1), 2),
+    ] {
         let page =
             world.view().query(&query, at(250), None, Some(&place.key()), ScanBudget::UNLIMITED).unwrap();
         assert_eq!((page.found.len(), page.scanned), (found, found as u64), "{place:?}");
@@ -163,25 +171,25 @@ proptest! {
         records in proptest::collection::vec(("[ab\"\\\\\u{0}\u{1}é/]{0,3}", 0_u32..9, 0_u64..9), 0..40),
         questions in proptest::collection::vec(proptest::collection::vec(filter(), 0..3), 1..30),
     ) {
-        let mut world = World::new();
+        let mut world = TestStore::new();
         let mut all: Vec<_> = records
             .into_iter()
-            .map(|(text, year, people)| Said { region: text.clone(), ..said(&text, year, people) })
+            .map(|(text, year, people)| TestStatement { region: text.clone(), ..test_statement(&text, year, people) })
             .collect();
-        all.sort_by_key(Said::key);
+        all.sort_by_key(TestStatement::key);
         all.dedup_by_key(|said| said.key());
-        world.ingest(&reading("1", 100, true, all.clone()));
+        world.ingest(&test_run("1", 100, true, all.clone()));
         let ontology = ontology();
         for filters in questions {
             let asked = query(&ontology, &filters);
-            let holds = |content: &Content| {
+            let holds = |content: &RecordContent| {
                 let row = content.to_row(0, &ontology).expect("a row");
-                asked.holds(&Row::read(&row).expect("a row"))
+                asked.is_match(&ContentRow::read(&row).expect("a row"))
             };
-            let wanted = all.iter().map(Said::content).filter(holds);
+            let wanted = all.iter().map(TestStatement::content).filter(holds);
             prop_assert_eq!(
-                briefly(&ask(&world, 100, &filters)),
-                wanted.map(|content| brief(&content)).collect::<Vec<_>>()
+                summarize_page(&ask(&world, 100, &filters)),
+                wanted.map(|content| summarize_content(&content)).collect::<Vec<_>>()
             );
         }
     }
@@ -194,7 +202,7 @@ fn query_fails_above_its_work_budget() {
     let filters = vec![("region", "regex", json!("^n.*h$")); 31];
     let (costly, cheap) = (query(&ontology, &filters), query(&ontology, &[("people", "gte", json!(1))]));
     let budget = ScanBudget { work: 2000, ..ScanBudget::UNLIMITED };
-    let run = |query: &Query| world.view().query(query, at(250), None, None, budget);
+    let run = |query: &ValidatedQuery| world.view().query(query, at(250), None, None, budget);
     assert!(matches!(run(&costly), Err(ScanError::TooCostly)));
     assert_eq!(run(&cheap).unwrap().found.len(), 100);
 }
@@ -208,7 +216,7 @@ fn query_stops_after_its_callback_returns_false() {
         asked.set(asked.get() + 1);
         asked.get() < 3
     };
-    let budget = ScanBudget { go_on: &go_on, ..ScanBudget::UNLIMITED };
+    let budget = ScanBudget { proceed: &go_on, ..ScanBudget::UNLIMITED };
     let stopped = world.view().query(&query(&ontology(), &filters), at(250), None, None, budget);
     assert!(matches!(stopped, Err(ScanError::Stopped)));
     assert_eq!(asked.get(), 3);

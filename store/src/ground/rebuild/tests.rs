@@ -4,26 +4,26 @@ use std::fs;
 use std::path::Path;
 
 /// Releases of which the first is so large that the later ones get separate files.
-fn releases() -> [Reading; 4] {
-    let years = |people: u64| (0..400).map(move |year| said("ABW", year, people));
-    let few = |people: u64| vec![said("ABW", 3, people), said("FRA", 1, people)];
+fn releases() -> [TestRun; 4] {
+    let years = |people: u64| (0..400).map(move |year| test_statement("ABW", year, people));
+    let few = |people: u64| vec![test_statement("ABW", 3, people), test_statement("FRA", 1, people)];
     let mut twice = few(4);
-    twice.extend([said("ZWE", 1, 4), said("ZWE", 1, 5)]);
+    twice.extend([test_statement("ZWE", 1, 4), test_statement("ZWE", 1, 5)]);
     [
-        reading("1", 100, true, years(1).collect()),
-        reading("2", 200, false, few(2)),
-        reading("3", 300, false, few(3)),
-        reading("4", 400, false, twice),
+        test_run("1", 100, true, years(1).collect()),
+        test_run("2", 200, false, few(2)),
+        test_run("3", 300, false, few(3)),
+        test_run("4", 400, false, twice),
     ]
 }
 
 /// A source that was pruned once between two runs, and once after the last one.
-fn world() -> World {
+fn world() -> TestStore {
     world_pruned([None, None, Some(300), Some(400)])
 }
 
-fn world_pruned(after: [Option<i64>; 4]) -> World {
-    let mut world = World::new();
+fn world_pruned(after: [Option<i64>; 4]) -> TestStore {
+    let mut world = TestStore::new();
     for (release, pruned_before) in releases().iter().zip(after) {
         world.ingest(release);
         world.archive(release);
@@ -42,41 +42,45 @@ fn flip(path: &Path) {
 }
 
 /// Repeats each step, and reads `releases` for the runs.
-fn rebuilt(world: &World, releases: &[Reading]) -> Result<Vec<FileRef>, RebuildError> {
-    let mut rebuilding = world.store().rebuilding(&oracle_id())?.expect("it is registered");
+fn rebuilt(world: &TestStore, releases: &[TestRun]) -> Result<Vec<SortedFileRef>, RebuildError> {
+    let mut rebuilding = world.store().start_rebuild(&oracle_id())?.expect("it is registered");
     let damaged = rebuilding.damaged();
-    for step in world.store().steps(rebuilding.committed())? {
+    for step in world.store().rebuild_steps(rebuilding.committed())? {
         match step {
-            Step::Run(completed) => {
+            RebuildStep::Run(completed) => {
                 let release = &completed.release;
                 let reading = releases.iter().find(|reading| reading.version == release.version).unwrap();
                 let run = (&completed.run_id, release.run);
-                let staging = world.staging_in(rebuilding.apart(), run, reading);
+                let staging = world.staging_in(rebuilding.temporary_files(), run, reading);
                 let staged = staging.finish(&*rebuilding.view()?, release, |_| true)?;
                 rebuilding.add(&completed, staged.expect("it is not stopped"))?;
             }
-            Step::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
+            RebuildStep::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
         }
     }
     rebuilding.finish(&damaged)?;
     Ok(damaged)
 }
 
-fn work(world: &World) -> usize {
+fn work(world: &TestStore) -> usize {
     fs::read_dir(world.dir.path().join("ground/work")).unwrap().count()
 }
 
 #[test]
 fn rebuild_recreates_damaged_and_missing_files() {
     for after in [[None, None, Some(300), Some(400)], [None, Some(200), Some(300), None]] {
-        files_are_made_anew(world_pruned(after));
+        rebuild_writes_identical_files(world_pruned(after));
     }
 }
 
-fn files_are_made_anew(mut world: World) {
+fn rebuild_writes_identical_files(mut world: TestStore) {
     let (state, export, names) = (world.view().state.clone(), world.export(), world.file_names());
-    let is_pruned_last =
-        world.store().steps(&state).unwrap().last().is_some_and(|step| matches!(step, Step::Prune(_)));
+    let is_pruned_last = world
+        .store()
+        .rebuild_steps(&state)
+        .unwrap()
+        .last()
+        .is_some_and(|step| matches!(step, RebuildStep::Prune(_)));
     assert_eq!(state.files.len() > 1, !is_pruned_last, "{:?}", state.files);
     let changes = world.view().changes(3, None, 100).unwrap();
     assert_eq!(rebuilt(&world, &releases()).unwrap(), []);
@@ -101,10 +105,10 @@ fn files_are_made_anew(mut world: World) {
 #[test]
 fn steps_list_prunings_in_order_with_the_runs() {
     let world = world();
-    let steps = world.store().steps(&world.view().state).unwrap();
+    let steps = world.store().rebuild_steps(&world.view().state).unwrap();
     let told = steps.iter().map(|step| match step {
-        Step::Run(completed) => format!("run {}", completed.release.run),
-        Step::Prune(before) => format!("prune {}", before.as_second()),
+        RebuildStep::Run(completed) => format!("run {}", completed.release.run),
+        RebuildStep::Prune(before) => format!("prune {}", before.as_second()),
     });
     let wanted = ["run 1", "run 2", "run 3", "prune 300", "run 4", "prune 400"];
     assert_eq!(told.collect::<Vec<_>>(), wanted);
@@ -122,8 +126,8 @@ fn rebuild_from_another_payload_changes_nothing() {
     for (release, told) in [(0, "the rebuild of source worldbank gives"), (3, "run ")] {
         let mut others = releases();
         // only the source's own files show another content of the same records
-        others[release].said.truncate(if release == 3 { 1 } else { 400 });
-        others[release].said[0].people += 1;
+        others[release].statements.truncate(if release == 3 { 1 } else { 400 });
+        others[release].statements[0].people += 1;
         let refused = rebuilt(&world, &others).expect_err("it is another payload").to_string();
         assert!(refused.starts_with(told) && refused.contains("from a backup"), "{refused}");
         assert_eq!((world.file_names(), work(&world)), (names.clone(), 0));

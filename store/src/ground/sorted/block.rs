@@ -141,15 +141,15 @@ impl BlockRows {
     }
 }
 
-struct Row<'b> {
+struct EncodedRow<'b> {
     shared: usize,
     rest: &'b [u8],
     value_bytes: usize,
 }
 
-fn take_row<'b>(keys: &mut &'b [u8]) -> Option<Row<'b>> {
+fn take_row<'b>(keys: &mut &'b [u8]) -> Option<EncodedRow<'b>> {
     let [shared, rest_bytes, value_bytes] = [take_len(keys)?, take_len(keys)?, take_len(keys)?];
-    Some(Row { shared, rest: keys.split_off(..rest_bytes)?, value_bytes })
+    Some(EncodedRow { shared, rest: keys.split_off(..rest_bytes)?, value_bytes })
 }
 
 /// The keys and the values of the block `bytes`.

@@ -12,7 +12,7 @@ const ENTRY_BYTES: u64 = 128;
 const TYPICAL_BYTES: u64 = 4096;
 
 /// The start of a file's digest, and the number of a block in it.
-type Place = (u128, usize);
+type BlockId = (u128, usize);
 
 /// The checked blocks that are read most, from any number of files, with a limit in bytes. A clone is the same cache.
 ///
@@ -20,14 +20,14 @@ type Place = (u128, usize);
 /// evicted over time.
 #[derive(Debug, Clone)]
 pub struct BlockCache {
-    blocks: Arc<Cache<Place, Bytes, ByBytes>>,
+    blocks: Arc<Cache<BlockId, Bytes, BlockWeighter>>,
 }
 
 #[derive(Debug, Clone)]
-struct ByBytes;
+struct BlockWeighter;
 
-impl Weighter<Place, Bytes> for ByBytes {
-    fn weight(&self, _: &Place, block: &Bytes) -> u64 {
+impl Weighter<BlockId, Bytes> for BlockWeighter {
+    fn weight(&self, _: &BlockId, block: &Bytes) -> u64 {
         block.len() as u64 + ENTRY_BYTES
     }
 }
@@ -37,7 +37,7 @@ impl BlockCache {
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         let blocks = usize::try_from(max_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
-        Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, ByBytes)) }
+        Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, BlockWeighter)) }
     }
 
     /// Removes all blocks.
@@ -48,14 +48,14 @@ impl BlockCache {
     /// A block from the cache, or from `read`.
     pub(super) fn block(
         &self,
-        place: Place,
+        block_id: BlockId,
         read: impl FnOnce() -> Result<Bytes, StoreError>,
     ) -> Result<Bytes, StoreError> {
-        if let Some(found) = self.blocks.get(&place) {
+        if let Some(found) = self.blocks.get(&block_id) {
             return Ok(found);
         }
         let bytes = read()?;
-        self.blocks.insert(place, bytes.clone());
+        self.blocks.insert(block_id, bytes.clone());
         Ok(bytes)
     }
 

@@ -1,6 +1,6 @@
 //! Merges several sources of rows in key order.
 
-use super::LentRow;
+use super::BorrowedRow;
 use crate::base::error::StoreError;
 
 /// Rows in key order, read one by one.
@@ -12,19 +12,19 @@ pub trait RowSource {
     fn advance(&mut self) -> Result<(), StoreError>;
 
     /// The current row; `None` before the first row and after the last one.
-    fn current(&self) -> Option<LentRow<'_>>;
+    fn current(&self) -> Option<BorrowedRow<'_>>;
 }
 
 /// The rows of several sources in key order. For equal keys, rows of earlier sources come first.
 #[derive(Debug)]
-pub struct Merge<S> {
+pub struct RowMerge<S> {
     sources: Vec<S>,
     has_begun: bool,
     /// The source of the current row.
     pub(super) source: Option<usize>,
 }
 
-impl<S: RowSource> Merge<S> {
+impl<S: RowSource> RowMerge<S> {
     /// Merges `sources`, of which none has been advanced yet.
     #[must_use]
     pub const fn new(sources: Vec<S>) -> Self {
@@ -32,7 +32,7 @@ impl<S: RowSource> Merge<S> {
     }
 }
 
-impl<S: RowSource> RowSource for Merge<S> {
+impl<S: RowSource> RowSource for RowMerge<S> {
     fn advance(&mut self) -> Result<(), StoreError> {
         if !self.has_begun {
             self.has_begun = true;
@@ -46,7 +46,7 @@ impl<S: RowSource> RowSource for Merge<S> {
         Ok(())
     }
 
-    fn current(&self) -> Option<LentRow<'_>> {
+    fn current(&self) -> Option<BorrowedRow<'_>> {
         self.sources.get(self.source?)?.current()
     }
 }
@@ -56,24 +56,24 @@ impl<S: RowSource + ?Sized> RowSource for Box<S> {
         (**self).advance()
     }
 
-    fn current(&self) -> Option<LentRow<'_>> {
+    fn current(&self) -> Option<BorrowedRow<'_>> {
         (**self).current()
     }
 }
 
 /// The distinct keys of a merge.
 #[derive(Debug)]
-pub struct Keys<S> {
-    rows: Merge<S>,
+pub struct MergedKeys<S> {
+    rows: RowMerge<S>,
     key: Vec<u8>,
     has_begun: bool,
 }
 
-impl<S: RowSource> Keys<S> {
+impl<S: RowSource> MergedKeys<S> {
     /// The distinct keys of `sources`, of which none has been advanced yet.
     #[must_use]
     pub const fn new(sources: Vec<S>) -> Self {
-        Self { rows: Merge::new(sources), key: Vec::new(), has_begun: false }
+        Self { rows: RowMerge::new(sources), key: Vec::new(), has_begun: false }
     }
 
     /// The next key; `None` after the last one.

@@ -1,7 +1,7 @@
 //! Reads a range of a sorted file row by row.
 
 use super::block::BlockRows;
-use super::{LentRow, Row, RowSource, SortedFile};
+use super::{BorrowedRow, RowSource, SortedFile, SortedRow};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -10,19 +10,19 @@ use std::ops::Bound;
 ///
 /// As a [`RowSource`] it lends each row; as an iterator it returns copies.
 #[derive(Debug)]
-pub struct Rows {
+pub struct SortedRowRange {
     file: SortedFile,
     block: BlockRows,
     next_block: usize,
     /// The start of the range; unbounded once the first row was found.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
-    at: At,
+    at: RangePosition,
 }
 
 /// The position in the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum RangePosition {
     /// Before the first row.
     Start,
     Row,
@@ -30,23 +30,23 @@ enum At {
     End,
 }
 
-impl Rows {
+impl SortedRowRange {
     pub(super) fn new(file: SortedFile, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let first = match &start {
             Bound::Included(key) | Bound::Excluded(key) => file.block_of(key),
             Bound::Unbounded => None,
         };
         let next_block = first.unwrap_or_default();
-        Self { file, block: BlockRows::default(), next_block, start, end, at: At::Start }
+        Self { file, block: BlockRows::default(), next_block, start, end, at: RangePosition::Start }
     }
 
     /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there. `key` must not
     /// be before the start of the range.
     ///
     /// # Errors
-    /// The errors of [`Rows::advance`].
+    /// The errors of [`SortedRowRange::advance`].
     pub fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
-        if self.at == At::End || self.current().is_some_and(|(current, _)| current >= key) {
+        if self.at == RangePosition::End || self.current().is_some_and(|(current, _)| current >= key) {
             return Ok(());
         }
         if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
@@ -57,7 +57,7 @@ impl Rows {
         self.advance()
     }
 
-    /// The value of [`Rows::current`]. It is not copied, so it keeps its block in memory.
+    /// The value of [`SortedRowRange::current`]. It is not copied, so it keeps its block in memory.
     pub(in crate::ground) fn shared_value(&self) -> Bytes {
         self.block.shared_value()
     }
@@ -108,24 +108,24 @@ fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-impl RowSource for Rows {
+impl RowSource for SortedRowRange {
     fn advance(&mut self) -> Result<(), StoreError> {
-        if self.at != At::End {
-            self.at = At::End;
+        if self.at != RangePosition::End {
+            self.at = RangePosition::End;
             if self.step()? {
-                self.at = At::Row;
+                self.at = RangePosition::Row;
             }
         }
         Ok(())
     }
 
-    fn current(&self) -> Option<LentRow<'_>> {
-        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+    fn current(&self) -> Option<BorrowedRow<'_>> {
+        (self.at == RangePosition::Row).then(|| (self.block.key(), self.block.value()))
     }
 }
 
-impl Iterator for Rows {
-    type Item = Result<Row, StoreError>;
+impl Iterator for SortedRowRange {
+    type Item = Result<SortedRow, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.advance() {

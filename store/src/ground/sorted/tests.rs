@@ -1,6 +1,6 @@
 use super::block::BLOCK_BYTES;
 use super::*;
-use crate::base::error::FileKind;
+use crate::base::error::SourceFileKind;
 use crate::ground::index::put_piece;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -10,9 +10,9 @@ use std::io;
 use std::path::PathBuf;
 use tempfile::{TempDir, TempPath};
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+type TestRowMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn write(path: &Path, rows: &Rows) -> Summary {
+fn write(path: &Path, rows: &TestRowMap) -> SortedFileSummary {
     let mut writer = SortedWriter::create(path).expect("it is made");
     for (key, value) in rows {
         writer.push(key, value).expect("it is taken");
@@ -20,7 +20,7 @@ fn write(path: &Path, rows: &Rows) -> Summary {
     writer.finish().expect("it is written")
 }
 
-fn written(rows: &Rows) -> (TempDir, PathBuf, Summary) {
+fn written(rows: &TestRowMap) -> (TempDir, PathBuf, SortedFileSummary) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("rows");
     let summary = write(&path, rows);
@@ -28,16 +28,16 @@ fn written(rows: &Rows) -> (TempDir, PathBuf, Summary) {
 }
 
 /// `rows` rows of about 150 bytes.
-fn plain(rows: u32) -> Rows {
+fn plain(rows: u32) -> TestRowMap {
     let row = |n: u32| (format!("record/{n:08}").into_bytes(), format!("{n:0135}").into_bytes());
     (0..rows).map(row).collect()
 }
 
-fn all(rows: super::Rows) -> Vec<Row> {
+fn all(rows: SortedRowRange) -> Vec<SortedRow> {
     rows.collect::<Result<_, _>>().expect("it is read")
 }
 
-fn pairs<'r>(rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<Row> {
+fn pairs<'r>(rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<SortedRow> {
     rows.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -45,8 +45,8 @@ fn open(path: &Path) -> Result<SortedFile, StoreError> {
     SortedFile::open(path, &owner())
 }
 
-fn owner() -> Owner {
-    Owner::new(&"people".parse().expect("an id"), FileKind::Facts)
+fn owner() -> FileOwner {
+    FileOwner::new(&"people".parse().expect("an id"), SourceFileKind::Facts)
 }
 
 fn damage(error: StoreError) -> String {
@@ -57,7 +57,7 @@ fn damage(error: StoreError) -> String {
 }
 
 /// Keys of few different letters, so that many share a prefix, and values of which some are longer than a block.
-fn rows() -> impl Strategy<Value = Rows> {
+fn rows() -> impl Strategy<Value = TestRowMap> {
     let key = vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..12);
     let value = prop_oneof![9 => vec(any::<u8>(), 0..300), 1 => vec(any::<u8>(), 3000..6000)];
     btree_map(key, value, 0..200)
@@ -151,7 +151,7 @@ proptest! {
         for key in &keys {
             put_piece(&mut bytes, &with_begin(key), b"block").expect("it is short");
         }
-        let index = Index::read(bytes, 5 * keys.len() as u64).expect("it is an index");
+        let index = FileIndex::read(bytes, 5 * keys.len() as u64).expect("it is an index");
         for key in others.iter().cloned().chain(others.iter().chain(&keys).map(with_begin)) {
             let expected = keys.iter().filter(|first| with_begin(first) <= key).count().checked_sub(1);
             prop_assert_eq!(index.block_of(&key), expected, "{:?}", key);
@@ -172,8 +172,8 @@ proptest! {
         let mut block = BlockRows::default();
         block.begin(bytes.clone().into());
         while let Ok(true) = block.advance() {}
-        if let Some(index) = Index::read(bytes, 40) {
-            prop_assert!(!index.places().is_empty());
+        if let Some(index) = FileIndex::read(bytes, 40) {
+            prop_assert!(!index.piece_positions().is_empty());
         }
     }
 
@@ -186,7 +186,7 @@ proptest! {
         expected.sort();
         let files: Vec<_> = sources.iter().map(written).collect();
         let rows = |path: &PathBuf| open(path).expect("it opens").with_prefix(b"");
-        let mut merge = Merge::new(files.iter().map(|(_, path, _)| rows(path)).collect());
+        let mut merge = RowMerge::new(files.iter().map(|(_, path, _)| rows(path)).collect());
         let mut merged = Vec::new();
         merge.advance().expect("it is read");
         while let (Some((key, value)), Some(source)) = (merge.current(), merge.source) {
@@ -194,7 +194,7 @@ proptest! {
             merge.advance().expect("it is read");
         }
         prop_assert_eq!(&merged, &expected);
-        let mut keys = Keys::new(files.iter().map(|(_, path, _)| rows(path)).collect());
+        let mut keys = MergedKeys::new(files.iter().map(|(_, path, _)| rows(path)).collect());
         for key in expected.iter().map(|(key, ..)| key).collect::<BTreeSet<_>>() {
             prop_assert_eq!(keys.advance().expect("it is read"), Some(key.as_slice()));
         }
@@ -328,8 +328,8 @@ fn writer_never_overwrites_and_removes_an_unfinished_file() {
 
 #[test]
 fn open_rejects_a_file_of_another_version() {
-    let (_dir, path, _) = written(&Rows::new());
-    fs::write(&path, Format { version: 3, ..FORMAT }.footer(0, &[0; 32], b"")).expect("it is written");
+    let (_dir, path, _) = written(&TestRowMap::new());
+    fs::write(&path, SealedFormat { version: 3, ..FORMAT }.footer(0, &[0; 32], b"")).expect("it is written");
     let refused = open(&path).expect_err("it is newer");
     assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused}");
 }
@@ -339,7 +339,7 @@ fn sorted_writer_reports_a_full_disk_as_unavailable() {
     let dir = tempfile::tempdir().expect("a directory");
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
     let path = TempPath::try_from_path(dir.path().join("rows")).expect("a path");
-    let mut writer = SortedWriter::over(path, full);
+    let mut writer = SortedWriter::with_file(path, full);
     writer.push(b"key", b"value").expect("it is taken");
     let refused = writer.finish().expect_err("there is no room");
     assert!(

@@ -1,7 +1,7 @@
 //! Writes a sorted file.
 
 use super::block::{BlockBuilder, check_row};
-use super::{FORMAT, Summary};
+use super::{FORMAT, SortedFileSummary};
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
 use crate::ground::index::put_piece;
@@ -37,11 +37,11 @@ impl SortedWriter {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
             Ok((TempPath::try_from_path(path)?, file))
         };
-        let (path, file) = open().map_err(|source| StoreError::unwritten(path, source))?;
-        Ok(Self::over(path, file))
+        let (path, file) = open().map_err(|source| StoreError::write_error(path, source))?;
+        Ok(Self::with_file(path, file))
     }
 
-    pub(super) fn over(path: TempPath, file: File) -> Self {
+    pub(super) fn with_file(path: TempPath, file: File) -> Self {
         Self {
             path,
             out: BufWriter::with_capacity(BUFFER_BYTES, file),
@@ -81,7 +81,7 @@ impl SortedWriter {
     ///
     /// # Errors
     /// `Unavailable` if the disk is full, `Io` for other write errors. The file is then removed.
-    pub fn finish(mut self) -> Result<Summary, StoreError> {
+    pub fn finish(mut self) -> Result<SortedFileSummary, StoreError> {
         if !self.block.is_empty() {
             self.write_block()?;
         }
@@ -90,12 +90,16 @@ impl SortedWriter {
         let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
         self.write(&FORMAT.footer(self.rows, &sha256, &index))?;
         let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
-        synced.map_err(|source| StoreError::unwritten(&self.path, source))?;
+        synced.map_err(|source| StoreError::write_error(&self.path, source))?;
         if let Some(dir) = self.path.parent() {
             sync_dir(dir)?;
         }
         self.path.disable_cleanup(true);
-        Ok(Summary { rows: self.rows, size_bytes: self.size_bytes, sha256: Sha256Hex::from_bytes(&sha256) })
+        Ok(SortedFileSummary {
+            rows: self.rows,
+            size_bytes: self.size_bytes,
+            sha256: Sha256Hex::from_bytes(&sha256),
+        })
     }
 
     fn write_block(&mut self) -> Result<(), StoreError> {
@@ -108,7 +112,7 @@ impl SortedWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.out.write_all(bytes).map_err(|source| StoreError::unwritten(&self.path, source))?;
+        self.out.write_all(bytes).map_err(|source| StoreError::write_error(&self.path, source))?;
         self.sha256.push(bytes);
         self.size_bytes += bytes.len() as u64;
         Ok(())

@@ -1,7 +1,7 @@
 //! A sorted piece in an unnamed file. Each row is stored after the lengths of its key and its value.
 
 use crate::base::error::StoreError;
-use crate::ground::sorted::{LentRow, MAX_ROW_BYTES, RowSource};
+use crate::ground::sorted::{BorrowedRow, MAX_ROW_BYTES, RowSource};
 use crc32fast::Hasher;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
@@ -12,7 +12,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A complete piece.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct SortPiece {
     dir: PathBuf,
     file: File,
     rows: u64,
@@ -21,7 +21,7 @@ pub(super) struct Piece {
 
 /// The rows of a piece in their order. If the file was changed on the disk, an error follows the last row.
 #[derive(Debug)]
-pub struct PieceRows {
+pub struct SortPieceRows {
     dir: PathBuf,
     input: BufReader<File>,
     rows_left: u64,
@@ -32,15 +32,15 @@ pub struct PieceRows {
     key_bytes: Option<usize>,
 }
 
-impl Piece {
+impl SortPiece {
     /// Writes `rows` to an unnamed file in `dir`.
     pub(super) fn write(dir: &Path, rows: &mut impl RowSource) -> Result<Self, StoreError> {
-        let file = tempfile::tempfile_in(dir).map_err(|source| StoreError::unwritten(dir, source))?;
+        let file = tempfile::tempfile_in(dir).map_err(|source| StoreError::write_error(dir, source))?;
         Self::write_to(dir, file, rows)
     }
 
     pub(super) fn write_to(dir: &Path, file: File, rows: &mut impl RowSource) -> Result<Self, StoreError> {
-        let unwritten = |source| StoreError::unwritten(dir, source);
+        let unwritten = |source| StoreError::write_error(dir, source);
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let (mut hasher, mut count) = (Hasher::new(), 0);
         loop {
@@ -60,14 +60,14 @@ impl Piece {
     }
 
     /// Reads the rows.
-    pub(super) fn rows(self) -> PieceRows {
+    pub(super) fn rows(self) -> SortPieceRows {
         let Self { dir, file, rows: rows_left, crc } = self;
         let input = BufReader::with_capacity(BUFFER_BYTES, file);
-        PieceRows { dir, input, rows_left, crc, hasher: Hasher::new(), row: Vec::new(), key_bytes: None }
+        SortPieceRows { dir, input, rows_left, crc, hasher: Hasher::new(), row: Vec::new(), key_bytes: None }
     }
 }
 
-impl PieceRows {
+impl SortPieceRows {
     fn step(&mut self) -> io::Result<()> {
         let changed = || {
             let text = "a temporary file of a sort has changed on the disk";
@@ -94,12 +94,12 @@ impl PieceRows {
     }
 }
 
-impl RowSource for PieceRows {
+impl RowSource for SortPieceRows {
     fn advance(&mut self) -> Result<(), StoreError> {
         self.step().map_err(|source| StoreError::Io { path: self.dir.clone(), source })
     }
 
-    fn current(&self) -> Option<LentRow<'_>> {
+    fn current(&self) -> Option<BorrowedRow<'_>> {
         self.row.split_at_checked(self.key_bytes?)
     }
 }

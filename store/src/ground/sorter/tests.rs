@@ -1,19 +1,19 @@
 use super::*;
-use crate::ground::sorted::Row;
+use crate::ground::sorted::SortedRow;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-fn sort(dir: &Path, memory_bytes: usize, rows: &[Row]) -> Vec<Row> {
-    let mut sorter = Sorter::new(dir, memory_bytes);
+fn sort(dir: &Path, memory_bytes: usize, rows: &[SortedRow]) -> Vec<SortedRow> {
+    let mut sorter = RowSorter::new(dir, memory_bytes);
     for (key, value) in rows {
         sorter.push(key, value).expect("it is taken");
     }
     all(sorter.finish().expect("it is sorted")).expect("it is read")
 }
 
-fn all(mut rows: impl RowSource) -> Result<Vec<Row>, StoreError> {
+fn all(mut rows: impl RowSource) -> Result<Vec<SortedRow>, StoreError> {
     let mut all = Vec::new();
     loop {
         rows.advance()?;
@@ -23,14 +23,14 @@ fn all(mut rows: impl RowSource) -> Result<Vec<Row>, StoreError> {
 }
 
 /// One row in memory.
-fn held(key: &[u8], value: &[u8]) -> Held {
-    let mut sorter = Sorter::new(Path::new(""), 0);
+fn held(key: &[u8], value: &[u8]) -> MemoryRows {
+    let mut sorter = RowSorter::new(Path::new(""), 0);
     sorter.push(key, value).expect("it is taken");
     sorter.held
 }
 
 /// Rows whose values contain the order of insertion.
-fn numbered(keys: impl IntoIterator<Item = Vec<u8>>) -> Vec<Row> {
+fn numbered(keys: impl IntoIterator<Item = Vec<u8>>) -> Vec<SortedRow> {
     let value = |n: usize| format!("{n}{}", "x".repeat(n % 50)).into_bytes();
     keys.into_iter().enumerate().map(|(n, key)| (key, value(n))).collect()
 }
@@ -57,13 +57,13 @@ proptest! {
 fn sorter_limits_its_memory_and_its_pieces() {
     const MEMORY_BYTES: usize = 2000;
     let dir = tempfile::tempdir().expect("a directory");
-    let mut sorter = Sorter::new(dir.path(), MEMORY_BYTES);
+    let mut sorter = RowSorter::new(dir.path(), MEMORY_BYTES);
     let mut most_pieces = 0;
     for n in 0..20_000_u32 {
         sorter.push(&n.wrapping_mul(0x9e37_79b1).to_be_bytes(), &[0; 20]).expect("it is taken");
-        let held = sorter.held.bytes.len() + sorter.held.places.len() * PLACE_BYTES;
+        let held = sorter.held.bytes.len() + sorter.held.positions.len() * ROW_POSITION_BYTES;
         assert!(held <= MEMORY_BYTES && sorter.held.bytes.capacity() <= MEMORY_BYTES, "{held}");
-        assert!(sorter.held.places.capacity() * size_of::<Place>() <= MEMORY_BYTES);
+        assert!(sorter.held.positions.capacity() * size_of::<RowPosition>() <= MEMORY_BYTES);
         most_pieces = most_pieces.max(sorter.pieces.len());
     }
     // more than 700 pieces were written, and fewer than 16 of each level remain
@@ -85,7 +85,7 @@ fn sorter_accepts_a_row_longer_than_its_memory() {
 fn spilled_pieces_have_no_names() {
     let dir = tempfile::tempdir().expect("a directory");
     let entries = || fs::read_dir(dir.path()).expect("it is read").count();
-    let mut sorter = Sorter::new(dir.path(), 100);
+    let mut sorter = RowSorter::new(dir.path(), 100);
     for (key, value) in numbered((0..100_u8).rev().map(|n| vec![n])) {
         sorter.push(&key, &value).expect("it is taken");
         assert_eq!(entries(), 0);
@@ -100,7 +100,7 @@ fn spilled_pieces_have_no_names() {
 #[test]
 fn piece_reports_a_full_disk_as_unavailable() {
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
-    let refused = Piece::write_to(Path::new("/dev"), full, &mut held(b"key", b"value"));
+    let refused = SortPiece::write_to(Path::new("/dev"), full, &mut held(b"key", b"value"));
     let refused = refused.expect_err("there is no room");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
 }
@@ -112,7 +112,7 @@ fn piece_detects_a_flipped_bit_on_the_disk() {
         let file = tempfile::tempfile_in(dir.path()).expect("a file");
         let again = file.try_clone().expect("it is open");
         let mut rows = held(b"a key", b"and a value of some bytes");
-        let rows = Piece::write_to(dir.path(), file, &mut rows).expect("it is written").rows();
+        let rows = SortPiece::write_to(dir.path(), file, &mut rows).expect("it is written").rows();
         let mut byte = [0];
         if again.read_at(&mut byte, at).expect("it is read") == 0 {
             assert!(at > 30, "the whole piece was tested");

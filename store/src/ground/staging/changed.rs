@@ -1,30 +1,30 @@
 //! The changes of a run, as stored in the run's own file.
 
 use crate::ground::statement::{put_time, take_time};
-use crate::ground::view::{Record, source_record_id_in};
+use crate::ground::view::{RecordStatements, source_record_id_in};
 use jiff::Timestamp;
 use oracled_domain::base::varint::{put, take};
-use oracled_domain::ground::timeline::{Change, ChangeKind, End, Version};
+use oracled_domain::ground::timeline::{RecordVersion, VersionChange, VersionChangeKind, VersionEnd};
 use serde::{Deserialize, Serialize};
 
 /// The kinds of changes, by their codes.
-const KINDS: [ChangeKind; 7] = [
-    ChangeKind::BecameValid,
-    ChangeKind::Superseded,
-    ChangeKind::Withdrawn,
-    ChangeKind::Expired,
-    ChangeKind::Moved,
-    ChangeKind::Replaced,
-    ChangeKind::Undone,
+const KINDS: [VersionChangeKind; 7] = [
+    VersionChangeKind::BecameValid,
+    VersionChangeKind::Superseded,
+    VersionChangeKind::Withdrawn,
+    VersionChangeKind::Expired,
+    VersionChangeKind::Moved,
+    VersionChangeKind::Replaced,
+    VersionChangeKind::Undone,
 ];
 const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;
 
 /// A change of a version of a record. A record is identified by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangeEntry {
+pub struct RunChangeEntry {
     /// The kind of the change.
-    pub kind: ChangeKind,
+    pub kind: VersionChangeKind,
     /// The run that read the record.
     pub run: u32,
     /// The record's position in that run's payload.
@@ -40,14 +40,14 @@ pub struct ChangeEntry {
     pub superseded_by: Option<(u32, u64)>,
 }
 
-impl ChangeEntry {
-    pub(super) fn of(change: &Change, record: &Record) -> Self {
+impl RunChangeEntry {
+    pub(super) fn of(change: &VersionChange, record: &RecordStatements) -> Self {
         let at = |statement: usize| {
             record.statements.get(statement).map(|stored| (stored.time.run, stored.position))
         };
-        let by = |version: &Version| match version.ended_by {
-            End::Superseded(by) => at(by),
-            End::Open | End::Withdrawn(_) | End::Expired => None,
+        let by = |version: &RecordVersion| match version.ended_by {
+            VersionEnd::Superseded(by) => at(by),
+            VersionEnd::Open | VersionEnd::Withdrawn(_) | VersionEnd::Expired => None,
         };
         let subject = change.before.or(change.after);
         let (run, position) = subject.and_then(|version| at(version.statement)).unwrap_or_default();
@@ -56,7 +56,7 @@ impl ChangeEntry {
         let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
         // the version that continues this one is not reported as new, so its interval is reported here
         let continued = change.after.filter(|after| {
-            matches!(change.kind, ChangeKind::Moved | ChangeKind::Replaced)
+            matches!(change.kind, VersionChangeKind::Moved | VersionChangeKind::Replaced)
                 && subject.is_some_and(|subject| subject.content == after.content)
         });
         let shown = stands.or(continued).or(subject);
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn change_entry_survives_encoding_and_decoding() {
         for (code, kind) in (0..).zip(KINDS) {
-            let change = ChangeEntry {
+            let change = RunChangeEntry {
                 kind,
                 run: u32::MAX,
                 position: 7,
@@ -125,9 +125,9 @@ mod tests {
                 superseded_by: (code % 3 == 0).then_some((3, u64::MAX)),
             };
             let bytes = change.to_bytes();
-            assert_eq!(ChangeEntry::read(&bytes), Some(change));
-            assert_eq!(ChangeEntry::read(&bytes[..20]), None);
+            assert_eq!(RunChangeEntry::read(&bytes), Some(change));
+            assert_eq!(RunChangeEntry::read(&bytes[..20]), None);
         }
-        assert_eq!(ChangeEntry::read(&[u8::MAX; 64]), None);
+        assert_eq!(RunChangeEntry::read(&[u8::MAX; 64]), None);
     }
 }

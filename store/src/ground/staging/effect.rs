@@ -1,56 +1,58 @@
 //! The effect of a release on the records in force at its date, for the gates.
 
-use crate::ground::view::{Record, SourceView};
+use crate::ground::view::{RecordStatements, SourceView};
 use jiff::Timestamp;
-use oracled_domain::ground::run::Effect;
-use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
+use oracled_domain::ground::run::ReleaseEffect;
+use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 
 /// Counts the effect of a release on the records in force at its date or later. If the release replaces another reading of
 /// its version with another date, the records in force at that date count too.
-pub(super) struct EffectGauge {
-    times: Vec<AtTime>,
-    pub(super) effect: Effect,
+pub(super) struct ReleaseEffectGauge {
+    times: Vec<EffectAtTime>,
+    pub(super) effect: ReleaseEffect,
 }
 
 /// The known statements at a time, without the release and with it.
-struct AtTime {
+struct EffectAtTime {
     at: Timestamp,
-    before: Knowledge,
-    after: Knowledge,
+    before: VisibleReleases,
+    after: VisibleReleases,
 }
 
-impl EffectGauge {
-    pub(super) fn new(view: &SourceView, releases: &[Release], release: &Release) -> Self {
-        let replaced = view.state.read_as(&release.version).map(|completed| completed.release.released_at);
+impl ReleaseEffectGauge {
+    pub(super) fn new(view: &SourceView, releases: &[TimelineRun], release: &TimelineRun) -> Self {
+        let replaced =
+            view.state.run_of_version(&release.version).map(|completed| completed.release.released_at);
         let replaced = replaced.filter(|at| *at != release.released_at);
         let times = [Some(release.released_at), replaced].into_iter().flatten().map(|at| {
-            let scope = Scope { released_by: Some(at), ..Scope::default() };
-            let before = Knowledge::new(&view.state.releases(), scope);
-            AtTime { at, before, after: Knowledge::new(releases, scope) }
+            let scope = ReleaseScope { released_by: Some(at), ..ReleaseScope::default() };
+            let before = VisibleReleases::new(&view.state.releases(), scope);
+            EffectAtTime { at, before, after: VisibleReleases::new(releases, scope) }
         });
-        Self { times: times.collect(), effect: Effect::default() }
+        Self { times: times.collect(), effect: ReleaseEffect::default() }
     }
 
-    pub(super) fn count(&mut self, record: &Record) {
+    pub(super) fn count(&mut self, record: &RecordStatements) {
         let changes: Vec<_> = self.times.iter().filter_map(|time| time.change(record)).collect();
         self.effect.in_force += u64::from(!changes.is_empty());
-        self.effect.withdrawn += u64::from(changes.contains(&Change::Withdrawn));
-        let is_changed = changes.contains(&Change::Changed) && !changes.contains(&Change::Withdrawn);
+        self.effect.withdrawn += u64::from(changes.contains(&RecordEffect::Withdrawn));
+        let is_changed =
+            changes.contains(&RecordEffect::Changed) && !changes.contains(&RecordEffect::Withdrawn);
         self.effect.changed += u64::from(is_changed);
     }
 }
 
 /// The effect on a record that was in force.
 #[derive(Debug, PartialEq, Eq)]
-enum Change {
+enum RecordEffect {
     None,
     Changed,
     Withdrawn,
 }
 
-impl AtTime {
+impl EffectAtTime {
     /// The effect on the record; `None` if it is not in force at the time or later.
-    fn change(&self, record: &Record) -> Option<Change> {
+    fn change(&self, record: &RecordStatements) -> Option<RecordEffect> {
         let (before, at) = match self.before.valid_at(record.times(), self.at) {
             Some(before) => (before, self.at),
             None => {
@@ -60,9 +62,9 @@ impl AtTime {
             }
         };
         Some(match self.after.valid_at(record.times(), at) {
-            None => Change::Withdrawn,
-            Some(after) if after.content != before.content => Change::Changed,
-            Some(_) => Change::None,
+            None => RecordEffect::Withdrawn,
+            Some(after) if after.content != before.content => RecordEffect::Changed,
+            Some(_) => RecordEffect::None,
         })
     }
 }

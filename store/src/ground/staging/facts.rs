@@ -1,11 +1,11 @@
 //! Writes a file of statements.
 
 use crate::base::error::StoreError;
-use crate::ground::files::{Files, Made};
-use crate::ground::sorted::{Keys, RowSource, SortedWriter};
+use crate::ground::files::{GroundFiles, UncommittedFiles};
+use crate::ground::sorted::{MergedKeys, RowSource, SortedWriter};
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::STATEMENT;
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 
 /// Writes statements in the order of their records and runs, followed by the index.
 pub(in crate::ground) struct FactsWriter {
@@ -19,7 +19,7 @@ pub(in crate::ground) struct FactsWriter {
 
 impl FactsWriter {
     /// Begins the file `name`.
-    pub(in crate::ground) fn create(files: &Files, name: String) -> Result<Self, StoreError> {
+    pub(in crate::ground) fn create(files: &GroundFiles, name: String) -> Result<Self, StoreError> {
         Ok(Self { out: files.writer(&name)?, name, statements: 0, key: Vec::new(), bytes: Vec::new() })
     }
 
@@ -41,13 +41,13 @@ impl FactsWriter {
     /// Completes the file with the entries of its index.
     pub(in crate::ground) fn finish(
         mut self,
-        files: &Files,
-        mut index: Keys<Box<dyn RowSource>>,
-        made: &mut Made,
-    ) -> Result<FileRef, StoreError> {
+        files: &GroundFiles,
+        mut index: MergedKeys<Box<dyn RowSource>>,
+        new_files: &mut UncommittedFiles,
+    ) -> Result<SortedFileRef, StoreError> {
         while let Some(entry) = index.advance()? {
             self.out.push(entry, &[])?;
         }
-        files.keep(&self.name, self.out.finish()?, self.statements, made)
+        files.adopt_sorted_file(&self.name, self.out.finish()?, self.statements, new_files)
     }
 }

@@ -1,23 +1,23 @@
 //! Selects the files with which a run's statements are merged, so that a lookup never has to search many files.
 
-use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::run::SortedFileRef;
 
 /// A file is merged with newer statements unless it has more than this many times as many statements.
 const FACTOR: u64 = 4;
 
 /// The number of the oldest of `files` that stay unchanged when `fresh` statements are added. Each of the resulting files
 /// has fewer statements than a quarter of the file before it.
-pub(super) fn kept(files: &[FileRef], fresh: u64) -> usize {
+pub(super) fn count_unchanged_files(files: &[SortedFileRef], fresh: u64) -> usize {
     let mut merged = fresh;
-    let mut kept = files.len();
+    let mut unchanged = files.len();
     for file in files.iter().rev() {
         if file.statements > merged.saturating_mul(FACTOR) {
             break;
         }
         merged += file.statements;
-        kept -= 1;
+        unchanged -= 1;
     }
-    kept
+    unchanged
 }
 
 #[cfg(test)]
@@ -28,13 +28,13 @@ mod tests {
     #[test]
     fn tiers_limit_files_and_rewrites_over_many_runs() {
         const RUNS: u64 = 2000;
-        let mut files: Vec<FileRef> = Vec::new();
+        let mut files: Vec<SortedFileRef> = Vec::new();
         let (mut most, mut rewritten) = (0, 0);
         for _ in 0..RUNS {
-            let kept = kept(&files, 10);
+            let kept = count_unchanged_files(&files, 10);
             let statements = 10 + files.drain(kept..).map(|file| file.statements).sum::<u64>();
             rewritten += statements;
-            files.push(FileRef { sha256: Sha256Hex::of(b""), size_bytes: 0, rows: 0, statements });
+            files.push(SortedFileRef { sha256: Sha256Hex::of(b""), size_bytes: 0, rows: 0, statements });
             most = most.max(files.len());
         }
         assert_eq!(files.iter().map(|file| file.statements).sum::<u64>(), RUNS * 10);

@@ -1,7 +1,7 @@
 //! The progress of a check of a source, and whether the check continues.
 
 use crate::base::error::StoreError;
-use oracled_domain::ground::check::CheckProgress;
+use oracled_domain::ground::check::SourceCheckProgress;
 
 /// The number of steps between two calls of `proceed`, at most.
 const STEPS_MAX: u32 = 512;
@@ -9,9 +9,9 @@ const STEPS_MAX: u32 = 512;
 const BYTES_MAX: u64 = 256 * 1024;
 
 /// Counts the bytes that a check reads, and asks the caller at intervals whether to continue.
-pub struct Meter<'p> {
-    progress: CheckProgress,
-    proceed: &'p mut dyn FnMut(CheckProgress) -> bool,
+pub struct CheckMeter<'p> {
+    progress: SourceCheckProgress,
+    proceed: &'p mut dyn FnMut(SourceCheckProgress) -> bool,
     /// Steps since the last call of `proceed`.
     steps: u32,
     /// Bytes since the last call of `proceed`.
@@ -19,9 +19,9 @@ pub struct Meter<'p> {
     is_stopped: bool,
 }
 
-impl<'p> Meter<'p> {
-    pub(super) fn new(bytes: u64, proceed: &'p mut dyn FnMut(CheckProgress) -> bool) -> Self {
-        let progress = CheckProgress { bytes_read: 0, bytes };
+impl<'p> CheckMeter<'p> {
+    pub(super) fn new(bytes: u64, proceed: &'p mut dyn FnMut(SourceCheckProgress) -> bool) -> Self {
+        let progress = SourceCheckProgress { bytes_read: 0, bytes };
         Self { progress, proceed, steps: 0, bytes: 0, is_stopped: false }
     }
 

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 
 /// A run of many records, some of them rejected, with its payload in the archive.
-fn world() -> (World, Reading) {
-    let mut all: Vec<_> = (0..30_000).map(|year| said("ABW", year, 1)).collect();
-    all.push(said("ABW", 7, 2));
-    let reading = reading("1", 100, true, all);
-    let mut world = World::new();
+fn world() -> (TestStore, TestRun) {
+    let mut all: Vec<_> = (0..30_000).map(|year| test_statement("ABW", year, 1)).collect();
+    all.push(test_statement("ABW", 7, 2));
+    let reading = test_run("1", 100, true, all);
+    let mut world = TestStore::new();
     world.ingest(&reading);
     world.archive(&reading);
     (world, reading)
@@ -19,24 +19,27 @@ fn world() -> (World, Reading) {
 fn verify_run_accepts_an_intact_payload() {
     let (world, reading) = world();
     let verified = world.view().verify_run(1, |_| true).unwrap().expect("there is a run 1");
-    let payload_bytes = reading.said.iter().map(|said| said.raw().len() as u64).sum();
-    assert_eq!(verified, Verified { records: 30_001, payload_bytes, ..Verified::default() });
+    let payload_bytes = reading.statements.iter().map(|said| said.raw().len() as u64).sum();
+    assert_eq!(
+        verified,
+        PayloadCheckReport { records: 30_001, payload_bytes, ..PayloadCheckReport::default() }
+    );
     assert_eq!(world.view().verify_run(2, |_| true).unwrap(), None);
 }
 
 #[test]
 fn check_of_many_runs_reads_each_record_once() {
     const RUNS: u32 = 8;
-    let mut world = World::new();
+    let mut world = TestStore::new();
     for run in 0..RUNS {
-        let all = (0..4000).map(|year| said("ABW", year, u64::from(run))).collect();
-        let reading = reading(&run.to_string(), i64::from(run), false, all);
+        let all = (0..4000).map(|year| test_statement("ABW", year, u64::from(run))).collect();
+        let reading = test_run(&run.to_string(), i64::from(run), false, all);
         world.ingest(&reading);
         world.archive(&reading);
     }
     let (view, runs) = (world.view(), (1..=RUNS).collect());
-    let mut last = CheckProgress::default();
-    let mut proceed = |progress: CheckProgress| {
+    let mut last = SourceCheckProgress::default();
+    let mut proceed = |progress: SourceCheckProgress| {
         assert!(progress.bytes_read >= last.bytes_read, "{last:?} {progress:?}");
         last = progress;
         true
@@ -56,15 +59,15 @@ fn check_of_many_runs_reads_each_record_once() {
 #[test]
 fn check_stops_at_each_callback_that_returns_false() {
     const RUNS: u32 = 3;
-    let mut world = World::new();
+    let mut world = TestStore::new();
     for run in 0..RUNS {
-        let all = (0..2500).map(|year| said("ABW", year, u64::from(run))).collect();
-        let reading = reading(&run.to_string(), i64::from(run), false, all);
+        let all = (0..2500).map(|year| test_statement("ABW", year, u64::from(run))).collect();
+        let reading = test_run(&run.to_string(), i64::from(run), false, all);
         world.ingest(&reading);
         world.archive(&reading);
     }
     let (view, runs) = (world.view(), (1..=RUNS).collect());
-    let check = |proceed: &mut dyn FnMut(CheckProgress) -> bool| {
+    let check = |proceed: &mut dyn FnMut(SourceCheckProgress) -> bool| {
         let mut meter = view.meter(&runs, proceed);
         view.verify_files(&mut meter).and_then(|_| view.verify_runs(&runs, &mut meter)).map(|_| ())
     };
@@ -88,7 +91,7 @@ fn check_stops_at_each_callback_that_returns_false() {
 
 #[test]
 fn sources_that_were_checked_longest_ago_are_checked_first() {
-    let world = World::new();
+    let world = TestStore::new();
     let store = world.store();
     let unchecked = |since, now| store.unchecked_sources(at(since), at(now)).unwrap();
     assert_eq!(store.source_check(&oracle_id()).unwrap(), None);
@@ -129,7 +132,7 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     let whole = world.dir.path().join("whole");
     fs::copy(world.payload_path(&reading), &whole).unwrap();
     let mut other = reading.clone();
-    other.said[20_000].people = 2;
+    other.statements[20_000].people = 2;
     world.archive(&other);
     let mut bytes = fs::read(world.payload_path(&other)).unwrap();
     fs::write(world.payload_path(&reading), &bytes).unwrap();
@@ -144,8 +147,8 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     fs::write(world.payload_path(&reading), &bytes).unwrap();
     let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
     assert_eq!((verified.records, verified.fault_count), (30_001, 2));
-    let offset = reading.said[..20_000].iter().map(|said| said.raw().len() as u64).sum();
-    let Fault { run, position, offset: at, what } = &verified.faults[0];
+    let offset = reading.statements[..20_000].iter().map(|said| said.raw().len() as u64).sum();
+    let PayloadFault { run, position, offset: at, what } = &verified.faults[0];
     assert_eq!((*run, *position, *at), (1, Some(20_000), offset));
     assert!(what.contains("digest"), "{what}");
     assert_eq!(verified.faults[1].position, None, "the whole payload has another digest");

@@ -14,7 +14,7 @@ const FIRST_RELEASE: usize = 2023;
 
 /// The population of an area in a year.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct BenchFact {
     pub(crate) area: String,
     pub(crate) year: u16,
     pub(crate) name: String,
@@ -23,16 +23,16 @@ pub(crate) struct Fact {
 
 /// The facts of one release.
 #[derive(Debug)]
-pub(crate) struct Release {
+pub(crate) struct BenchRelease {
     /// The name of the version, which is its year.
     pub(crate) version: String,
     /// When it was released, in seconds since 1970.
     pub(crate) released_s: i64,
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Vec<BenchFact>,
 }
 
-impl Release {
-    fn new(number: usize, facts: Vec<Fact>) -> Self {
+impl BenchRelease {
+    fn new(number: usize, facts: Vec<BenchFact>) -> Self {
         let version = (FIRST_RELEASE + number).to_string();
         let released: jiff::Timestamp = format!("{version}-07-01T00:00:00Z").parse().expect("it is a time");
         Self { version, released_s: released.as_second(), facts }
@@ -49,7 +49,7 @@ impl Release {
     }
 }
 
-impl Fact {
+impl BenchFact {
     fn write_to(&self, text: &mut String) {
         let Self { area, year, name, population } = self;
         write!(text, "{name},{area},{year},{population}").expect("memory takes what is written");
@@ -65,16 +65,16 @@ impl Fact {
 }
 
 /// Generates `count` releases of `facts` facts, the same in every run of the benchmark.
-pub(crate) fn releases(count: usize, facts: usize) -> Vec<Release> {
-    let mut releases: Vec<Release> = Vec::new();
+pub(crate) fn releases(count: usize, facts: usize) -> Vec<BenchRelease> {
+    let mut releases: Vec<BenchRelease> = Vec::new();
     for number in 0..count {
         let facts = releases.last().map_or_else(|| first(facts), |before| revised(&before.facts, number));
-        releases.push(Release::new(number, facts));
+        releases.push(BenchRelease::new(number, facts));
     }
     releases
 }
 
-fn first(facts: usize) -> Vec<Fact> {
+fn first(facts: usize) -> Vec<BenchFact> {
     let mut random = Rng::with_seed(17);
     let mut all = Vec::with_capacity(facts + YEARS);
     for number in 0..facts.div_ceil(YEARS) {
@@ -87,19 +87,19 @@ fn first(facts: usize) -> Vec<Fact> {
         let mut people = 10_f64.powf(4.0 + 5.0 * random.f64());
         for year in (FIRST_YEAR..).take(YEARS) {
             people *= 0.99 + 0.04 * random.f64();
-            all.push(Fact { area: area.clone(), year, name: name.clone(), population: people as i64 });
+            all.push(BenchFact { area: area.clone(), year, name: name.clone(), population: people as i64 });
         }
     }
     all.truncate(facts);
     all
 }
 
-fn revised(before: &[Fact], number: usize) -> Vec<Fact> {
+fn revised(before: &[BenchFact], number: usize) -> Vec<BenchFact> {
     let mut random = Rng::with_seed(number as u64);
-    let revise = |fact: &Fact| {
+    let revise = |fact: &BenchFact| {
         let more = 1 + fact.population / 1000 * random.i64(0..20);
         let changes = random.f64() < REVISED;
-        Fact { population: fact.population + if changes { more } else { 0 }, ..fact.clone() }
+        BenchFact { population: fact.population + if changes { more } else { 0 }, ..fact.clone() }
     };
     before.iter().map(revise).collect()
 }

@@ -1,34 +1,34 @@
 //! Our side: the store that the daemon filled, queried without a daemon.
 
-use super::{Question, SOURCE, Told};
-use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use super::{BenchQuery, ReturnedFact, SOURCE};
+use crate::standalone_journal::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::query::{Query, QueryRequest};
-use oracled_domain::ground::record::{Content, Identity};
-use oracled_domain::ground::value::{Typed, Value};
-use oracled_domain::{Caller, Event};
+use oracled_domain::ground::query::{QueryRequest, ValidatedQuery};
+use oracled_domain::ground::record::{RecordContent, RecordIdentity};
+use oracled_domain::ground::value::{AxisValue, TypedValue};
+use oracled_domain::{AuditEvent, RequestCaller};
 use oracled_store::ground::query::{ScanBudget, ScanError};
-use oracled_store::ground::view::{Found, SourceView};
-use oracled_store::{Callers, Journal, Options, Record, Store, StoreError};
+use oracled_store::ground::view::{FoundVersion, SourceView};
+use oracled_store::{Journal, JournalRecord, RecordCallers, Store, StoreError, StoreOptions};
 use serde_json::json;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The store, queried through the library.
-pub(crate) struct Library {
+pub(crate) struct LibraryStore {
     store: Store,
     oracle_id: SourceId,
     /// Keeps the store open.
     journal: Journal,
 }
 
-impl Library {
+impl LibraryStore {
     /// Opens the store in `dir`. No daemon may have it open.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
-        let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
+        let options = StoreOptions { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
         let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
         Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), journal })
     }
@@ -38,28 +38,33 @@ impl Library {
     }
 
     /// Commits the entries of queries as one group.
-    pub(crate) fn commit(&mut self, events: Vec<Event>, callers: Vec<Option<Arc<Caller>>>) -> io::Result<()> {
-        let record = Record { events, callers: Callers::Each(callers), ..Record::default() };
+    pub(crate) fn commit(
+        &mut self,
+        events: Vec<AuditEvent>,
+        callers: Vec<Option<Arc<RequestCaller>>>,
+    ) -> io::Result<()> {
+        let record =
+            JournalRecord { events, callers: RecordCallers::Each(callers), ..JournalRecord::default() };
         let outcomes = self.journal.commit(&[record]).map_err(io::Error::other)?;
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop)).map_err(io::Error::other)
     }
 
     /// The facts that answer `question`, ordered by area and year.
-    pub(crate) fn ask(&self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
+    pub(crate) fn query(&self, question: &BenchQuery<'_>, at: i64) -> io::Result<Vec<ReturnedFact>> {
         self.answer(question, at).map_err(io::Error::other)
     }
 
-    fn answer(&self, question: &Question<'_>, at: i64) -> Result<Vec<Told>, StoreError> {
+    fn answer(&self, question: &BenchQuery<'_>, at: i64) -> Result<Vec<ReturnedFact>, StoreError> {
         let (view, at) = (self.view()?, Timestamp::from_second(at).expect("it is a time"));
         let mut after = None;
         let filters = match question {
-            Question::Lookup { area, year } => return lookup(&view, area, *year, at),
-            Question::Years(area) => json!([{"axis": "area", "operator": "eq", "value": area}]),
-            Question::Named(name) => json!([{"axis": "area_name", "operator": "eq", "value": name}]),
-            Question::FromOn(population) => {
+            BenchQuery::Lookup { area, year } => return lookup(&view, area, *year, at),
+            BenchQuery::Years(area) => json!([{"axis": "area", "operator": "eq", "value": area}]),
+            BenchQuery::Named(name) => json!([{"axis": "area_name", "operator": "eq", "value": name}]),
+            BenchQuery::FromOn(population) => {
                 json!([{"axis": "population", "operator": "gte", "value": population}])
             }
-            Question::Page(last) => {
+            BenchQuery::Page(last) => {
                 after = last.map(|last| {
                     let id = format!("{}/{}", last.area, last.year);
                     identity(&last.area, last.year).record_key(&id)
@@ -70,7 +75,8 @@ impl Library {
         let limit = question.limit();
         let request = json!({"axes_requested": ["population"], "filters": filters, "max_results": limit});
         let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
-        let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
+        let query =
+            ValidatedQuery::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
         let query = query.expect("it is valid");
         let answered = view.query(&query, at, None, after.as_deref(), ScanBudget::UNLIMITED).map_err(
             |error| match error {
@@ -78,33 +84,33 @@ impl Library {
                 other => StoreError::Unavailable { cause: other.to_string() },
             },
         )?;
-        Ok(answered.found.into_iter().map(|hit| told(&hit.found, hit.content)).collect())
+        Ok(answered.found.into_iter().map(|hit| returned_fact(&hit.found, hit.content)).collect())
     }
 }
 
 /// A lookup by the key of an identity, as the routes do it.
-fn lookup(view: &SourceView, area: &str, year: u16, at: Timestamp) -> Result<Vec<Told>, StoreError> {
+fn lookup(view: &SourceView, area: &str, year: u16, at: Timestamp) -> Result<Vec<ReturnedFact>, StoreError> {
     let mut all = Vec::new();
     for found in view.lookup(&identity(area, year).key(), &view.known, at)? {
         let found = found?;
         if let Some(content) = view.content(&found.statement)? {
-            all.push(told(&found, content));
+            all.push(returned_fact(&found, content));
         }
     }
     Ok(all)
 }
 
-fn identity(area: &str, year: u16) -> Identity {
-    Identity::new(vec![Typed::Text(area.to_owned()), Typed::Number(i64::from(year).into())])
+fn identity(area: &str, year: u16) -> RecordIdentity {
+    RecordIdentity::new(vec![TypedValue::Text(area.to_owned()), TypedValue::Number(i64::from(year).into())])
 }
 
-fn told(found: &Found, mut content: Content) -> Told {
+fn returned_fact(found: &FoundVersion, mut content: RecordContent) -> ReturnedFact {
     let mut text = |axis: &str| match content.axes.remove(axis) {
-        Some(Value::Text(text)) => text,
+        Some(AxisValue::Text(text)) => text,
         _ => String::new(),
     };
-    let Found { statement, version, .. } = found;
-    Told {
+    let FoundVersion { statement, version, .. } = found;
+    ReturnedFact {
         area: text("area"),
         year: text("year").parse().unwrap_or_default(),
         name: text("area_name"),

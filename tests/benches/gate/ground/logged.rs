@@ -1,16 +1,16 @@
 //! The cost of the audit entries of queries: lookups with entries, committed in groups as the daemon does, compared with
 //! the same lookups without entries.
 
-use super::facts::{Fact, Release};
-use super::library::Library;
-use super::{SOURCE, as_of, question, some};
-use crate::Effort;
-use crate::table::{Row, Table, median};
+use super::facts::{BenchFact, BenchRelease};
+use super::library::LibraryStore;
+use super::{SOURCE, as_of, question, random_facts};
+use crate::BenchEffort;
+use crate::table::{BenchRow, BenchTable, median};
 use jiff::Timestamp;
-use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
-use oracled_domain::ground::freshness::Answer;
+use oracled_domain::audit::event::{QueryEntry, SourceReadKind, SourceReadOutcome};
+use oracled_domain::ground::freshness::AnswerHandling;
 use oracled_domain::ground::query::QueryRequest;
-use oracled_domain::{Caller, Event, EventKind, Peer, Sha256Hex};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, RequestCaller, Sha256Hex};
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ const GROUP_MAX: usize = 256;
 
 /// Measures both, alternately.
 pub(crate) fn measure(
-    effort: Effort,
-    library: &mut Library,
-    releases: &[Release],
-    table: &mut Table,
+    effort: BenchEffort,
+    library: &mut LibraryStore,
+    releases: &[BenchRelease],
+    table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = some(release, effort.lookups);
+    let asked = random_facts(release, effort.lookups);
     let [mut with, mut without] = [Vec::new(), Vec::new()];
     for _ in 0..effort.rounds {
         let began = Instant::now();
         for fact in &asked {
-            library.ask(&question(fact), at)?;
+            library.query(&question(fact), at)?;
         }
         without.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
         let began = Instant::now();
@@ -40,7 +40,7 @@ pub(crate) fn measure(
             let (mut events, mut callers) = (Vec::new(), Vec::new());
             for fact in group {
                 let asked_at = Instant::now();
-                let records = library.ask(&question(fact), at)?.len();
+                let records = library.query(&question(fact), at)?.len();
                 events.push(entry(fact, at, records, asked_at));
                 callers.push(Some(Arc::new(caller(number))));
             }
@@ -49,22 +49,25 @@ pub(crate) fn measure(
         with.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
     }
     let [with, without] = [with, without].map(median);
-    table.row(Row {
+    table.row(BenchRow {
         what: format!("lookup with its audit entry, in groups of {GROUP_MAX}"),
         measured: format!("{with:.1} µs"),
         beside: "the same lookup without".into(),
         beside_measured: format!("{without:.1} µs"),
         verdict: format!("{:.2} ({:.1} µs an entry)", with / without, with - without),
-        ..Row::default()
+        ..BenchRow::default()
     });
     Ok(())
 }
 
-fn caller(number: usize) -> Caller {
-    Caller { peer: Peer { uid: 1000, gid: 1000, pid: Some(4242) }, request_id: format!("1092-{number:x}") }
+fn caller(number: usize) -> RequestCaller {
+    RequestCaller {
+        peer: PeerCredentials { uid: 1000, gid: 1000, pid: Some(4242) },
+        request_id: format!("1092-{number:x}"),
+    }
 }
 
-fn entry(fact: &Fact, at: i64, records: usize, asked_at: Instant) -> Event {
+fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditEvent {
     let point_in_time = Timestamp::from_second(at).expect("it is a time");
     let request = json!({
         "axes_requested": ["population"],
@@ -75,20 +78,20 @@ fn entry(fact: &Fact, at: i64, records: usize, asked_at: Instant) -> Event {
         "point_in_time": point_in_time,
     });
     let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
-    Event::new(
+    AuditEvent::new(
         point_in_time,
         None,
         EventKind::SourceQueried(QueryEntry {
-            read: ReadKind::Query,
+            read: SourceReadKind::Query,
             oracle_id: Some(SOURCE.parse().expect("it is an id")),
             query_id: Some(format!("q-{at}-{}", fact.year)),
             request_sha256: Sha256Hex::of_canonical_json(&request),
             point_in_time: Some(point_in_time),
             known_at: Some(point_in_time),
-            outcome: ReadOutcome::Answered,
+            outcome: SourceReadOutcome::Answered,
             data_version: Some("2023".into()),
             records_returned: records as u64,
-            freshness: Some(Answer::Serve),
+            freshness: Some(AnswerHandling::Serve),
             latency_ms: asked_at.elapsed().as_secs_f64() * 1e3,
         }),
     )

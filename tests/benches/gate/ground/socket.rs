@@ -1,15 +1,15 @@
 //! Lookups over the socket, compared with a bare axum handler that returns the same bytes.
 
-use super::facts::Release;
-use super::{SOURCE, as_of, some};
-use crate::bare::Bare;
+use super::facts::BenchRelease;
+use super::{SOURCE, as_of, random_facts};
+use crate::bare::BareServer;
 use crate::load::post;
-use crate::read::{Side, all_latencies};
-use crate::table::{Row, Table, cpu_each, median, per_second};
-use crate::{CONNECTIONS, Effort};
+use crate::read::{ReadSide, all_latencies};
+use crate::table::{BenchRow, BenchTable, cpu_each, median, per_second};
+use crate::{BenchEffort, CONNECTIONS};
 use jiff::Timestamp;
-use oracled_api::base::client::Client;
-use oracled_tests::World;
+use oracled_api::base::client::DaemonClient;
+use oracled_tests::DaemonWorld;
 use serde_json::{Value, json};
 use std::io;
 use tokio::runtime;
@@ -20,14 +20,14 @@ const ASKED: usize = 4096;
 
 /// Measures each number of connections.
 pub(crate) fn measure(
-    effort: Effort,
-    world: &World,
+    effort: BenchEffort,
+    world: &DaemonWorld,
     pid: u32,
-    releases: &[Release],
-    table: &mut Table,
+    releases: &[BenchRelease],
+    table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = some(release, ASKED);
+    let asked = random_facts(release, ASKED);
     let at = Timestamp::from_second(at).map_err(io::Error::other)?;
     let question = |area: &str, year: u16| {
         json!({"oracle_id": SOURCE, "request": {
@@ -43,7 +43,7 @@ pub(crate) fn measure(
     let mut answer = Vec::new();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut routes = Client::connect(&world.socket()).await.expect("the daemon listens");
+        let mut routes = DaemonClient::connect(&world.socket()).await.expect("the daemon listens");
         for (fact, body) in asked.iter().zip(&bodies) {
             let told = oracled_tests::post(&mut routes, PATH, body).await;
             let place = "/response/records/0/axes/population";
@@ -57,16 +57,16 @@ pub(crate) fn measure(
     });
     let requests = requests.collect::<io::Result<Vec<_>>>()?;
     let bare_socket = world.path("bare.sock");
-    let bare = Bare::start(&bare_socket, &world.path("body"), &answer)?;
+    let bare = BareServer::start(&bare_socket, &world.path("body"), &answer)?;
     for connections in CONNECTIONS {
-        let mut sides = [Side::new(world.socket(), pid), Side::new(bare_socket.clone(), bare.pid())];
+        let mut sides = [ReadSide::new(world.socket(), pid), ReadSide::new(bare_socket.clone(), bare.pid())];
         for _ in 0..effort.rounds {
             for side in &mut sides {
                 side.round(connections, effort, &requests)?;
             }
         }
         let [ours, beside] = &sides;
-        table.row(Row {
+        table.row(BenchRow {
             what: format!("lookup over the socket, {} bytes, {connections:2} connections", answer.len()),
             measured: per_second(ours.rate()),
             cpu: cpu_each(median(ours.cpu.iter().copied())),

@@ -3,10 +3,10 @@
 //!
 //! A full queue makes the reads wait; no entry is dropped. A crash may lose the entries of the last 100 ms.
 
-use crate::audit::logger::{CommitError, Log};
+use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::caller;
-use oracled_domain::{Caller, Event};
-use oracled_store::{Callers, Record};
+use oracled_domain::{AuditEvent, RequestCaller};
+use oracled_store::{JournalRecord, RecordCallers};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,68 +22,72 @@ const GROUP_WAIT: Duration = Duration::from_millis(80);
 
 /// A message to the writer.
 #[derive(Debug)]
-enum Queued {
-    Entry(Box<Event>, Option<Arc<Caller>>),
+enum EntryQueueMessage {
+    Entry(Box<AuditEvent>, Option<Arc<RequestCaller>>),
     /// Commits all entries before it at once, and reports when they are on the disk.
     Flush(oneshot::Sender<()>),
 }
 
 /// The sending side of the queue.
 #[derive(Debug, Clone)]
-pub(super) struct Queue(mpsc::Sender<Queued>);
+pub(super) struct EntryQueue(mpsc::Sender<EntryQueueMessage>);
 
 /// The entries that wait in the queue.
 #[derive(Debug)]
-pub(crate) struct Waiting(mpsc::Receiver<Queued>);
+pub(crate) struct EntryQueueReceiver(mpsc::Receiver<EntryQueueMessage>);
 
-impl Queue {
-    pub(super) fn new() -> (Self, Waiting) {
+impl EntryQueue {
+    pub(super) fn new() -> (Self, EntryQueueReceiver) {
         let (sender, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self(sender), Waiting(receiver))
+        (Self(sender), EntryQueueReceiver(receiver))
     }
 }
 
-impl Log {
+impl LoggerHandle {
     /// Queues the entry of a read, on behalf of the current caller. Waits while the queue is full, but not for the
     /// commit.
     ///
     /// # Errors
     /// `Unavailable` if the journal does not accept entries. The entry is in the service log then, and nothing may be
     /// delivered.
-    pub async fn append(&self, event: Event) -> Result<(), CommitError> {
-        let caller = caller::current();
+    pub async fn append(&self, event: AuditEvent) -> Result<(), CommitError> {
+        let caller = caller::current_caller();
         let failure = self.report.borrow().failure.as_ref().map(|(cause, _)| cause.clone());
         let refused = match failure {
             Some(cause) => Some((event, cause)),
-            None => match self.queue.0.send(Queued::Entry(Box::new(event), caller.clone())).await {
-                Ok(()) => None,
-                Err(mpsc::error::SendError(Queued::Entry(event, _))) => {
-                    Some((*event, "the queue of the log is closed".to_owned()))
+            None => {
+                match self.queue.0.send(EntryQueueMessage::Entry(Box::new(event), caller.clone())).await {
+                    Ok(()) => None,
+                    Err(mpsc::error::SendError(EntryQueueMessage::Entry(event, _))) => {
+                        Some((*event, "the queue of the log is closed".to_owned()))
+                    }
+                    Err(_) => None,
                 }
-                Err(_) => None,
-            },
+            }
         };
         let Some((event, cause)) = refused else { return Ok(()) };
-        let callers = caller.map_or(Callers::Nobody, Callers::One);
-        self.fall_back(&Record { callers, ..Record::from(event) }, &cause);
+        let callers = caller.map_or(RecordCallers::Nobody, RecordCallers::One);
+        self.fall_back(&JournalRecord { callers, ..JournalRecord::from(event) }, &cause);
         Err(CommitError::Unavailable(cause))
     }
 
     /// Commits all queued entries, and waits until they are on the disk or in the service log.
     pub async fn flush(&self) {
         let (reply, flushed) = oneshot::channel();
-        if self.queue.0.send(Queued::Flush(reply)).await.is_err() || flushed.await.is_err() {
+        if self.queue.0.send(EntryQueueMessage::Flush(reply)).await.is_err() || flushed.await.is_err() {
             tracing::error!("the queue of the log is closed");
         }
     }
 
     /// Commits the `waiting` entries in groups, for as long as the daemon runs.
-    pub(crate) async fn write(self, Waiting(mut waiting): Waiting) {
+    pub(crate) async fn commit_queued_entries(self, EntryQueueReceiver(mut waiting): EntryQueueReceiver) {
         let mut group = Vec::with_capacity(GROUP_MAX);
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
             let due = sleep(GROUP_WAIT);
             tokio::pin!(due);
-            while group.len() < GROUP_MAX && !group.iter().any(|queued| matches!(queued, Queued::Flush(_))) {
+            while group.len() < GROUP_MAX
+                && !group.iter().any(|queued| matches!(queued, EntryQueueMessage::Flush(_)))
+            {
                 let room = GROUP_MAX - group.len();
                 tokio::select! {
                     more = waiting.recv_many(&mut group, room) => if more == 0 { break },
@@ -94,19 +98,20 @@ impl Log {
         }
     }
 
-    async fn write_group(&self, group: Vec<Queued>) {
+    async fn write_group(&self, group: Vec<EntryQueueMessage>) {
         let (mut events, mut callers, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
         for queued in group {
             match queued {
-                Queued::Entry(event, caller) => {
+                EntryQueueMessage::Entry(event, caller) => {
                     events.push(*event);
                     callers.push(caller);
                 }
-                Queued::Flush(reply) => flushed.push(reply),
+                EntryQueueMessage::Flush(reply) => flushed.push(reply),
             }
         }
         if !events.is_empty() {
-            let record = Record { events, callers: Callers::Each(callers), ..Record::default() };
+            let record =
+                JournalRecord { events, callers: RecordCallers::Each(callers), ..JournalRecord::default() };
             // entries that are not committed are in the service log
             if let Err(error) = self.commit(record).await {
                 tracing::warn!(%error, "could not commit entries of reads");

@@ -1,8 +1,8 @@
 //! The pulls that are due by the schedules of their pipelines. Due pulls survive a restart.
 
-use super::super::{IngestionError, Shop};
-use super::{Wanted, pull};
-use crate::ground::schedule::Schedule;
+use super::super::{IngestContext, IngestionError};
+use super::{RequestedPull, pull};
+use crate::ground::schedule::PullSchedule;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::PipelineId;
@@ -14,25 +14,25 @@ use std::sync::{Arc, PoisonError};
 
 /// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its schedule has an
 /// earlier time. Without the pause, a daemon that restarts in a loop would pull at each start.
-const CUT_SHORT_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+const INTERRUPTED_PULL_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 /// A pipeline's schedule. Definitions may be long, so each is read only once for its schedule.
 #[derive(Debug)]
-pub(super) struct Scheduled {
+pub(super) struct PipelineSchedule {
     /// The digest of the definition.
     pipeline_sha256: Sha256Hex,
     /// The schedule with its text, if the definition has one.
-    schedule: Option<(String, Schedule)>,
+    schedule: Option<(String, PullSchedule)>,
     /// When the pipeline is due next.
     next: Option<Timestamp>,
 }
 
 /// Begins the pulls that are due. While the daemon drains or stops, the pulls stay due.
-pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
-    if shop.draining.load(Ordering::Relaxed) || shop.flights.is_stopping() {
+pub(in super::super) fn begin_due(context: &Arc<IngestContext>) {
+    if context.draining.load(Ordering::Relaxed) || context.claims.is_stopping() {
         return;
     }
-    let due = match shop.due() {
+    let due = match context.take_due_pipelines() {
         Ok(due) => due,
         Err(error) => {
             tracing::error!(%error, "could not read the schedules");
@@ -40,11 +40,14 @@ pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
         }
     };
     for pipeline_id in due {
-        let shop = Arc::clone(shop);
+        let context = Arc::clone(context);
         actix_rt::spawn(async move {
-            let wanted =
-                Wanted { pipeline_id: pipeline_id.clone(), requested_by: "schedule".into(), peer: None };
-            match pull(shop, wanted).await {
+            let request = RequestedPull {
+                pipeline_id: pipeline_id.clone(),
+                requested_by: "schedule".into(),
+                peer: None,
+            };
+            match pull(context, request).await {
                 Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "scheduled pull ended"),
                 Err(IngestionError::Pulling(_)) => {
                     tracing::warn!(%pipeline_id, "scheduled pull skipped: the previous pull is still in progress");
@@ -55,19 +58,20 @@ pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
     }
 }
 
-impl Shop {
+impl IngestContext {
     /// The pipelines whose schedules have come due since the last call. Several missed times count as one.
-    fn due(&self) -> Result<Vec<PipelineId>, StoreError> {
+    fn take_due_pipelines(&self) -> Result<Vec<PipelineId>, StoreError> {
         let now = self.clock.now();
-        let mut known = self.pulls.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.pulls.schedules.lock().unwrap_or_else(PoisonError::into_inner);
         let mut due = Vec::new();
         let mut scheduled = HashMap::new();
         for registered in self.store.pipelines()? {
             let before = known.remove(&registered.pipeline_id);
-            let is_as_before = |before: &Scheduled| before.pipeline_sha256 == registered.pipeline_sha256;
+            let is_as_before =
+                |before: &PipelineSchedule| before.pipeline_sha256 == registered.pipeline_sha256;
             let mut pipeline = match before {
                 Some(before) if is_as_before(&before) => before,
-                before => match self.scheduled(&registered, before, now)? {
+                before => match self.read_pipeline_schedule(&registered, before, now)? {
                     Some(pipeline) => pipeline,
                     None => continue,
                 },
@@ -89,34 +93,34 @@ impl Shop {
     }
 
     /// The schedule of a registered pipeline. If the schedule is the same as `before`, its next time is kept.
-    fn scheduled(
+    fn read_pipeline_schedule(
         &self,
         registered: &RegisteredPipeline,
-        before: Option<Scheduled>,
+        before: Option<PipelineSchedule>,
         now: Timestamp,
-    ) -> Result<Option<Scheduled>, StoreError> {
+    ) -> Result<Option<PipelineSchedule>, StoreError> {
         let pipeline_sha256 = registered.pipeline_sha256.clone();
         let Some(definition) = self.store.definition(&pipeline_sha256)? else { return Ok(None) };
         let text = definition.pipeline.retrieval.schedule;
-        let schedule = text.and_then(|text| Schedule::parse(&text).ok().map(|schedule| (text, schedule)));
+        let schedule = text.and_then(|text| PullSchedule::parse(&text).ok().map(|schedule| (text, schedule)));
         let next = schedule.as_ref().and_then(|(text, schedule)| {
             let is_same =
-                |before: &Scheduled| before.schedule.as_ref().is_some_and(|(known, _)| known == text);
+                |before: &PipelineSchedule| before.schedule.as_ref().is_some_and(|(known, _)| known == text);
             let before = before.filter(is_same);
             before.map_or_else(|| first_due(schedule, registered, now), |before| before.next)
         });
-        Ok(Some(Scheduled { pipeline_sha256, schedule, next }))
+        Ok(Some(PipelineSchedule { pipeline_sha256, schedule, next }))
     }
 }
 
 /// The first due time at `now` of a pipeline without a remembered schedule. The schedule counts from the last pull, or
 /// from a later registration.
-fn first_due(schedule: &Schedule, registered: &RegisteredPipeline, now: Timestamp) -> Option<Timestamp> {
+fn first_due(schedule: &PullSchedule, registered: &RegisteredPipeline, now: Timestamp) -> Option<Timestamp> {
     let last = registered.last_pull.filter(|last| last.began_at > registered.registered_at);
     let since = last.map_or(registered.registered_at, |last| last.began_at);
     // a time in the future was recorded before the clock was set back
     let next = schedule.next_after(since.min(now));
     let was_cut_short = last.is_some_and(|last| last.ended_at.is_none());
-    let again = since.checked_add(CUT_SHORT_PAUSE).ok().filter(|_| was_cut_short);
+    let again = since.checked_add(INTERRUPTED_PULL_PAUSE).ok().filter(|_| was_cut_short);
     next.into_iter().chain(again).min()
 }

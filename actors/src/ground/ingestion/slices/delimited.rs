@@ -3,11 +3,11 @@
 //! This is our own reader, since tolerant readers hide faults: an unclosed quote at the end, text after a closing quote,
 //! or a carriage return that only some readers treat as a line end.
 
-use super::input::Input;
-use super::{BadHeader, MAX_COLUMNS, Piece, SliceError};
+use super::input::PayloadInput;
+use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice};
 use memchr::memchr;
-use oracled_domain::base::raw::{BadRecord, Raw};
-use oracled_domain::ground::format::Delimiter;
+use oracled_domain::base::raw::{RawRecordError, SourceValue};
+use oracled_domain::ground::format::CsvDelimiter;
 use std::collections::HashMap;
 use std::io::Read;
 use std::str::Utf8Error;
@@ -16,43 +16,47 @@ const QUOTE: u8 = b'"';
 
 /// The lines after the header.
 #[derive(Debug)]
-pub(super) struct Delimited<R> {
-    input: Input<R>,
-    row: Row,
+pub(super) struct DelimitedReader<R> {
+    input: PayloadInput<R>,
+    row: DelimitedLine,
     /// The names of the columns; blank for a column without a name, as in a file whose lines each end in a delimiter.
     names: Vec<String>,
 }
 
-impl<R> Delimited<R> {
+impl<R> DelimitedReader<R> {
     pub(super) fn columns(&self) -> &[String] {
         &self.names
     }
 }
 
-impl<R: Read> Delimited<R> {
+impl<R: Read> DelimitedReader<R> {
     /// Reads the header.
-    pub(super) fn open(input: Input<R>, delimiter: Delimiter, quote: bool) -> Result<Self, SliceError> {
-        let row = Row { delimiter: delimiter.byte(), quote, ..Row::default() };
+    pub(super) fn open(
+        input: PayloadInput<R>,
+        delimiter: CsvDelimiter,
+        quote: bool,
+    ) -> Result<Self, PayloadSliceError> {
+        let row = DelimitedLine { delimiter: delimiter.byte(), quote, ..DelimitedLine::default() };
         let mut lines = Self { input, row, names: Vec::new() };
         let header = lines.row()?;
         let offset = header.as_ref().map_or(lines.input.offset(), |(offset, _)| *offset);
         lines.names = match header {
             Some((_, bytes)) => lines.row.names(&bytes),
-            None => Err(BadHeader::Missing),
+            None => Err(HeaderLineError::Missing),
         }
-        .map_err(|cause| SliceError::Header { offset, cause })?;
+        .map_err(|cause| PayloadSliceError::Header { offset, cause })?;
         Ok(lines)
     }
 
     /// The next record.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, SliceError> {
+    pub(super) fn next(&mut self) -> Result<Option<UnnumberedSlice>, PayloadSliceError> {
         let Some((offset, bytes)) = self.row()? else { return Ok(None) };
-        Ok(Some(Piece { offset, record: self.row.record(&self.names, &bytes), bytes }))
+        Ok(Some(UnnumberedSlice { offset, record: self.row.record(&self.names, &bytes), bytes }))
     }
 
     /// Reads the next line that is not empty, including further lines of a quoted field. Returns its offset and its
     /// bytes.
-    fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, SliceError> {
+    fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, PayloadSliceError> {
         self.row.clear();
         let mut bytes = Vec::new();
         let mut offset = self.input.offset();
@@ -61,7 +65,7 @@ impl<R: Read> Delimited<R> {
             let end = self.input.line(&mut bytes, offset)?;
             self.row.feed(bytes.get(done..).unwrap_or_default());
             match (end.is_empty(), self.row.in_quotes) {
-                (true, true) => return Err(SliceError::Unclosed { offset }),
+                (true, true) => return Err(PayloadSliceError::Unclosed { offset }),
                 (true, false) if bytes.is_empty() => return Ok(None),
                 (false, true) => {
                     bytes.extend(end);
@@ -79,7 +83,7 @@ impl<R: Read> Delimited<R> {
 
 /// The fields of one line.
 #[derive(Debug, Default)]
-struct Row {
+struct DelimitedLine {
     delimiter: u8,
     quote: bool,
     /// The text of all fields without their quotes, concatenated.
@@ -91,10 +95,10 @@ struct Row {
     /// Whether the last field continues in the next line.
     in_quotes: bool,
     /// The first fault in the line.
-    fault: Option<BadRecord>,
+    fault: Option<RawRecordError>,
 }
 
-impl Row {
+impl DelimitedLine {
     fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
@@ -124,12 +128,12 @@ impl Row {
     /// Reads the rest of a quoted field. Returns the text after the closing quote; `None` if the field is not closed.
     fn unquote<'r>(&mut self, mut rest: &'r [u8]) -> Option<&'r [u8]> {
         loop {
-            let Some(place) = memchr(QUOTE, rest) else {
+            let Some(quote_at) = memchr(QUOTE, rest) else {
                 self.text.extend(rest);
                 self.in_quotes = true;
                 return None;
             };
-            let (inside, behind) = rest.split_at(place);
+            let (inside, behind) = rest.split_at(quote_at);
             self.text.extend(inside);
             match behind {
                 [_, QUOTE, behind @ ..] => {
@@ -149,9 +153,9 @@ impl Row {
         self.count += 1;
         let field = self.count;
         if quoted && !bare.is_empty() {
-            self.fault.get_or_insert(BadRecord::AfterQuote { field });
+            self.fault.get_or_insert(RawRecordError::AfterQuote { field });
         } else if memchr(b'\r', bare).is_some() {
-            self.fault.get_or_insert(BadRecord::CarriageReturn { field });
+            self.fault.get_or_insert(RawRecordError::CarriageReturn { field });
         }
         self.text.extend(bare);
         if self.ends.len() < MAX_COLUMNS {
@@ -160,8 +164,8 @@ impl Row {
     }
 
     /// The fields of the line `bytes`, whatever their number.
-    fn fields(&mut self, bytes: &[u8]) -> Result<impl Iterator<Item = &str>, BadRecord> {
-        let not_utf8 = |error: Utf8Error| BadRecord::NotUtf8 { at_byte: error.valid_up_to() };
+    fn fields(&mut self, bytes: &[u8]) -> Result<impl Iterator<Item = &str>, RawRecordError> {
+        let not_utf8 = |error: Utf8Error| RawRecordError::NotUtf8 { at_byte: error.valid_up_to() };
         // checks `bytes` first, since the offset in the error must refer to the record
         str::from_utf8(bytes).map_err(not_utf8)?;
         if let Some(fault) = self.fault.take() {
@@ -177,29 +181,29 @@ impl Row {
     }
 
     /// Converts the line `bytes` to an object of texts.
-    fn record(&mut self, names: &[String], bytes: &[u8]) -> Result<Raw, BadRecord> {
-        let (found, wanted) = (self.count, names.len());
+    fn record(&mut self, names: &[String], bytes: &[u8]) -> Result<SourceValue, RawRecordError> {
+        let (found, expected) = (self.count, names.len());
         let fields = self.fields(bytes)?;
-        if found != wanted {
-            return Err(BadRecord::Fields { found, wanted });
+        if found != expected {
+            return Err(RawRecordError::Fields { found, wanted: expected });
         }
-        let mut members = Vec::with_capacity(wanted);
+        let mut members = Vec::with_capacity(expected);
         let named = names.iter().zip(fields).filter(|(name, _)| !is_blank(name));
-        members.extend(named.map(|(name, field)| (name.clone(), Raw::Text(field.to_owned()))));
-        Ok(Raw::Object(members))
+        members.extend(named.map(|(name, field)| (name.clone(), SourceValue::Text(field.to_owned()))));
+        Ok(SourceValue::Object(members))
     }
 
     /// Converts the line `bytes` to the names of a header.
-    fn names(&mut self, bytes: &[u8]) -> Result<Vec<String>, BadHeader> {
+    fn names(&mut self, bytes: &[u8]) -> Result<Vec<String>, HeaderLineError> {
         let columns = self.count;
         if columns > MAX_COLUMNS {
-            return Err(BadHeader::Columns { columns });
+            return Err(HeaderLineError::Columns { columns });
         }
         let names: Vec<String> = self.fields(bytes)?.map(str::to_owned).collect();
         let mut seen = HashMap::new();
         for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
             if let Some(first) = seen.insert(name, column) {
-                return Err(BadHeader::Repeated { first, second: column });
+                return Err(HeaderLineError::Repeated { first, second: column });
             }
         }
         Ok(names)

@@ -1,6 +1,6 @@
 //! The bytes of a payload with their offsets.
 
-use super::SliceError;
+use super::PayloadSliceError;
 use memchr::memchr;
 use std::io::{BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
@@ -11,24 +11,24 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The rest of a payload.
 #[derive(Debug)]
-pub(super) struct Input<R> {
+pub(super) struct PayloadInput<R> {
     reader: BufReader<Chain<Cursor<Vec<u8>>, R>>,
     offset: u64,
     max_bytes: u32,
 }
 
 /// Whether `byte` is white space in JSON.
-pub(super) const fn is_white(byte: u8) -> bool {
+pub(super) const fn is_white_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-impl<R: Read> Input<R> {
+impl<R: Read> PayloadInput<R> {
     /// Opens `reader`, and skips a byte-order mark. No record may be longer than `max_bytes`.
-    pub(super) fn open(mut reader: R, max_bytes: u32) -> Result<Self, SliceError> {
+    pub(super) fn open(mut reader: R, max_bytes: u32) -> Result<Self, PayloadSliceError> {
         let mut start = Vec::new();
         let mark_bytes = BYTE_ORDER_MARK.len() as u64;
         let read = reader.by_ref().take(mark_bytes).read_to_end(&mut start);
-        read.map_err(|source| SliceError::Read { offset: 0, source })?;
+        read.map_err(|source| PayloadSliceError::Read { offset: 0, source })?;
         let offset = if start == BYTE_ORDER_MARK { mark_bytes } else { 0 };
         if offset > 0 {
             start.clear();
@@ -43,18 +43,18 @@ impl<R: Read> Input<R> {
     }
 
     /// The next buffered bytes; empty only at the end.
-    pub(super) fn chunk(&mut self) -> Result<&[u8], SliceError> {
+    pub(super) fn chunk(&mut self) -> Result<&[u8], PayloadSliceError> {
         loop {
             match self.reader.fill_buf() {
                 Ok(_) => return Ok(self.reader.buffer()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(SliceError::Read { offset: self.offset, source }),
+                Err(source) => return Err(PayloadSliceError::Read { offset: self.offset, source }),
             }
         }
     }
 
     /// Skips the first `count` bytes of the chunk.
-    pub(super) fn pass(&mut self, count: usize) {
+    pub(super) fn skip_bytes(&mut self, count: usize) {
         self.reader.consume(count);
         self.offset += count as u64;
     }
@@ -67,26 +67,26 @@ impl<R: Read> Input<R> {
         bytes: &mut Vec<u8>,
         start: u64,
         beyond: usize,
-    ) -> Result<(), SliceError> {
+    ) -> Result<(), PayloadSliceError> {
         if bytes.len().saturating_add(count) > (self.max_bytes as usize).saturating_add(beyond) {
             return Err(self.too_long(start));
         }
         bytes.extend_from_slice(self.reader.buffer().get(..count).unwrap_or_default());
-        self.pass(count);
+        self.skip_bytes(count);
         Ok(())
     }
 
     /// Returns the next byte without consuming it.
-    pub(super) fn peek(&mut self) -> Result<Option<u8>, SliceError> {
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, PayloadSliceError> {
         Ok(self.chunk()?.first().copied())
     }
 
     /// Skips white space, including line ends.
-    pub(super) fn pass_white(&mut self) -> Result<(), SliceError> {
+    pub(super) fn skip_white_space(&mut self) -> Result<(), PayloadSliceError> {
         loop {
             let chunk = self.chunk()?;
-            let (white, all) = (chunk.iter().take_while(|byte| is_white(**byte)).count(), chunk.len());
-            self.pass(white);
+            let (white, all) = (chunk.iter().take_while(|byte| is_white_space(**byte)).count(), chunk.len());
+            self.skip_bytes(white);
             if white < all || all == 0 {
                 return Ok(());
             }
@@ -95,13 +95,17 @@ impl<R: Read> Input<R> {
 
     /// Appends the rest of a line without its end (LF or CR LF) to `bytes`, which begin at offset `start` of the payload.
     /// Returns the line end, which is empty if the payload ends without one.
-    pub(super) fn line(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<&'static [u8], SliceError> {
+    pub(super) fn line(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        start: u64,
+    ) -> Result<&'static [u8], PayloadSliceError> {
         const ENDS: [&[u8]; 2] = [b"\r\n", b"\n"];
         loop {
             let chunk = self.chunk()?;
-            let (place, count, at_end) = (memchr(b'\n', chunk), chunk.len(), chunk.is_empty());
-            self.take(place.map_or(count, |place| place + 1), bytes, start, ENDS[0].len())?;
-            if place.is_none() && !at_end {
+            let (line_end, count, at_end) = (memchr(b'\n', chunk), chunk.len(), chunk.is_empty());
+            self.take(line_end.map_or(count, |place| place + 1), bytes, start, ENDS[0].len())?;
+            if line_end.is_none() && !at_end {
                 continue;
             }
             // at the end of the payload, a line end in `bytes` may be part of a field
@@ -111,7 +115,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    fn too_long(&self, offset: u64) -> SliceError {
-        SliceError::TooLong { offset, max_bytes: self.max_bytes }
+    fn too_long(&self, offset: u64) -> PayloadSliceError {
+        PayloadSliceError::TooLong { offset, max_bytes: self.max_bytes }
     }
 }

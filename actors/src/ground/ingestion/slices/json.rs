@@ -4,10 +4,10 @@
 //! find its end, so that other faults affect only that record. This is our own scanner, since readers of whole documents
 //! stop at the first invalid byte, even if only one record is invalid.
 
-use super::input::Input;
-use super::{Piece, SliceError};
-use extent::Extent;
-use oracled_domain::base::raw::{MAX_DEPTH, Raw};
+use super::input::PayloadInput;
+use super::{PayloadSliceError, UnnumberedSlice};
+use extent::JsonValueScanner;
+use oracled_domain::base::raw::{MAX_DEPTH, SourceValue};
 use oracled_domain::ground::format::RecordsPath;
 use std::io::Read;
 
@@ -15,22 +15,22 @@ mod extent;
 
 /// The remaining records, and the rest of the document.
 #[derive(Debug)]
-pub(super) struct Json<R> {
-    input: Input<R>,
+pub(super) struct JsonListReader<R> {
+    input: PayloadInput<R>,
     /// The lists and objects around the records, from the outside in, each with the path step taken in it.
-    around: Vec<(Group, String)>,
+    enclosing: Vec<(JsonContainer, String)>,
     /// Whether no record has been read yet.
     first: bool,
 }
 
 /// A kind of container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum JsonContainer {
     List,
     Object,
 }
 
-impl Group {
+impl JsonContainer {
     const fn close(self) -> u8 {
         match self {
             Self::List => b']',
@@ -38,7 +38,7 @@ impl Group {
         }
     }
 
-    const fn what_may_follow(self, first: bool) -> &'static str {
+    const fn expected_separator(self, first: bool) -> &'static str {
         match (self, first) {
             (Self::List, true) => "a value, or `]`",
             (Self::List, false) => "`,` or `]`",
@@ -48,62 +48,62 @@ impl Group {
     }
 }
 
-impl<R: Read> Json<R> {
+impl<R: Read> JsonListReader<R> {
     /// Reads up to the first record.
-    pub(super) fn open(input: Input<R>, path: &RecordsPath) -> Result<Self, SliceError> {
-        let mut json = Self { input, around: Vec::new(), first: true };
+    pub(super) fn open(input: PayloadInput<R>, path: &RecordsPath) -> Result<Self, PayloadSliceError> {
+        let mut json = Self { input, enclosing: Vec::new(), first: true };
         for step in path.steps() {
             json.descend(step, path)?;
         }
         match json.enter()? {
-            Some(Group::List) => Ok(json),
+            Some(JsonContainer::List) => Ok(json),
             _ => Err(json.no_list(path, "another value")),
         }
     }
 
     /// The next record. If there is none, the rest of the document has been read.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, SliceError> {
-        if !self.more(Group::List, self.first)? {
-            self.leave()?;
+    pub(super) fn next(&mut self) -> Result<Option<UnnumberedSlice>, PayloadSliceError> {
+        if !self.more(JsonContainer::List, self.first)? {
+            self.skip_rest()?;
             return Ok(None);
         }
         self.first = false;
         let (offset, bytes) = self.extent()?;
-        Ok(Some(Piece { offset, record: Raw::parse_object(&bytes), bytes }))
+        Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes }))
     }
 
     /// Reads up to the value that `step` names in the next value.
-    fn descend(&mut self, step: &str, path: &RecordsPath) -> Result<(), SliceError> {
+    fn descend(&mut self, step: &str, path: &RecordsPath) -> Result<(), PayloadSliceError> {
         let Some(group) = self.enter()? else {
             return Err(self.no_list(path, "a scalar value"));
         };
-        let mut place = 0_u64;
-        while self.more(group, place == 0)? {
+        let mut index = 0_u64;
+        while self.more(group, index == 0)? {
             let here = match group {
-                Group::Object => self.name()? == step,
-                Group::List => place.to_string() == step,
+                JsonContainer::Object => self.name()? == step,
+                JsonContainer::List => index.to_string() == step,
             };
             if here {
-                self.around.push((group, step.to_owned()));
+                self.enclosing.push((group, step.to_owned()));
                 return Ok(());
             }
-            self.pass_value(self.around.len() + 1)?;
-            place += 1;
+            self.skip_value(self.enclosing.len() + 1)?;
+            index += 1;
         }
         Err(self.no_list(path, "the end of the list or object around it"))
     }
 
     /// Reads the rest of the document after the list.
-    fn leave(&mut self) -> Result<(), SliceError> {
-        while let Some((group, step)) = self.around.pop() {
+    fn skip_rest(&mut self) -> Result<(), PayloadSliceError> {
+        while let Some((group, step)) = self.enclosing.pop() {
             while self.more(group, false)? {
-                if group == Group::Object && self.name()? == step {
-                    return Err(SliceError::RepeatedName { offset: self.input.offset() });
+                if group == JsonContainer::Object && self.name()? == step {
+                    return Err(PayloadSliceError::RepeatedName { offset: self.input.offset() });
                 }
-                self.pass_value(self.around.len() + 1)?;
+                self.skip_value(self.enclosing.len() + 1)?;
             }
         }
-        self.input.pass_white()?;
+        self.input.skip_white_space()?;
         match self.input.peek()? {
             None => Ok(()),
             Some(_) => Err(self.broken("the end of the document")),
@@ -111,7 +111,7 @@ impl<R: Read> Json<R> {
     }
 
     /// Skips a value that is nested in `depth` lists and objects.
-    fn pass_value(&mut self, depth: usize) -> Result<(), SliceError> {
+    fn skip_value(&mut self, depth: usize) -> Result<(), PayloadSliceError> {
         let Some(group) = self.enter()? else {
             self.scalar()?;
             return Ok(());
@@ -121,72 +121,73 @@ impl<R: Read> Json<R> {
         }
         let mut first = true;
         while self.more(group, first)? {
-            if group == Group::Object {
+            if group == JsonContainer::Object {
                 self.name()?;
             }
-            self.pass_value(depth + 1)?;
+            self.skip_value(depth + 1)?;
             first = false;
         }
         Ok(())
     }
 
     /// Skips the opening bracket of a list or an object, if it is next.
-    fn enter(&mut self) -> Result<Option<Group>, SliceError> {
-        self.input.pass_white()?;
+    fn enter(&mut self) -> Result<Option<JsonContainer>, PayloadSliceError> {
+        self.input.skip_white_space()?;
         let group = match self.input.peek()? {
-            Some(b'[') => Group::List,
-            Some(b'{') => Group::Object,
+            Some(b'[') => JsonContainer::List,
+            Some(b'{') => JsonContainer::Object,
             Some(_) => return Ok(None),
             None => return Err(self.broken("a value")),
         };
-        self.input.pass(1);
+        self.input.skip_bytes(1);
         Ok(Some(group))
     }
 
     /// Skips the separator between two values of `group`, or its closing bracket. Returns whether another value follows.
-    fn more(&mut self, group: Group, first: bool) -> Result<bool, SliceError> {
-        self.input.pass_white()?;
+    fn more(&mut self, group: JsonContainer, first: bool) -> Result<bool, PayloadSliceError> {
+        self.input.skip_white_space()?;
         match self.input.peek()? {
             Some(byte) if byte == group.close() => {
-                self.input.pass(1);
+                self.input.skip_bytes(1);
                 Ok(false)
             }
             Some(b',') if !first => {
-                self.input.pass(1);
-                self.input.pass_white()?;
+                self.input.skip_bytes(1);
+                self.input.skip_white_space()?;
                 Ok(true)
             }
             Some(byte) if first && byte != b',' => Ok(true),
-            _ => Err(self.broken(group.what_may_follow(first))),
+            _ => Err(self.broken(group.expected_separator(first))),
         }
     }
 
     /// Reads a member's name and the colon after it.
-    fn name(&mut self) -> Result<String, SliceError> {
-        self.input.pass_white()?;
+    fn name(&mut self) -> Result<String, PayloadSliceError> {
+        self.input.skip_white_space()?;
         if self.input.peek()? == Some(b'"')
-            && let Raw::Text(name) = self.scalar()?
+            && let SourceValue::Text(name) = self.scalar()?
         {
-            self.input.pass_white()?;
+            self.input.skip_white_space()?;
             if self.input.peek()? != Some(b':') {
                 return Err(self.broken("`:`"));
             }
-            self.input.pass(1);
+            self.input.skip_bytes(1);
             return Ok(name);
         }
         Err(self.broken("a name in quotes"))
     }
 
     /// Reads a scalar value.
-    fn scalar(&mut self) -> Result<Raw, SliceError> {
+    fn scalar(&mut self) -> Result<SourceValue, PayloadSliceError> {
         let (offset, bytes) = self.extent()?;
-        Raw::parse(&bytes).map_err(|_| SliceError::Json { offset, wanted: "a value, or a name" })
+        SourceValue::parse(&bytes)
+            .map_err(|_| PayloadSliceError::Json { offset, wanted: "a value, or a name" })
     }
 
     /// Reads one value up to its end. Returns its offset and its bytes.
-    fn extent(&mut self) -> Result<(u64, Vec<u8>), SliceError> {
+    fn extent(&mut self) -> Result<(u64, Vec<u8>), PayloadSliceError> {
         let offset = self.input.offset();
-        let (mut extent, mut bytes) = (Extent::default(), Vec::new());
+        let (mut extent, mut bytes) = (JsonValueScanner::default(), Vec::new());
         loop {
             let chunk = self.input.chunk()?;
             let (at_end, (count, ended)) = (chunk.is_empty(), extent.feed(chunk));
@@ -201,11 +202,11 @@ impl<R: Read> Json<R> {
         }
     }
 
-    fn broken(&self, wanted: &'static str) -> SliceError {
-        SliceError::Json { offset: self.input.offset(), wanted }
+    fn broken(&self, expected: &'static str) -> PayloadSliceError {
+        PayloadSliceError::Json { offset: self.input.offset(), wanted: expected }
     }
 
-    fn no_list(&self, path: &RecordsPath, found: &'static str) -> SliceError {
-        SliceError::NoList { path: path.as_str().to_owned(), found, offset: self.input.offset() }
+    fn no_list(&self, path: &RecordsPath, found: &'static str) -> PayloadSliceError {
+        PayloadSliceError::NoList { path: path.as_str().to_owned(), found, offset: self.input.offset() }
     }
 }

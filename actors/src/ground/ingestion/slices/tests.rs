@@ -3,27 +3,27 @@ use oracled_domain::ground::format::RecordsPath;
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read};
 
-fn json(path: &str) -> Format {
-    Format::Json { records: RecordsPath::try_from(path.to_owned()).unwrap() }
+fn json(path: &str) -> PayloadFormat {
+    PayloadFormat::Json { records: RecordsPath::try_from(path.to_owned()).unwrap() }
 }
 
-fn csv() -> Format {
-    Format::Csv { delimiter: Delimiter::default(), quote: true }
+fn csv() -> PayloadFormat {
+    PayloadFormat::Csv { delimiter: CsvDelimiter::default(), quote: true }
 }
 
 /// Every format, with a path for JSON.
-fn formats() -> [Format; 4] {
-    [json("/data"), Format::Ndjson, csv(), Format::Tsv {}]
+fn formats() -> [PayloadFormat; 4] {
+    [json("/data"), PayloadFormat::Ndjson, csv(), PayloadFormat::Tsv {}]
 }
 
 /// A reader that returns pieces of these sizes in turn, and is interrupted at every third call.
-struct Pieces<'p> {
+struct ChunkedReader<'p> {
     rest: &'p [u8],
     sizes: Vec<usize>,
     turn: usize,
 }
 
-impl Read for Pieces<'_> {
+impl Read for ChunkedReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.turn += 1;
         if self.turn.is_multiple_of(3) {
@@ -38,9 +38,13 @@ impl Read for Pieces<'_> {
 }
 
 /// The records up to the first error, and that error. Each record is compared with its range of the payload.
-fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Option<SliceError>) {
-    let reader = Pieces { rest: payload, sizes: sizes.to_vec(), turn: 0 };
-    let mut records = match slices(format, reader, Limits::default()) {
+fn cut_in(
+    format: &PayloadFormat,
+    payload: &[u8],
+    sizes: &[usize],
+) -> (Vec<PayloadSlice>, Option<PayloadSliceError>) {
+    let reader = ChunkedReader { rest: payload, sizes: sizes.to_vec(), turn: 0 };
+    let mut records = match slice_payload(format, reader, SliceLimits::default()) {
         Ok(records) => records,
         Err(error) => return (Vec::new(), Some(error)),
     };
@@ -63,7 +67,7 @@ fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Opti
 }
 
 /// All records of a valid payload, which must not depend on the sizes of the pieces.
-fn cut(format: &Format, payload: &[u8]) -> Vec<Slice> {
+fn cut(format: &PayloadFormat, payload: &[u8]) -> Vec<PayloadSlice> {
     let (found, error) = cut_in(format, payload, &[usize::MAX]);
     assert!(error.is_none(), "{}: {error:?}", payload.escape_ascii());
     for size in [1, 2, 7] {
@@ -75,7 +79,7 @@ fn cut(format: &Format, payload: &[u8]) -> Vec<Slice> {
 }
 
 /// The number of records before the error and its text, which must not depend on the sizes of the pieces.
-fn failure(format: &Format, payload: &[u8]) -> (usize, String) {
+fn failure(format: &PayloadFormat, payload: &[u8]) -> (usize, String) {
     let say = |size| {
         let (found, error) = cut_in(format, payload, &[size]);
         (found.len(), error.expect("it cannot be read").to_string())
@@ -85,44 +89,44 @@ fn failure(format: &Format, payload: &[u8]) -> (usize, String) {
     said
 }
 
-fn texts(slices: &[Slice]) -> Vec<String> {
+fn texts(slices: &[PayloadSlice]) -> Vec<String> {
     slices.iter().map(|slice| slice.bytes.escape_ascii().to_string()).collect()
 }
 
-fn places(slices: &[Slice]) -> Vec<u64> {
+fn places(slices: &[PayloadSlice]) -> Vec<u64> {
     slices.iter().map(|slice| slice.offset).collect()
 }
 
 /// A record of texts.
-fn said(members: &[(&str, &str)]) -> Result<Raw, BadRecord> {
-    let member = |(name, text): &(&str, &str)| ((*name).to_owned(), Raw::Text((*text).to_owned()));
-    Ok(Raw::Object(members.iter().map(member).collect()))
+fn parsed_record(members: &[(&str, &str)]) -> Result<SourceValue, RawRecordError> {
+    let member = |(name, text): &(&str, &str)| ((*name).to_owned(), SourceValue::Text((*text).to_owned()));
+    Ok(SourceValue::Object(members.iter().map(member).collect()))
 }
 
 #[test]
 fn ndjson_line_is_a_record_unless_it_is_blank() {
-    let found = cut(&Format::Ndjson, b"\n{\"a\":1}\r\n \t\r\n\n  {\"b\":[]} \n{}");
+    let found = cut(&PayloadFormat::Ndjson, b"\n{\"a\":1}\r\n \t\r\n\n  {\"b\":[]} \n{}");
     assert_eq!(texts(&found), [r#"{\"a\":1}"#, r#"{\"b\":[]}"#, "{}"]);
     assert_eq!(places(&found), [1, 17, 27]);
-    assert_eq!(found[0].record, Ok(Raw::Object(vec![("a".into(), Raw::Number("1".into()))])));
-    assert_eq!(cut(&Format::Ndjson, b""), []);
-    assert_eq!(cut(&Format::Ndjson, b" \n\n "), []);
+    assert_eq!(found[0].record, Ok(SourceValue::Object(vec![("a".into(), SourceValue::Number("1".into()))])));
+    assert_eq!(cut(&PayloadFormat::Ndjson, b""), []);
+    assert_eq!(cut(&PayloadFormat::Ndjson, b" \n\n "), []);
 }
 
 #[test]
 fn broken_ndjson_line_is_rejected_and_reading_continues() {
     let payload = b"{}\n{\"a\":1,\"a\":2}\nnot json\n[1]\n{\"a\":\"\xff\"}\n{} {}\n{\"b\":1}\n";
-    let found = cut(&Format::Ndjson, payload);
+    let found = cut(&PayloadFormat::Ndjson, payload);
     let reasons: Vec<_> = found.iter().map(|slice| slice.record.as_ref().err()).collect();
     assert!(matches!(
         reasons[..],
         [
             None,
-            Some(BadRecord::RepeatedName { .. }),
-            Some(BadRecord::Syntax { .. }),
-            Some(BadRecord::NotAnObject { found: "a list" }),
-            Some(BadRecord::NotUtf8 { at_byte: 6 }),
-            Some(BadRecord::Syntax { .. }),
+            Some(RawRecordError::RepeatedName { .. }),
+            Some(RawRecordError::Syntax { .. }),
+            Some(RawRecordError::NotAnObject { found: "a list" }),
+            Some(RawRecordError::NotUtf8 { at_byte: 6 }),
+            Some(RawRecordError::Syntax { .. }),
             None,
         ]
     ));
@@ -131,16 +135,16 @@ fn broken_ndjson_line_is_rejected_and_reading_continues() {
 #[test]
 fn byte_order_mark_is_skipped_but_counts_in_offsets() {
     for (format, payload, offset) in [
-        (Format::Ndjson, "\u{feff}{}", 3),
+        (PayloadFormat::Ndjson, "\u{feff}{}", 3),
         (json(""), "\u{feff}[{}]", 4),
         (csv(), "\u{feff}a\n1", 5),
-        (Format::Tsv {}, "\u{feff}a\n1", 5),
+        (PayloadFormat::Tsv {}, "\u{feff}a\n1", 5),
     ] {
         let found = cut(&format, payload.as_bytes());
         assert_eq!(places(&found), [offset], "{format:?}");
         assert!(found[0].record.is_ok());
     }
-    let twice = cut(&Format::Ndjson, "\u{feff}\u{feff}{}".as_bytes());
+    let twice = cut(&PayloadFormat::Ndjson, "\u{feff}\u{feff}{}".as_bytes());
     assert!(twice[0].record.is_err(), "a second one is data");
 }
 
@@ -150,7 +154,7 @@ fn csv_line_is_an_object_of_texts_by_column_name() {
         "Country Name,Value\r\n\"Korea, \"\"South\"\"\",51\r\n\r\n\"two\r\nlines\",\n,\"\"\nÅland,5\" high";
     let found = cut(&csv(), payload.as_bytes());
     let records: Vec<_> = found.iter().map(|slice| slice.record.clone()).collect();
-    let row = |name, value| said(&[("Country Name", name), ("Value", value)]);
+    let row = |name, value| parsed_record(&[("Country Name", name), ("Value", value)]);
     assert_eq!(
         records,
         [row("Korea, \"South\"", "51"), row("two\r\nlines", ""), row("", ""), row("Åland", "5\" high")]
@@ -161,14 +165,14 @@ fn csv_line_is_an_object_of_texts_by_column_name() {
 
 #[test]
 fn csv_delimiter_and_quoting_are_configurable() {
-    let semicolon = |quote| Format::Csv { delimiter: Delimiter::try_from(';').unwrap(), quote };
+    let semicolon = |quote| PayloadFormat::Csv { delimiter: CsvDelimiter::try_from(';').unwrap(), quote };
     let payload = b"a;b\n\"1;2\";3\n";
-    assert_eq!(cut(&semicolon(true), payload)[0].record, said(&[("a", "1;2"), ("b", "3")]));
+    assert_eq!(cut(&semicolon(true), payload)[0].record, parsed_record(&[("a", "1;2"), ("b", "3")]));
     let wrong = &cut(&semicolon(false), payload)[0].record;
-    assert_eq!(*wrong, Err(BadRecord::Fields { found: 3, wanted: 2 }));
-    let tsv = cut(&Format::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
-    assert_eq!(tsv[0].record, said(&[("a", "\"1"), ("b", "2\"")]));
-    assert_eq!(tsv[1].record, said(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
+    assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, wanted: 2 }));
+    let tsv = cut(&PayloadFormat::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
+    assert_eq!(tsv[0].record, parsed_record(&[("a", "\"1"), ("b", "2\"")]));
+    assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
 }
 
 #[test]
@@ -176,12 +180,12 @@ fn broken_csv_line_is_rejected_with_its_reason_and_reading_continues() {
     let payload = b"a,b\n1\n1,2,3\n\"1\"x,2\n1,\xff\n1\r,2\n\"1\r\",2\n";
     let records: Vec<_> = cut(&csv(), payload).into_iter().map(|slice| slice.record).collect();
     let wanted = [
-        Err(BadRecord::Fields { found: 1, wanted: 2 }),
-        Err(BadRecord::Fields { found: 3, wanted: 2 }),
-        Err(BadRecord::AfterQuote { field: 1 }),
-        Err(BadRecord::NotUtf8 { at_byte: 2 }),
-        Err(BadRecord::CarriageReturn { field: 1 }),
-        said(&[("a", "1\r"), ("b", "2")]),
+        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
+        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+        Err(RawRecordError::AfterQuote { field: 1 }),
+        Err(RawRecordError::NotUtf8 { at_byte: 2 }),
+        Err(RawRecordError::CarriageReturn { field: 1 }),
+        parsed_record(&[("a", "1\r"), ("b", "2")]),
     ];
     assert_eq!(records, wanted);
 }
@@ -208,19 +212,19 @@ const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1
 
 #[test]
 fn column_without_name_is_in_no_record() {
-    let rates = |date, usd, jpy| said(&[("Date", date), ("USD", usd), ("JPY", jpy), ("CYP", "N/A")]);
-    let open = slices(&csv(), RATES.as_bytes(), Limits::default()).unwrap();
+    let rates = |date, usd, jpy| parsed_record(&[("Date", date), ("USD", usd), ("JPY", jpy), ("CYP", "N/A")]);
+    let open = slice_payload(&csv(), RATES.as_bytes(), SliceLimits::default()).unwrap();
     assert_eq!(open.columns().unwrap(), ["Date", "USD", "JPY", "CYP", ""]);
     let records: Vec<_> = open.map(|slice| slice.unwrap().record).collect();
     assert_eq!(records, [rates("2026-01-02", "1.17", "183.4"), rates("2025-12-31", "1.175", "184.09")]);
     let several = cut(&csv(), b",a,\" \",,b\n1,2,3,4,5\n");
-    assert_eq!(several[0].record, said(&[("a", "2"), ("b", "5")]));
+    assert_eq!(several[0].record, parsed_record(&[("a", "2"), ("b", "5")]));
     let line = cut(&csv(), b"a,\n1\n1,2,3\n1,\n");
     let records: Vec<_> = line.into_iter().map(|slice| slice.record).collect();
     let wanted = [
-        Err(BadRecord::Fields { found: 1, wanted: 2 }),
-        Err(BadRecord::Fields { found: 3, wanted: 2 }),
-        said(&[("a", "1")]),
+        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
+        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+        parsed_record(&[("a", "1")]),
     ];
     assert_eq!(records, wanted);
 }
@@ -254,7 +258,7 @@ fn iso_code_list_is_read_as_published() {
 "#;
     let found = cut(&json("/3166-1"), payload.as_bytes());
     assert_eq!(found.len(), 2);
-    assert_eq!(found[1].record.as_ref().unwrap().get("numeric"), Some(&Raw::Text("004".into())));
+    assert_eq!(found[1].record.as_ref().unwrap().get("numeric"), Some(&SourceValue::Text("004".into())));
     assert!(found[0].bytes.starts_with(b"{\n") && found[0].bytes.ends_with(b"    }"));
 }
 
@@ -269,7 +273,7 @@ fn broken_record_of_a_document_is_rejected_alone() {
     assert!(found[..9].iter().all(|slice| slice.record.is_err()));
     assert!(found[9].record.is_ok());
     let found = cut(&json(""), b"[{\"a\":\"\xff\"},{}]");
-    assert_eq!(found[0].record, Err(BadRecord::NotUtf8 { at_byte: 6 }));
+    assert_eq!(found[0].record, Err(RawRecordError::NotUtf8 { at_byte: 6 }));
     assert!(found[1].record.is_ok());
 }
 
@@ -333,13 +337,13 @@ fn values_beside_the_list_have_a_depth_limit() {
 }
 
 /// The beginning of a payload, then the same byte without end. It counts the bytes that were read.
-struct Endless<'p> {
+struct EndlessReader<'p> {
     start: &'p [u8],
     then: u8,
     read_bytes: u64,
 }
 
-impl Read for Endless<'_> {
+impl Read for EndlessReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let size = self.start.read(into)?;
         into[size..].fill(self.then);
@@ -350,10 +354,10 @@ impl Read for Endless<'_> {
 
 #[test]
 fn endless_record_fails_at_the_limit() {
-    let limits = Limits { max_record_bytes: 100_000 };
+    let limits = SliceLimits { max_record_bytes: 100_000 };
     for (format, start, then, offset) in [
-        (Format::Ndjson, "{}\n{\"a\":\"", b'x', 3),
-        (Format::Ndjson, "{}\n", b'[', 3),
+        (PayloadFormat::Ndjson, "{}\n{\"a\":\"", b'x', 3),
+        (PayloadFormat::Ndjson, "{}\n", b'[', 3),
         (json("/data"), "{\"data\":[{},", b'[', 12),
         (json("/data"), "{\"data\":[{},\"", b'x', 12),
         (json("/data"), "{\"data\":[{},", b'1', 12),
@@ -363,15 +367,15 @@ fn endless_record_fails_at_the_limit() {
         (csv(), "a\n1\n\"", b'\n', 4),
         (csv(), "a\n1\n\"", b'"', 4),
         (csv(), "", b'a', 0),
-        (Format::Tsv {}, "a\n1\n", b'\t', 4),
+        (PayloadFormat::Tsv {}, "a\n1\n", b'\t', 4),
     ] {
-        let mut reader = Endless { start: start.as_bytes(), then, read_bytes: 0 };
-        let error = match slices(&format, &mut reader, limits) {
+        let mut reader = EndlessReader { start: start.as_bytes(), then, read_bytes: 0 };
+        let error = match slice_payload(&format, &mut reader, limits) {
             Ok(records) => records.last().expect("an error").expect_err("no record is that long"),
             Err(error) => error,
         };
         assert!(
-            matches!(error, SliceError::TooLong { offset: at, max_bytes: 100_000 } if at == offset),
+            matches!(error, PayloadSliceError::TooLong { offset: at, max_bytes: 100_000 } if at == offset),
             "{start}: {error:?}"
         );
         assert!(reader.read_bytes < 300_000, "{start}: {} bytes were read", reader.read_bytes);
@@ -380,12 +384,12 @@ fn endless_record_fails_at_the_limit() {
 
 #[test]
 fn record_longer_than_the_limit_fails() {
-    let fits = |format: &Format, payload: &[u8]| {
-        let limits = Limits { max_record_bytes: 10 };
-        slices(format, payload, limits).and_then(Iterator::collect::<Result<Vec<_>, _>>).is_ok()
+    let fits = |format: &PayloadFormat, payload: &[u8]| {
+        let limits = SliceLimits { max_record_bytes: 10 };
+        slice_payload(format, payload, limits).and_then(Iterator::collect::<Result<Vec<_>, _>>).is_ok()
     };
     for (format, ten, eleven) in [
-        (Format::Ndjson, "{\"a\":1234}\r\n", "{\"a\":12345}\n"),
+        (PayloadFormat::Ndjson, "{\"a\":1234}\r\n", "{\"a\":12345}\n"),
         (json(""), "[{\"a\":1234}]", "[{\"a\":12345}]"),
         (csv(), "a\n1234567890\r\n", "a\n12345678901"),
         (csv(), "a\n\"12\r\n5678\"\r\n", "a\n\"12\r\n56789\"\r\n"),
@@ -398,13 +402,16 @@ fn record_longer_than_the_limit_fails() {
 #[test]
 fn columns_are_limited_and_extra_fields_reject_only_one_record() {
     let header = |columns: usize| (1..columns).fold("c0".to_owned(), |names, n| format!("{names},c{n}"));
-    assert!(slices(&csv(), header(MAX_COLUMNS).as_bytes(), Limits::default()).is_ok());
-    let error = slices(&csv(), header(MAX_COLUMNS + 1).as_bytes(), Limits::default()).unwrap_err();
+    assert!(slice_payload(&csv(), header(MAX_COLUMNS).as_bytes(), SliceLimits::default()).is_ok());
+    let error =
+        slice_payload(&csv(), header(MAX_COLUMNS + 1).as_bytes(), SliceLimits::default()).unwrap_err();
     assert!(error.to_string().contains("4097 columns"), "{error}");
     let payload = format!("a,b\n{}\n1,2\n", ",".repeat(1_000_000));
-    let found: Vec<_> =
-        slices(&csv(), payload.as_bytes(), Limits::default()).unwrap().map(Result::unwrap).collect();
-    assert_eq!(found[0].record, Err(BadRecord::Fields { found: 1_000_001, wanted: 2 }));
+    let found: Vec<_> = slice_payload(&csv(), payload.as_bytes(), SliceLimits::default())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(found[0].record, Err(RawRecordError::Fields { found: 1_000_001, wanted: 2 }));
     assert!(found[1].record.is_ok());
 }
 
@@ -418,32 +425,32 @@ fn payload_that_ends_within_quotes_fails() {
 
 #[test]
 fn read_error_is_reported_with_the_offset() {
-    struct Failing;
-    impl Read for Failing {
+    struct FailingReader;
+    impl Read for FailingReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(ErrorKind::BrokenPipe.into())
         }
     }
     for (format, start) in formats().into_iter().zip(["{\"data\":[{},", "{}\n{}\n", "a\n1\n2\n", "a\n1\n2\n"])
     {
-        let reader = start.as_bytes().chain(Failing);
-        let last = slices(&format, reader, Limits::default()).unwrap().last();
+        let reader = start.as_bytes().chain(FailingReader);
+        let last = slice_payload(&format, reader, SliceLimits::default()).unwrap().last();
         assert!(
-            matches!(last, Some(Err(SliceError::Read { offset, .. })) if offset == start.len() as u64),
+            matches!(last, Some(Err(PayloadSliceError::Read { offset, .. })) if offset == start.len() as u64),
             "{format:?}: {last:?}"
         );
     }
 }
 
 /// The texts of the fields of each record.
-type Rows = Vec<Vec<String>>;
+type FieldRows = Vec<Vec<String>>;
 
 fn quoted(field: &str) -> String {
     format!("\"{}\"", field.replace('"', "\"\""))
 }
 
 /// A payload of `rows`, with the expected bytes of each record.
-fn rendered(format: &Format, rows: &Rows, end: &str) -> (Vec<u8>, Vec<String>) {
+fn rendered(format: &PayloadFormat, rows: &FieldRows, end: &str) -> (Vec<u8>, Vec<String>) {
     let object = |row: &Vec<String>| {
         let members = row.iter().enumerate();
         let members: Vec<_> =
@@ -451,20 +458,20 @@ fn rendered(format: &Format, rows: &Rows, end: &str) -> (Vec<u8>, Vec<String>) {
         format!("{{{}}}", members.join(", "))
     };
     let records: Vec<String> = match format {
-        Format::Json { .. } | Format::Ndjson => rows.iter().map(object).collect(),
-        Format::Csv { .. } => rows
+        PayloadFormat::Json { .. } | PayloadFormat::Ndjson => rows.iter().map(object).collect(),
+        PayloadFormat::Csv { .. } => rows
             .iter()
             .map(|row| row.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(","))
             .collect(),
-        Format::Tsv {} => rows.iter().map(|row| row.join("\t")).collect(),
+        PayloadFormat::Tsv {} => rows.iter().map(|row| row.join("\t")).collect(),
     };
     let payload = match format {
-        Format::Json { .. } => {
+        PayloadFormat::Json { .. } => {
             format!("{{\"a\":[{end}],\"data\":[{end}{}]}}{end}", records.join(&format!("{end},")))
         }
-        Format::Ndjson => records.join(end),
-        Format::Csv { .. } => format!("c0,\"c1\",c2{end}{}", records.join(end)),
-        Format::Tsv {} => format!("c0\tc1\tc2{end}{}", records.join(end)),
+        PayloadFormat::Ndjson => records.join(end),
+        PayloadFormat::Csv { .. } => format!("c0,\"c1\",c2{end}{}", records.join(end)),
+        PayloadFormat::Tsv {} => format!("c0\tc1\tc2{end}{}", records.join(end)),
     };
     (payload.into_bytes(), records)
 }
@@ -481,7 +488,7 @@ proptest! {
             // TSV cannot contain a line end within a field
             let plain = |field: &String| field.replace(['\r', '\n'], " ");
             let rows = match format {
-                Format::Tsv {} => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
+                PayloadFormat::Tsv {} => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
                 _ => rows.clone(),
             };
             let (payload, records) = rendered(&format, &rows, end);
@@ -491,7 +498,7 @@ proptest! {
             prop_assert_eq!(bytes, records);
             for (slice, row) in found.iter().zip(&rows) {
                 let members: Vec<_> = ["c0", "c1", "c2"].into_iter().zip(row.iter().map(String::as_str)).collect();
-                prop_assert_eq!(&slice.record, &said(&members));
+                prop_assert_eq!(&slice.record, &parsed_record(&members));
             }
         }
     }

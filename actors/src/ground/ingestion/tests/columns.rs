@@ -2,16 +2,16 @@
 
 use super::*;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::run::{AxisFill, Run, RunWarning};
-use oracled_domain::ground::source::Registration;
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunWarning};
+use oracled_domain::ground::source::SourceRegistration;
 use serde_json::{Value as Json, json};
 
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
 const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1.175,,N/A,\n";
 
 /// Registers daily reference rates of the euro, with `usd` at the path `usd_from` and `jpy` at `jpy_from`.
-async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -> PipelineId {
+async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &str) -> PipelineId {
     let rate = |axis: &str, unit: &str| json!({"axis": axis, "type": "number", "unit": unit, "class": "measured", "description": "For one euro"});
     let day = json!({"axis": "day", "type": "date", "identity": true, "class": "measured", "description": "Its day"});
     let axes = json!([day, rate("usd", "{USD}/{EUR}"), rate("jpy", "{JPY}/{EUR}")]);
@@ -24,7 +24,7 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
         "oracle_tier": "primary", "ontology": {"ontology_id": "rates", "version": "1"},
         "axes_provided": ["day", "usd", "jpy"], "update_frequency": "daily", "adapter_id": "store",
     });
-    let registration: Registration = serde_json::from_value(registration).expect("a source");
+    let registration: SourceRegistration = serde_json::from_value(registration).expect("a source");
     let registered = system.registry.register(&registration, PEER).await;
     registered.expect("it is new");
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": axis == "day"});
@@ -42,23 +42,24 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
             "axis_mappings": [mapping("Date", "day"), mapping(usd_from, "usd"), mapping(jpy_from, "jpy")],
         },
     });
-    let definition: Definition = serde_json::from_value(definition).expect("a pipeline");
+    let definition: PipelineDefinition = serde_json::from_value(definition).expect("a pipeline");
     system.registry.register(&definition, PEER).await.expect("it is registered");
     definition.pipeline.pipeline_id
 }
 
 /// The number of records that filled each axis, and their share.
-fn filled(run: &Run) -> Vec<String> {
-    let told =
-        |(axis, AxisFill { records, share }): (&String, &AxisFill)| format!("{axis} {records} {share}");
+fn filled(run: &IngestionRun) -> Vec<String> {
+    let told = |(axis, AxisCoverage { records, share }): (&String, &AxisCoverage)| {
+        format!("{axis} {records} {share}")
+    };
     run.counts.axes.iter().map(told).collect()
 }
 
 #[test]
 fn run_ignores_unnamed_column_and_reports_it() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = rates(&system, &json!({"csv": {}}), "USD", "JPY").await;
-        let run = ingested(&system, &pipeline_id, RATES, "2026-01-03").await;
+        let run = ingest_version(&system, &pipeline_id, RATES, "2026-01-03").await;
         assert_eq!(
             (run.state, run.counts.records, run.counts.rejected),
             (RunState::Completed, 2, 0),
@@ -71,11 +72,11 @@ fn run_ignores_unnamed_column_and_reports_it() {
 
 #[test]
 fn run_fails_if_the_header_lacks_a_mapped_column() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let renamed = NEW.replace("Country Name", "Country.Name");
-        let run = ingested(&system, &pipeline_id, &renamed, "2023-05-04").await;
+        let run = ingest_version(&system, &pipeline_id, &renamed, "2023-05-04").await;
         assert_eq!((run.state, run.counts.records), (RunState::Failed, 0), "{run:?}");
         let cause = run.cause.expect("a run that failed has one");
         for named in ["axis `area_name`", "column `Country Name`", "`Country.Name`", "`Year`"] {
@@ -90,9 +91,9 @@ fn column_with_a_dot_in_its_name_is_mapped_only_in_brackets() {
     let payload = RATES.replace("USD", "USD.mid").replace("JPY", "JPY [100]");
     for (usd, is_read) in [("USD.mid", false), ("['USD.mid']", true), ("[\"USD.mid\"]", true)] {
         let payload = payload.clone();
-        with_world(move |World { system, .. }| async move {
+        with_system(move |TestSystem { system, .. }| async move {
             let pipeline_id = rates(&system, &json!({"csv": {}}), usd, "$['JPY [100]']").await;
-            let run = ingested(&system, &pipeline_id, &payload, "2026-01-03").await;
+            let run = ingest_version(&system, &pipeline_id, &payload, "2026-01-03").await;
             let cause = run.cause.clone().unwrap_or_default();
             assert_eq!(
                 (run.state == RunState::Completed, cause.contains("`['USD.mid']`")),
@@ -106,10 +107,10 @@ fn column_with_a_dot_in_its_name_is_mapped_only_in_brackets() {
 
 #[test]
 fn run_warns_of_paths_that_match_no_record() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = rates(&system, &json!("ndjson"), "usd.mid", "jpy").await;
         let payload = "{\"Date\":\"2026-01-02\",\"usd.mid\":1.17}\n{\"Date\":\"2025-12-31\",\"jpy\":null}\n";
-        let run = ingested(&system, &pipeline_id, payload, "2026-01-03").await;
+        let run = ingest_version(&system, &pipeline_id, payload, "2026-01-03").await;
         assert_eq!((run.state, run.counts.records), (RunState::Completed, 2), "{run:?}");
         let unmatched = RunWarning::UnmatchedPath {
             path: "usd.mid".into(),

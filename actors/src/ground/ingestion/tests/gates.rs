@@ -1,19 +1,23 @@
 //! Releases that break a gate, and the operators' decisions about them.
 
 use super::*;
-use crate::ground::registry::Review;
+use crate::ground::registry::SourceReviewDecision;
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
 use oracled_domain::ground::run::GateBreach;
-use oracled_domain::ground::timeline::{ChangeKind, Scope};
+use oracled_domain::ground::timeline::{ReleaseScope, VersionChangeKind};
 
 /// The source, approved, with the gallery's gates and one release of 100 records.
-async fn hundred(system: &System) -> PipelineId {
+async fn pipeline_with_hundred_records(system: &ActorSystem) -> PipelineId {
     population(system).await;
     let pipeline_id = register_pipeline(system, gallery_pipeline()).await;
-    let run = ingested(system, &pipeline_id, &rows(0..100, "1"), "2020-04-14").await;
+    let run = ingest_version(system, &pipeline_id, &rows(0..100, "1"), "2020-04-14").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
-    system.registry.review(&run.oracle_id, Review::Approve, PEER).await.expect("it is approved");
+    system
+        .registry
+        .review(&run.oracle_id, SourceReviewDecision::Approve, PEER)
+        .await
+        .expect("it is approved");
     pipeline_id
 }
 
@@ -23,7 +27,7 @@ fn rows(years: std::ops::Range<u32>, value: &str) -> String {
     format!("Country Name,Country Code,Year,Value\n{}", rows.collect::<String>())
 }
 
-async fn all(system: &System, known_at: Option<Timestamp>) -> QueryAnswer {
+async fn all(system: &ActorSystem, known_at: Option<Timestamp>) -> QueryAnswer {
     let request = QueryRequest {
         axes_requested: vec!["population".into()],
         include_provenance: true,
@@ -36,36 +40,36 @@ async fn all(system: &System, known_at: Option<Timestamp>) -> QueryAnswer {
     system.queries.ask(asked).await.expect("it answers")
 }
 
-fn state(system: &System) -> oracled_store::ground::state::SourceState {
+fn state(system: &ActorSystem) -> oracled_store::ground::state::SourceState {
     let oracle_id = "world-bank-population".parse().expect("an id");
     system.store.source(&oracle_id).expect("it is read").expect("it exists").0
 }
 
-async fn approve(system: &System, run: &Run) -> Result<Run, IngestionError> {
+async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
     let reason = "checked against the publisher's notes".to_owned();
-    let approve = Approve { run_id: run.run_id.clone(), reason, peer: PEER };
+    let approve = ApproveRun { run_id: run.run_id.clone(), reason, peer: PEER };
     let run = system.ingestion.ask(approve).await.expect("it answers")?;
-    Ok(ended(system, Begun::Started(Box::new(run))).await)
+    Ok(wait_for_run(system, StartRunOutcome::Started(Box::new(run))).await)
 }
 
-async fn discard(system: &System, run: &Run) -> Result<Run, IngestionError> {
-    let discard = Discard { run_id: run.run_id.clone(), reason: "a broken export".into(), peer: PEER };
+async fn discard(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
+    let discard = DiscardRun { run_id: run.run_id.clone(), reason: "a broken export".into(), peer: PEER };
     system.ingestion.ask(discard).await.expect("it answers")
 }
 
-async fn undo(system: &System, run: &Run) -> Result<Run, IngestionError> {
-    let undo = Undo { run_id: run.run_id.clone(), reason: "the publisher withdrew it".into(), peer: PEER };
+async fn undo(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
+    let undo = UndoRun { run_id: run.run_id.clone(), reason: "the publisher withdrew it".into(), peer: PEER };
     system.ingestion.ask(undo).await.expect("it answers")
 }
 
 #[test]
 fn release_that_breaks_gates_is_held_and_changes_no_answer() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let before = all(&system, None).await;
         // half of the rows are missing, and three of the others cannot be read
         let payload = rows(0..50, "2").replacen(",2\n", ",\"2,0\"\n", 3);
-        let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let run = ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let gates: Vec<_> = run.breaches.iter().map(std::mem::discriminant).collect();
         let ratio = || oracled_domain::base::decimal::Decimal::from(0);
@@ -80,7 +84,7 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         assert_eq!(all(&system, None).await.response.records, before.response.records);
         assert_eq!(state(&system).held, std::slice::from_ref(&run.run_id));
 
-        let again = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let again = ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((again.run_id, again.state), (run.run_id, RunState::Held), "it is held once");
         assert_eq!(state(&system).held.len(), 1);
     });
@@ -88,9 +92,9 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
 
 #[test]
 fn held_run_becomes_visible_only_when_it_is_approved() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let run = approve(&system, &held).await.expect("it is held");
         assert_eq!((run.state, run.run_id.clone()), (RunState::Completed, held.run_id.clone()), "{run:?}");
         assert_eq!(run.breaches, held.breaches, "what was approved can be read later");
@@ -110,26 +114,26 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
 
 #[test]
 fn discarded_run_stays_invisible_and_can_be_submitted_again() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let run = discard(&system, &held).await.expect("it is held");
         assert_eq!(run.state, RunState::Discarded);
         assert!(state(&system).held.is_empty());
         assert_eq!(all(&system, None).await.response.records.len(), 100);
-        let again = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let again = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(again.state, RunState::Held, "an operator submits it once more");
-        let right = ingested(&system, &pipeline_id, &rows(0..100, "2"), "2023-05-05").await;
+        let right = ingest_version(&system, &pipeline_id, &rows(0..100, "2"), "2023-05-05").await;
         assert_eq!(right.state, RunState::Completed, "another version is not kept back");
     });
 }
 
 #[test]
 fn rejected_record_keeps_its_former_value_unconfirmed() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let payload = rows(0..100, "2").replacen(",2\n", ",\"2,0\"\n", 1);
-        let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let run = ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.rejected, run.counts.unidentified), (RunState::Completed, 1, 0));
         let answer = all(&system, None).await.response;
         assert_eq!(answer.records.len(), 100);
@@ -149,7 +153,7 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
         let as_of = answer.query_metadata.freshness.data_as_of.map(|at| at.to_string());
         assert_eq!(as_of.as_deref(), Some("2023-05-04T00:00:00Z"));
         assert!(!answer.warnings.is_empty());
-        let confirmed = ingested(&system, &pipeline_id, &rows(0..100, "2"), "2024-05-04").await;
+        let confirmed = ingest_version(&system, &pipeline_id, &rows(0..100, "2"), "2024-05-04").await;
         assert_eq!(confirmed.state, RunState::Completed);
         assert!(
             all(&system, None).await.response.records.iter().all(|record| record.unconfirmed_by.is_none())
@@ -159,14 +163,14 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
 
 #[test]
 fn snapshot_with_unidentified_rejects_withdraws_nothing() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         // one row has lost its year; another one is missing
         let more: String = (100..140).map(|year| format!("Aruba,ABW,{},1\n", 1900 + year)).collect();
         let payload = rows(0..99, "1").replacen("ABW,1900", "ABW,19O0", 1) + &more;
-        let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let run = ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.unidentified), (RunState::Completed, 1), "{run:?}");
-        assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.into_str()), None);
+        assert_eq!(run.counts.changes.get(VersionChangeKind::Withdrawn.into_str()), None);
         let answer = all(&system, None).await.response;
         let [_, warning] = &answer.warnings[..] else { panic!("{:?}", answer.warnings) };
         assert!(warning.contains("2023-05-04") && warning.contains("without an identity"), "{warning}");
@@ -179,9 +183,9 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
 
 #[test]
 fn known_payload_under_a_new_version_is_held() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let run = ingested(&system, &pipeline_id, &rows(0..100, "1"), "2023-05-04").await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let run = ingest_version(&system, &pipeline_id, &rows(0..100, "1"), "2023-05-04").await;
         assert_eq!(run.breaches, [GateBreach::SamePayload { version: "2020-04-14".into() }]);
         assert_eq!(run.state, RunState::Held);
     });
@@ -189,17 +193,17 @@ fn known_payload_under_a_new_version_is_held() {
 
 #[test]
 fn undo_hides_a_run_only_from_later_questions() {
-    with_world(|World { system, time, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let before = all(&system, None).await.response.records;
-        time.turn(60);
-        let bad = ingested(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
+        time.advance(60);
+        let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         assert_eq!(bad.state, RunState::Completed, "{bad:?}");
         let with_it = all(&system, None).await.response;
         let known = time.clock().now();
-        time.turn(60);
+        time.advance(60);
         let undone = undo(&system, &bad).await.expect("it is in force");
-        assert_eq!(undone.counts.changes.get(ChangeKind::Undone.into_str()), Some(&98), "{undone:?}");
+        assert_eq!(undone.counts.changes.get(VersionChangeKind::Undone.into_str()), Some(&98), "{undone:?}");
         let now = all(&system, None).await.response;
         assert_eq!((&now.records, now.query_metadata.data_version.as_str()), (&before, "2020-04-14"));
         assert_eq!(state(&system).entry.current_version, "2020-04-14");
@@ -207,16 +211,17 @@ fn undo_hides_a_run_only_from_later_questions() {
         assert_eq!(then.records, with_it.records, "an earlier `known_at` still sees it");
         let twice = undo(&system, &bad).await;
         assert!(matches!(twice, Err(IngestionError::Undone { .. })), "{twice:?}");
-        let begin = asked(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-05-04");
+        let begin =
+            start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-05-04");
         let same = system.ingestion.ask(begin).await.expect("it answers");
         assert!(matches!(same, Err(IngestionError::Undone { .. })), "{same:?}");
         let feed = system.queries.changes(None, None, 1000).await.expect("it is read");
-        assert_eq!(feed.changes.iter().filter(|change| change.kind == ChangeKind::Undone).count(), 98);
+        assert_eq!(feed.changes.iter().filter(|change| change.kind == VersionChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
         let record = system.queries.record(&record_id).await.expect("it exists");
-        assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStanding::Undone);
+        assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStatus::Undone);
 
-        time.turn(60);
+        time.advance(60);
         undo(&system, &undone).await.expect("an undo can be undone");
         assert_eq!(all(&system, None).await.response.records, with_it.records);
         assert_eq!(state(&system).entry.current_version, "2023-05-04");
@@ -225,38 +230,40 @@ fn undo_hides_a_run_only_from_later_questions() {
 
 #[test]
 fn undone_payload_is_held_when_it_comes_again() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let bad = ingested(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         undo(&system, &bad).await.expect("it is in force");
-        let begin = asked(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-06-01");
-        let pulled = Begin { source_url: Some("https://example.org/x.csv".into()), peer: None, ..begin };
+        let begin =
+            start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-06-01");
+        let pulled = StartRun { source_url: Some("https://example.org/x.csv".into()), peer: None, ..begin };
         let begun = system.ingestion.ask(pulled).await.expect("it answers").expect("it begins");
-        let run = ended(&system, begun).await;
+        let run = wait_for_run(&system, begun).await;
         assert_eq!(run.breaches, [GateBreach::SamePayload { version: "2023-05-04".into() }]);
-        let right = ingested(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-04").await;
+        let right = ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-04").await;
         assert_eq!(right.state, RunState::Completed, "the version can be brought by another payload");
     });
 }
 
 #[test]
 fn later_release_does_not_change_what_an_earlier_one_ended() {
-    with_world(|World { system, time, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         let oracle_id = "world-bank-population".parse().expect("an id");
         system
             .registry
-            .invalidate(Invalidation { oracle_id, trigger, detail, peer: PEER })
+            .invalidate(SourceInvalidation { oracle_id, trigger, detail, peer: PEER })
             .await
             .expect("it is stale");
-        time.turn(20 * 86_400);
+        time.advance(20 * 86_400);
         // the later release comes first
-        ingested(&system, &pipeline_id, &rows(0..100, "2"), "2026-12-05").await;
-        ingested(&system, &pipeline_id, &rows(0..100, "3"), "2026-12-01").await;
+        ingest_version(&system, &pipeline_id, &rows(0..100, "2"), "2026-12-05").await;
+        ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2026-12-01").await;
         let at = |text: &str| text.parse().expect("a time");
         let about = |past| {
-            state(&system).invalidated_at(Some(past), Scope { known_at: None, released_by: Some(past) })
+            state(&system)
+                .invalidated_at(Some(past), ReleaseScope { known_at: None, released_by: Some(past) })
         };
         assert!(about(at("2026-11-25T00:00:00Z")).is_some());
         assert_eq!(about(at("2026-12-02T00:00:00Z")), None);
@@ -266,45 +273,45 @@ fn later_release_does_not_change_what_an_earlier_one_ended() {
 
 #[test]
 fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
-    with_world(|World { system, time, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        time.turn(60);
+    with_system(|TestSystem { system, time, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        time.advance(60);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         let oracle_id = "world-bank-population".parse().expect("an id");
         system
             .registry
-            .invalidate(Invalidation { oracle_id, trigger, detail, peer: PEER })
+            .invalidate(SourceInvalidation { oracle_id, trigger, detail, peer: PEER })
             .await
             .expect("it is stale");
-        time.turn(60);
-        let bad = ingested(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
+        time.advance(60);
+        let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         assert_eq!(state(&system).stale_since(), None);
         let known = time.clock().now();
         undo(&system, &bad).await.expect("it is in force");
         let undone = state(&system);
         assert!(undone.stale_since().is_some());
-        time.turn(60);
-        let right = ingested(&system, &pipeline_id, &rows(0..98, "3"), "2023-05-04").await;
+        time.advance(60);
+        let right = ingest_version(&system, &pipeline_id, &rows(0..98, "3"), "2023-05-04").await;
         assert_eq!(right.state, RunState::Completed, "{right:?}");
         let now = state(&system);
         assert_eq!(now.stale_since(), None);
-        assert_eq!(now.invalidated_at(None, Scope::default()), None);
-        let then = Scope { known_at: Some(known), ..Scope::default() };
+        assert_eq!(now.invalidated_at(None, ReleaseScope::default()), None);
+        let then = ReleaseScope { known_at: Some(known), ..ReleaseScope::default() };
         assert_eq!(now.invalidated_at(Some(known), then), None, "the bad run had ended it by then");
     });
 }
 
 #[test]
 fn changed_release_date_is_gated_at_the_former_date_too() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let begin = Begin {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let begin = StartRun {
             replace: true,
-            ..asked(&pipeline_id, archived(&system, rows(0..10, "1").as_bytes()), "2020-04-14")
+            ..start_run_message(&pipeline_id, archived(&system, rows(0..10, "1").as_bytes()), "2020-04-14")
         };
-        let begin = Begin { released_at: "2019-01-01T00:00:00Z".parse().expect("a time"), ..begin };
+        let begin = StartRun { released_at: "2019-01-01T00:00:00Z".parse().expect("a time"), ..begin };
         let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
-        let run = ended(&system, begun).await;
+        let run = wait_for_run(&system, begun).await;
         let effect = run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn));
         assert_eq!((run.state, effect), (RunState::Held, Some((100, 90))), "{run:?}");
     });
@@ -312,12 +319,12 @@ fn changed_release_date_is_gated_at_the_former_date_too() {
 
 #[test]
 fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let first = state(&system).completed[0].run_id.clone();
         let run = system.store.run(&first).expect("it is read").expect("it exists").0;
         undo(&system, &run).await.expect("it is in force");
-        let held = ingested(&system, &pipeline_id, &rows(0..50, ""), "2023-05-04").await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, ""), "2023-05-04").await;
         assert_eq!(held.state, RunState::Failed, "{held:?}");
         let mut registration = state(&system).entry.registration;
         registration.snapshot = !registration.snapshot;
@@ -328,10 +335,10 @@ fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
 
 #[test]
 fn discard_is_dated_when_it_is_decided() {
-    with_world(|World { system, time, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
-        time.turn(3600);
+    with_system(|TestSystem { system, time, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        time.advance(3600);
         let run = discard(&system, &held).await.expect("it is held");
         assert!(run.ended_at >= Some(time.clock().now()), "{run:?}");
     });
@@ -339,9 +346,9 @@ fn discard_is_dated_when_it_is_decided() {
 
 #[test]
 fn approval_that_is_cut_short_leaves_the_run_held() {
-    with_world(|World { system, dir, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, dir, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let payload = dir.join(format!("ground/raw/{}.raw", held.input.raw_sha256));
         let away = payload.with_extension("away");
         std::fs::rename(&payload, &away).expect("it is moved");
@@ -356,12 +363,12 @@ fn approval_that_is_cut_short_leaves_the_run_held() {
 
 #[test]
 fn undo_that_would_bring_back_pruned_content_is_refused() {
-    with_world(|World { system, time, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let run = ingested(&system, &pipeline_id, &rows(0..100, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let run = ingest_version(&system, &pipeline_id, &rows(0..100, "2"), "2023-05-04").await;
         assert_eq!(run.state, RunState::Completed, "{run:?}");
-        time.turn(20 * 366 * 86_400);
-        let prune = Prune { oracle_id: run.oracle_id.clone(), before: None, peer: PEER };
+        time.advance(20 * 366 * 86_400);
+        let prune = PruneSource { oracle_id: run.oracle_id.clone(), before: None, peer: PEER };
         system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
         let before = all(&system, None).await.response.records;
         let refused = undo(&system, &run).await;
@@ -372,10 +379,10 @@ fn undo_that_would_bring_back_pruned_content_is_refused() {
 
 #[test]
 fn approve_discard_and_undo_of_an_unknown_run_name_its_id() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
-        let unknown = Run { run_id: Sha256Hex::of(b"no run"), ..held };
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let unknown = IngestionRun { run_id: Sha256Hex::of(b"no run"), ..held };
         for refused in [
             approve(&system, &unknown).await,
             discard(&system, &unknown).await,
@@ -389,36 +396,38 @@ fn approve_discard_and_undo_of_an_unknown_run_name_its_id() {
 
 #[test]
 fn upload_beyond_16_held_runs_of_a_source_is_refused() {
-    with_world(|World { system, .. }| async move {
-        let pipeline_id = hundred(&system).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
         let mut runs = Vec::new();
         for value in 2..18 {
-            let run = ingested(&system, &pipeline_id, &rows(0..50, &value.to_string()), "2023-05-04").await;
+            let run =
+                ingest_version(&system, &pipeline_id, &rows(0..50, &value.to_string()), "2023-05-04").await;
             assert_eq!(run.state, RunState::Held, "{run:?}");
             runs.push(run);
         }
-        let again = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let again = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(again.run_id, runs[0].run_id, "a held payload is still unchanged");
         let payload = archived(&system, rows(0..50, "18").as_bytes());
-        let begin = asked(&pipeline_id, payload, "2023-05-04");
+        let begin = start_run_message(&pipeline_id, payload, "2023-05-04");
         let refused = system.ingestion.ask(begin).await.expect("it answers");
         let Err(IngestionError::TooManyHeld { held, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(held, runs.iter().map(|run| run.run_id.clone()).collect::<Vec<_>>());
         discard(&system, &runs[3]).await.expect("it is held");
-        let next = ingested(&system, &pipeline_id, &rows(0..50, "18"), "2023-05-04").await;
+        let next = ingest_version(&system, &pipeline_id, &rows(0..50, "18"), "2023-05-04").await;
         assert_eq!(next.state, RunState::Held);
     });
 }
 
 #[test]
 fn source_check_finds_missing_rejects_of_held_run() {
-    with_world(|World { system, dir, .. }| async move {
-        let pipeline_id = hundred(&system).await;
-        let run = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+    with_system(|TestSystem { system, dir, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let run = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let verified = async |run_id: Option<&Sha256Hex>| {
             let oracle_id = run.oracle_id.clone();
-            let verify = Verify { oracle_id, run_id: run_id.cloned(), proceed: Arc::new(|_| true) };
+            let verify =
+                VerifySourceFiles { oracle_id, run_id: run_id.cloned(), proceed: Arc::new(|_| true) };
             system.ingestion.ask(verify).await.expect("it answers").expect("it is read")
         };
         assert_eq!(verified(None).await.file_fault, None);

@@ -1,10 +1,10 @@
 use super::*;
 use crate::ground::queries::QueryError;
-use crate::ground::registry::{Invalidation, RegistryError, Review, policy_of};
+use crate::ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
 use crate::testing::ground::{PEER, open_pipeline};
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
-use oracled_domain::ground::pipeline::{Authentication, Definition, Method};
+use oracled_domain::ground::pipeline::{PipelineDefinition, RetrievalMethod, SourceAuthentication};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,27 +13,27 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 /// A publisher on this machine, with its answer and the number of requests.
-struct Publisher {
+struct TestPublisher {
     url: String,
-    said: Arc<Mutex<Said>>,
-    asked: Arc<AtomicUsize>,
+    answer: Arc<Mutex<PublisherAnswer>>,
+    requests: Arc<AtomicUsize>,
     /// Whether the publisher answers; while false, requests wait.
-    answers: watch::Sender<bool>,
+    is_answering: watch::Sender<bool>,
 }
 
 /// The answer of a publisher.
-struct Said {
+struct PublisherAnswer {
     body: String,
     last_modified: Option<&'static str>,
     etag: Option<&'static str>,
 }
 
-impl Publisher {
+impl TestPublisher {
     async fn of(body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
-        let said = Arc::new(Mutex::new(Said { body: body.to_owned(), last_modified, etag: None }));
+        let said = Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
         let asked = Arc::new(AtomicUsize::new(0));
         let (answers, open) = watch::channel(true);
         let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
@@ -54,20 +54,20 @@ impl Publisher {
                 });
             }
         });
-        Self { url, said, asked, answers }
+        Self { url, answer: said, requests: asked, is_answering: answers }
     }
 
-    fn says(&self, body: &str, last_modified: Option<&'static str>) {
-        let mut said = self.said.lock().expect("nobody panicked");
+    fn set_answer(&self, body: &str, last_modified: Option<&'static str>) {
+        let mut said = self.answer.lock().expect("nobody panicked");
         (said.body, said.last_modified) = (body.to_owned(), last_modified);
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    fn request_count(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 
-impl Said {
+impl PublisherAnswer {
     fn to_text(&self, asked: &str) -> String {
         let Self { body, last_modified, etag } = self;
         if etag.is_some_and(|etag| asked.contains(&format!("if-none-match: {etag}\r\n"))) {
@@ -81,7 +81,11 @@ impl Said {
     }
 }
 
-fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -> Box<Definition> {
+fn pulled_by(
+    method: RetrievalMethod,
+    endpoint: Option<String>,
+    schedule: Option<&str>,
+) -> Box<PipelineDefinition> {
     let mut definition = open_pipeline();
     definition.pipeline.retrieval.method = method;
     definition.pipeline.retrieval.endpoint = endpoint;
@@ -89,47 +93,50 @@ fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -
     definition
 }
 
-async fn registered(system: &System, definition: Box<Definition>) -> Result<PipelineId, RegistryError> {
+async fn registered(
+    system: &ActorSystem,
+    definition: Box<PipelineDefinition>,
+) -> Result<PipelineId, RegistryError> {
     system.registry.register(&*definition, PEER).await?;
     Ok(definition.pipeline.pipeline_id)
 }
 
-async fn pulled(system: &System, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {
-    let pull = Pull { pipeline_id: pipeline_id.clone(), requested_by: "7".into(), peer: Some(PEER) };
+async fn pulled(system: &ActorSystem, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {
+    let pull = PullPipeline { pipeline_id: pipeline_id.clone(), requested_by: "7".into(), peer: Some(PEER) };
     system.ingestion.ask(pull).await.expect("it answers")
 }
 
 #[test]
 fn pull_of_the_same_payload_reports_nothing_new() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
-        let run = ended(&system, begun).await;
+        let run = wait_for_run(&system, begun).await;
         assert_eq!((run.state, run.counts.records), (RunState::Completed, 3), "{run:?}");
         assert_eq!(run.source_url.as_deref(), Some(publisher.url.as_str()));
         assert_eq!(run.input.version, "2026-11-20T09:00:00Z");
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        assert_eq!(publisher.asked(), 2);
+        assert_eq!(publisher.request_count(), 2);
     });
 }
 
 #[test]
 fn failed_pull_is_logged_and_changes_nothing() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
         // no server listens there
-        let definition = pulled_by(Method::ApiPull, Some("http://127.0.0.1:1/".into()), None);
+        let definition = pulled_by(RetrievalMethod::ApiPull, Some("http://127.0.0.1:1/".into()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let failed = pulled(&system, &pipeline_id).await;
         assert!(matches!(failed, Err(IngestionError::Pull(_))), "{failed:?}");
-        let events = logged(&system.store);
+        let events = logged_events(&system.store);
         assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 1);
         assert!(!events.contains(&"ingestion_started".to_owned()));
-        let handed_in = registered(&system, pulled_by(Method::ManualUpload, None, None)).await;
+        let handed_in = registered(&system, pulled_by(RetrievalMethod::ManualUpload, None, None)).await;
         let refused = pulled(&system, &handed_in.expect("it is registered")).await;
         assert!(matches!(refused, Err(IngestionError::NotPulled(_))), "{refused:?}");
     });
@@ -137,24 +144,27 @@ fn failed_pull_is_logged_and_changes_nothing() {
 
 #[test]
 fn pipeline_with_invalid_retrieval_is_not_registered() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
         let somewhere = || Some("https://example.org/x.csv".to_owned());
         for (definition, word) in [
-            (pulled_by(Method::FileDownload, None, None), "`endpoint` is missing"),
-            (pulled_by(Method::ManualUpload, somewhere(), None), "`endpoint` is only allowed for"),
-            (pulled_by(Method::ManualUpload, None, Some("0 4 * * *")), "`schedule` is only allowed for"),
-            (pulled_by(Method::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
+            (pulled_by(RetrievalMethod::FileDownload, None, None), "`endpoint` is missing"),
+            (pulled_by(RetrievalMethod::ManualUpload, somewhere(), None), "`endpoint` is only allowed for"),
             (
-                pulled_by(Method::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
+                pulled_by(RetrievalMethod::ManualUpload, None, Some("0 4 * * *")),
+                "`schedule` is only allowed for",
+            ),
+            (pulled_by(RetrievalMethod::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
+            (
+                pulled_by(RetrievalMethod::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
                 "127.0.0.2 (loopback); allowed: ",
             ),
             (
-                pulled_by(Method::ApiPull, Some("https://u:p@example.org/".into()), None),
+                pulled_by(RetrievalMethod::ApiPull, Some("https://u:p@example.org/".into()), None),
                 " has a user or a password; allowed: ",
             ),
             (
-                pulled_by(Method::FileDownload, Some("file:///etc/passwd".into()), None),
+                pulled_by(RetrievalMethod::FileDownload, Some("file:///etc/passwd".into()), None),
                 "the scheme `file`; allowed: ",
             ),
         ] {
@@ -166,10 +176,11 @@ fn pipeline_with_invalid_retrieval_is_not_registered() {
 
 #[test]
 fn pipeline_without_its_credential_is_registered_but_not_pulled() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
-        let mut definition = pulled_by(Method::ApiPull, Some("https://example.org/x.csv".into()), None);
-        definition.pipeline.retrieval.authentication = Some(Authentication::ApiKey);
+        let mut definition =
+            pulled_by(RetrievalMethod::ApiPull, Some("https://example.org/x.csv".into()), None);
+        definition.pipeline.retrieval.authentication = Some(SourceAuthentication::ApiKey);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let told = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
         assert!(told.contains("authenticates by api_key, and has no credential for that"), "{told}");
@@ -178,39 +189,41 @@ fn pipeline_without_its_credential_is_registered_but_not_pulled() {
 
 #[test]
 fn scheduled_pull_begins_when_it_is_due() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
+        let publisher = TestPublisher::of(OLD).await;
         // it is ten o'clock
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
+        let definition =
+            pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
         registered(&system, definition).await.expect("it is registered");
-        let shop = shop(&system, &time);
+        let shop = ingest_context(&system, &time);
         pulling::begin_due(&shop);
-        time.turn(4 * 60);
+        time.advance(4 * 60);
         pulling::begin_due(&shop);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(publisher.asked(), 0);
-        time.turn(2 * 60);
+        assert_eq!(publisher.request_count(), 0);
+        time.advance(2 * 60);
         pulling::begin_due(&shop);
         pulling::begin_due(&shop);
         while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(publisher.asked(), 1);
+        assert_eq!(publisher.request_count(), 1);
     });
 }
 
 #[test]
 fn scheduled_pull_begins_only_after_draining_has_ended() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
+        let publisher = TestPublisher::of(OLD).await;
         // it is ten o'clock
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
+        let definition =
+            pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = shop(&system, &time);
+        let shop = ingest_context(&system, &time);
         pulling::begin_due(&shop);
-        time.turn(6 * 60);
+        time.advance(6 * 60);
         shop.draining.store(true, std::sync::atomic::Ordering::Relaxed);
         pulling::begin_due(&shop);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -223,13 +236,13 @@ fn scheduled_pull_begins_only_after_draining_has_ended() {
 }
 
 /// The number of pulls that were begun.
-fn begun(system: &System) -> usize {
-    let events = logged(&system.store);
+fn begun(system: &ActorSystem) -> usize {
+    let events = logged_events(&system.store);
     events.iter().filter(|event| *event == "pull_started").count()
 }
 
 /// Waits until `count` pulls were begun and have ended.
-async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
+async fn pulls_ended(system: &ActorSystem, pipeline_id: &PipelineId, count: usize) {
     while begun(system) < count {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -243,14 +256,15 @@ async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
 
 #[test]
 fn missed_scheduled_pulls_are_made_up_for_once() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         population(&world.system).await;
-        let publisher = Publisher::of(OLD).await;
+        let publisher = TestPublisher::of(OLD).await;
         // it is ten o'clock, on a Friday
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let definition =
+            pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
         let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
         // not due yet
-        let world = world.restarted(Outside::default()).await;
+        let world = world.restarted(TestServices::default()).await;
         let world = world.restarted_after(2 * 3600).await;
         pulls_ended(&world.system, &pipeline_id, 1).await;
         assert_eq!(begun(&world.system), 1);
@@ -264,35 +278,36 @@ fn missed_scheduled_pulls_are_made_up_for_once() {
         // three pulls are due by then
         let world = world.restarted_after(21 * 86_400).await;
         pulls_ended(&world.system, &pipeline_id, 2).await;
-        pulling::begin_due(&shop(&world.system, &world.time));
+        pulling::begin_due(&ingest_context(&world.system, &world.time));
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!((begun(&world.system), publisher.asked()), (2, 2));
+        assert_eq!((begun(&world.system), publisher.request_count()), (2, 2));
     });
 }
 
 #[test]
 fn interrupted_scheduled_pull_is_made_up_for_once() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         population(&world.system).await;
-        let publisher = Publisher::of(OLD).await;
-        publisher.answers.send_replace(false);
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let publisher = TestPublisher::of(OLD).await;
+        publisher.is_answering.send_replace(false);
+        let definition =
+            pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
         let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
-        world.time.turn(3600);
-        pulling::begin_due(&shop(&world.system, &world.time));
-        while publisher.asked() == 0 {
+        world.time.advance(3600);
+        pulling::begin_due(&ingest_context(&world.system, &world.time));
+        while publisher.request_count() == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let mut world = world;
         for minutes in [1, 13] {
             world = world.restarted_after(minutes * 60).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
-            assert_eq!(publisher.asked(), 1);
+            assert_eq!(publisher.request_count(), 1);
         }
-        publisher.answers.send_replace(true);
+        publisher.is_answering.send_replace(true);
         let world = world.restarted_after(60).await;
         pulls_ended(&world.system, &pipeline_id, 2).await;
-        assert_eq!(publisher.asked(), 2);
+        assert_eq!(publisher.request_count(), 2);
         let runs = world.system.store.runs().expect("they are read");
         assert!(runs.iter().all(|run| run.state == RunState::Completed) && runs.len() == 1, "{runs:?}");
     });
@@ -300,41 +315,46 @@ fn interrupted_scheduled_pull_is_made_up_for_once() {
 
 #[test]
 fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         population(&world.system).await;
-        let publisher = Publisher::of(OLD).await;
-        let of = |schedule| pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some(schedule));
+        let publisher = TestPublisher::of(OLD).await;
+        let of =
+            |schedule| pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some(schedule));
         let pipeline_id = registered(&world.system, of("0 11 * * fri")).await.expect("it is registered");
-        taken(&world.system, &pipeline_id).await;
-        let last = |system: &System| {
+        pull_and_wait(&world.system, &pipeline_id).await;
+        let last = |system: &ActorSystem| {
             system.store.pipeline(&pipeline_id).expect("it is read").expect("it exists").0.last_pull
         };
         let before = last(&world.system);
         assert!(before.is_some_and(|last| last.ended_at.is_some()), "{before:?}");
-        world.time.turn(7200);
+        world.time.advance(7200);
         registered(&world.system, of("0 9 * * *")).await.expect("it is registered");
         assert_eq!(last(&world.system), before);
-        let _world = world.restarted(Outside::default()).await;
+        let _world = world.restarted(TestServices::default()).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(publisher.asked(), 1);
+        assert_eq!(publisher.request_count(), 1);
     });
 }
 
 /// A context for runs, separate from the actor's own.
-fn shop(system: &System, time: &Hand) -> Arc<Shop> {
+fn ingest_context(system: &ActorSystem, time: &TestClock) -> Arc<IngestContext> {
     let config = crate::testing::ingestion(time);
     let (store, log) = (system.store.clone(), system.log.clone());
-    Ingestion::new(config, store, log, system.clock.clone(), system.metrics.clone()).shop
+    IngestionActor::new(config, store, log, system.clock.clone(), system.metrics.clone()).context
 }
 
 /// A source that is pulled from `endpoint`, has a release of 2020, and gives no answer older than a day.
-async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
+async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) {
     population(system).await;
-    let definition = pulled_by(Method::FileDownload, Some(endpoint.to_owned()), None);
+    let definition = pulled_by(RetrievalMethod::FileDownload, Some(endpoint.to_owned()), None);
     let pipeline_id = registered(system, definition).await.expect("it is registered");
-    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+    ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
     let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
-    system.registry.review(&oracle_id.clone(), Review::Approve, PEER).await.expect("it is approved");
+    system
+        .registry
+        .review(&oracle_id.clone(), SourceReviewDecision::Approve, PEER)
+        .await
+        .expect("it is approved");
     let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
@@ -345,103 +365,104 @@ async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
 }
 
 /// Queries the source, and returns the version in the answer.
-async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryError> {
+async fn queried(system: &ActorSystem, oracle_id: &SourceId) -> Result<String, QueryError> {
     let request = QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
     let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
     system.queries.ask(query).await.map(|answer| answer.response.query_metadata.data_version)
 }
 
 /// Marks the data of a source stale.
-async fn invalidated(system: &System, oracle_id: &SourceId) {
+async fn invalidated(system: &ActorSystem, oracle_id: &SourceId) {
     let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
     system
         .registry
-        .invalidate(Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
+        .invalidate(SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
         .await
         .expect("it is stale");
 }
 
 #[test]
 fn concurrent_stale_answers_wait_for_one_refresh() {
-    with_world(|World { system, time, .. }| async move {
-        let publisher = Publisher::of(NEW).await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, _) = strict(&system, &publisher.url).await;
         let ask = || queried(&system, &oracle_id);
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         for answer in [one, two, three] {
             assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
         }
-        assert_eq!(publisher.asked(), 1);
+        assert_eq!(publisher.request_count(), 1);
         // two days later the source has the same payload, which stays stale
-        time.turn(2 * 86_400);
+        time.advance(2 * 86_400);
         let stale = ask().await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        assert_eq!(publisher.asked(), 2);
+        assert_eq!(publisher.request_count(), 2);
     });
 }
 
 #[test]
 fn source_with_nothing_new_is_not_pulled_again_within_the_pause() {
-    with_world(|World { system, time, .. }| async move {
-        let publisher = Publisher::of(OLD).await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let publisher = TestPublisher::of(OLD).await;
         let (oracle_id, _) = strict(&system, &publisher.url).await;
         for (seconds, pulls) in [(0, 1), (59, 1), (1, 2), (30, 2), (30, 3)] {
-            time.turn(seconds);
+            time.advance(seconds);
             for _ in 0..5 {
                 let stale = queried(&system, &oracle_id).await;
                 assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
             }
-            assert_eq!(publisher.asked(), pulls, "{seconds}");
+            assert_eq!(publisher.request_count(), pulls, "{seconds}");
         }
         // the pause applies after a failed run, too
-        time.turn(60);
-        publisher.says("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", None);
+        time.advance(60);
+        publisher.set_answer("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", None);
         for _ in 0..5 {
             assert!(queried(&system, &oracle_id).await.is_err());
         }
-        assert_eq!(publisher.asked(), 4);
+        assert_eq!(publisher.request_count(), 4);
         // an invalidation ends the pause
-        time.turn(1);
-        publisher.says(NEW, None);
+        time.advance(1);
+        publisher.set_answer(NEW, None);
         invalidated(&system, &oracle_id).await;
         assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T10:03:01Z");
-        assert_eq!(publisher.asked(), 5);
+        assert_eq!(publisher.request_count(), 5);
     });
 }
 
 #[test]
 fn stale_answer_waits_for_the_pull_in_progress() {
-    with_world(|World { system, .. }| async move {
-        let publisher = Publisher::of(NEW).await;
+    with_system(|TestSystem { system, .. }| async move {
+        let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
-        publisher.answers.send_replace(false);
+        publisher.is_answering.send_replace(false);
         let told = async {
-            while publisher.asked() == 0 {
+            while publisher.request_count() == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             let open = async {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                publisher.answers.send_replace(true);
+                publisher.is_answering.send_replace(true);
             };
             tokio::join!(queried(&system, &oracle_id), open).0
         };
         let (pulled, told) = tokio::join!(pulled(&system, &pipeline_id), told);
         assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
         assert_eq!(told.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
-        assert_eq!(publisher.asked(), 1);
+        assert_eq!(publisher.request_count(), 1);
     });
 }
 
 #[test]
 fn unreadable_newer_version_marks_the_source_stale() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher =
+            TestPublisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
-        let run = ended(&system, begun).await;
+        let run = wait_for_run(&system, begun).await;
         assert_eq!(run.state, RunState::Failed);
         let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it exists");
         assert_eq!(source.stale_since(), run.ended_at);
@@ -449,32 +470,32 @@ fn unreadable_newer_version_marks_the_source_stale() {
 }
 
 /// Pulls the current payload, and waits for the end of its run.
-async fn taken(system: &System, pipeline_id: &PipelineId) -> Run {
+async fn pull_and_wait(system: &ActorSystem, pipeline_id: &PipelineId) -> IngestionRun {
     let pulled = pulled(system, pipeline_id).await;
     let Ok(PullOutcome::Begun(begun)) = pulled else { panic!("it is new: {pulled:?}") };
-    let run = ended(system, begun).await;
+    let run = wait_for_run(system, begun).await;
     no_runs(system).await;
     run
 }
 
-async fn no_runs(system: &System) {
-    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+async fn no_runs(system: &ActorSystem) {
+    while !system.ingestion.ask(ListRunProgress).await.expect("it answers").is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 #[test]
 fn alternating_undated_payloads_are_three_releases() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let mut definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        let mut definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         definition.pipeline.gates.accept_same_payload = true;
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let mut versions = Vec::new();
         for body in [OLD, NEW, OLD] {
-            publisher.says(body, None);
-            let run = taken(&system, &pipeline_id).await;
+            publisher.set_answer(body, None);
+            let run = pull_and_wait(&system, &pipeline_id).await;
             assert_eq!(
                 (run.state, run.input.released_at.to_string()),
                 (RunState::Completed, run.input.version.clone())
@@ -482,7 +503,7 @@ fn alternating_undated_payloads_are_three_releases() {
             versions.push(run.input.version);
             let again = pulled(&system, &pipeline_id).await;
             assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-            time.turn(86_400);
+            time.advance(86_400);
         }
         assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z"]);
         let old = ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"];
@@ -494,15 +515,15 @@ fn alternating_undated_payloads_are_three_releases() {
 
 #[test]
 fn releases_pulled_at_the_same_time_get_different_versions() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let mut versions = Vec::new();
         for body in [OLD, NEW] {
-            publisher.says(body, None);
-            versions.push(taken(&system, &pipeline_id).await.input.version);
+            publisher.set_answer(body, None);
+            versions.push(pull_and_wait(&system, &pipeline_id).await.input.version);
         }
         assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000001Z"]);
     });
@@ -510,10 +531,10 @@ fn releases_pulled_at_the_same_time_get_different_versions() {
 
 #[test]
 fn last_modified_is_the_release_date_only_if_it_is_newer() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         for (body, last_modified, version) in [
             (OLD, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T09:00:00Z"),
@@ -523,27 +544,27 @@ fn last_modified_is_the_release_date_only_if_it_is_newer() {
             (NEW, "Sat, 21 Nov 2026 09:00:00 GMT", "2026-11-20T13:00:00Z"),
             (OLD, "Fri, 20 Nov 2026 13:30:00 GMT", "2026-11-20T13:30:00Z"),
         ] {
-            publisher.says(body, Some(last_modified));
-            assert_eq!(taken(&system, &pipeline_id).await.input.version, version);
-            time.turn(3600);
+            publisher.set_answer(body, Some(last_modified));
+            assert_eq!(pull_and_wait(&system, &pipeline_id).await.input.version, version);
+            time.advance(3600);
         }
     });
 }
 
 #[test]
 fn payload_read_by_another_definition_stays_the_same_release() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        publisher.says(OLD, None);
-        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
-        let mut definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        publisher.set_answer(OLD, None);
+        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let mut definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition.clone()).await.expect("it is registered");
-        let first = taken(&system, &pipeline_id).await;
+        let first = pull_and_wait(&system, &pipeline_id).await;
         definition.pipeline.storage.retention_days += 1;
         registered(&system, definition).await.expect("it is registered");
-        time.turn(86_400);
-        let anew = taken(&system, &pipeline_id).await;
+        time.advance(86_400);
+        let anew = pull_and_wait(&system, &pipeline_id).await;
         assert_ne!(anew.run_id, first.run_id);
         assert_eq!((anew.number, anew.input.version), (2, first.input.version));
         assert_eq!(anew.input.released_at, first.input.released_at);
@@ -556,37 +577,38 @@ fn payload_read_by_another_definition_stays_the_same_release() {
 
 #[test]
 fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher = TestPublisher::of(OLD).await;
+        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        taken(&system, &pipeline_id).await;
-        time.turn(2 * 86_400);
+        pull_and_wait(&system, &pipeline_id).await;
+        time.advance(2 * 86_400);
         // an older release is submitted: the pulled payload is still in force
-        ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
+        ingest_version(&system, &pipeline_id, NEW, "2020-04-14").await;
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         // a newer release is submitted: the source still has the pulled payload, which becomes a new release
-        ingested(&system, &pipeline_id, NEW, "2026-11-21").await;
-        time.turn(1);
-        assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:01Z");
+        ingest_version(&system, &pipeline_id, NEW, "2026-11-21").await;
+        time.advance(1);
+        assert_eq!(pull_and_wait(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:01Z");
     });
 }
 
 #[test]
 fn failed_payload_that_is_pulled_again_is_the_same_run() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
-        publisher.said.lock().expect("nobody panicked").last_modified = None;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let publisher =
+            TestPublisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
+        publisher.answer.lock().expect("nobody panicked").last_modified = None;
+        let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         for _ in 0..3 {
-            let run = taken(&system, &pipeline_id).await;
+            let run = pull_and_wait(&system, &pipeline_id).await;
             assert_eq!((run.state, run.input.version.as_str()), (RunState::Failed, "2026-11-20T10:00:00Z"));
-            time.turn(60);
+            time.advance(60);
         }
         assert_eq!(system.store.runs().expect("they are read").len(), 1);
     });
@@ -594,25 +616,26 @@ fn failed_payload_that_is_pulled_again_is_the_same_run() {
 
 #[test]
 fn pipeline_has_at_most_one_pull_in_progress() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
+        let publisher = TestPublisher::of(OLD).await;
+        let definition =
+            pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = shop(&system, &time);
-        publisher.answers.send_replace(false);
+        let shop = ingest_context(&system, &time);
+        publisher.is_answering.send_replace(false);
         for minute in 0..3 {
             pulling::begin_due(&shop);
-            time.turn(60);
-            while publisher.asked() < minute.min(1) {
+            time.advance(60);
+            while publisher.request_count() < minute.min(1) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        let wanted = Wanted { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let wanted = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
         let refused = pulling::pull(Arc::clone(&shop), wanted.clone()).await;
         assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
-        assert_eq!(publisher.asked(), 1);
-        publisher.answers.send_replace(true);
+        assert_eq!(publisher.request_count(), 1);
+        publisher.is_answering.send_replace(true);
         while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -620,51 +643,51 @@ fn pipeline_has_at_most_one_pull_in_progress() {
         pulling::begin_due(&shop);
         let again = pulling::pull(Arc::clone(&shop), wanted).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        assert!(!logged(&system.store).contains(&"pull_failed".to_owned()));
+        assert!(!logged_events(&system.store).contains(&"pull_failed".to_owned()));
     });
 }
 
 #[test]
 fn unchanged_pull_ends_an_invalidation_but_not_the_age() {
-    with_world(|World { system, time, .. }| async move {
-        let publisher = Publisher::of(NEW).await;
-        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+    with_system(|TestSystem { system, time, .. }| async move {
+        let publisher = TestPublisher::of(NEW).await;
+        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
-        taken(&system, &pipeline_id).await;
+        pull_and_wait(&system, &pipeline_id).await;
         let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
         let released = source().releases();
         // once by a 304, and once by the same bytes
         for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
-            publisher.said.lock().expect("nobody panicked").etag = etag;
-            time.turn(1);
+            publisher.answer.lock().expect("nobody panicked").etag = etag;
+            time.advance(1);
             invalidated(&system, &oracle_id).await;
             assert!(source().stale_since().is_some());
             assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
-            let events = logged(&system.store);
+            let events = logged_events(&system.store);
             assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
         }
         assert_eq!((source().stale_since(), source().releases()), (None, released));
-        time.turn(86_400);
+        time.advance(86_400);
         assert!(matches!(queried(&system, &oracle_id).await, Err(QueryError::Stale { .. })));
     });
 }
 
 #[test]
 fn pull_begun_before_an_invalidation_does_not_end_it() {
-    with_world(|World { system, time, .. }| async move {
-        let publisher = Publisher::of(NEW).await;
+    with_system(|TestSystem { system, time, .. }| async move {
+        let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         // first with a new payload, then with the same payload again
         for asked in 1..=2 {
-            publisher.answers.send_replace(false);
+            publisher.is_answering.send_replace(false);
             let declared = async {
-                while publisher.asked() < asked {
+                while publisher.request_count() < asked {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
-                time.turn(1);
+                time.advance(1);
                 invalidated(&system, &oracle_id).await;
-                time.turn(1);
-                publisher.answers.send_replace(true);
+                time.advance(1);
+                publisher.is_answering.send_replace(true);
             };
             let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
             no_runs(&system).await;
@@ -677,42 +700,42 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
 
 #[test]
 fn run_begun_before_an_invalidation_does_not_end_it() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
-        let begun = long_begun(&system, &pipeline_id).await;
-        time.turn(1);
+        let begun = start_long_run(&system, &pipeline_id).await;
+        time.advance(1);
         invalidated(&system, &oracle_id).await;
         let invalidated_at = Some(system.clock.now());
-        assert_eq!(ended(&system, begun).await.state, RunState::Completed);
+        assert_eq!(wait_for_run(&system, begun).await.state, RunState::Completed);
         let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
         assert_eq!(source().stale_since(), invalidated_at);
         no_runs(&system).await;
-        ingested(&system, &pipeline_id, OLD, "2020-04-15").await;
+        ingest_version(&system, &pipeline_id, OLD, "2020-04-15").await;
         assert_eq!(source().stale_since(), None);
     });
 }
 
 #[test]
 fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
-    with_world(|World { system, time, .. }| async move {
-        let publisher = Publisher::of(OLD).await;
-        publisher.says(OLD, None);
+    with_system(|TestSystem { system, time, .. }| async move {
+        let publisher = TestPublisher::of(OLD).await;
+        publisher.set_answer(OLD, None);
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
-        publisher.says(NEW, None);
-        taken(&system, &pipeline_id).await;
+        publisher.set_answer(NEW, None);
+        pull_and_wait(&system, &pipeline_id).await;
         let first = queried(&system, &oracle_id).await.expect("it is fresh");
-        time.turn(-3 * 86_400);
+        time.advance(-3 * 86_400);
         // the release from before the step is still in force
         assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), first);
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         invalidated(&system, &oracle_id).await;
-        publisher.says(OLD, None);
-        taken(&system, &pipeline_id).await;
+        publisher.set_answer(OLD, None);
+        pull_and_wait(&system, &pipeline_id).await;
         let second = queried(&system, &oracle_id).await.expect("the pull has ended the invalidation");
         assert_ne!(second, first);
-        time.turn(3 * 86_400);
+        time.advance(3 * 86_400);
         assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), second);
     });
 }

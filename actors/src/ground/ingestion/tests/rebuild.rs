@@ -3,7 +3,7 @@ use crate::testing::ground::open_pipeline;
 use crate::testing::ground::{PEER, document};
 use oracled_domain::ground::axis::Axis;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::Registration;
+use oracled_domain::ground::source::SourceRegistration;
 use oracled_store::ground::state::SourceState;
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ fn oracle_id() -> SourceId {
     ORACLE_ID.parse().expect("an id")
 }
 
-fn state(system: &System) -> SourceState {
+fn state(system: &ActorSystem) -> SourceState {
     system.store.source(&oracle_id()).expect("it is read").expect("it exists").0
 }
 
 /// The files of the source's data, after one bit of the first file was flipped.
-fn damaged(world: &World) -> Vec<PathBuf> {
+fn damaged(world: &TestSystem) -> Vec<PathBuf> {
     let state = state(&world.system);
     let path = |sha256: &Sha256Hex| world.dir.join("ground/facts").join(format!("{sha256}.sorted"));
     let paths: Vec<_> = state.sorted_files().map(|file| path(&file.sha256)).collect();
@@ -31,15 +31,15 @@ fn damaged(world: &World) -> Vec<PathBuf> {
     paths
 }
 
-fn export(system: &System) -> Vec<u8> {
+fn export(system: &ActorSystem) -> Vec<u8> {
     let view = system.store.view(&oracle_id()).expect("it opens").expect("it exists");
     let mut lines = Vec::new();
     view.export(&mut lines).expect("it is read");
     lines
 }
 
-async fn rebuilt(system: &System) -> Result<RebuildOutcome, IngestionError> {
-    let rebuild = Rebuild { oracle_id: oracle_id(), peer: PEER };
+async fn rebuilt(system: &ActorSystem) -> Result<RebuildOutcome, IngestionError> {
+    let rebuild = RebuildSource { oracle_id: oracle_id(), peer: PEER };
     system.ingestion.ask(rebuild).await.expect("it answers")
 }
 
@@ -52,11 +52,11 @@ fn refused(rebuilt: Result<RebuildOutcome, IngestionError>) -> String {
 
 #[test]
 fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
-        ingested(system, &pipeline_id, OLD, "2020-04-14").await;
-        ingested(system, &pipeline_id, NEW, "2023-05-04").await;
+        ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
+        ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
         let (before, said) = (state(system), export(system));
         let runs = system.store.runs().expect("they are read");
         let nothing = rebuilt(system).await.expect("it is whole");
@@ -70,7 +70,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         ontology.axes.push(Axis { axis: "former_name".into(), ..name });
         let registered = system.registry.register(&ontology, PEER).await;
         registered.expect("it is registered");
-        let mut registration: Box<Registration> =
+        let mut registration: Box<SourceRegistration> =
             document(include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json"));
         registration.ontology.version = "2".into();
         registration.axes_provided.retain(|axis| axis != "area_name");
@@ -85,9 +85,9 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let after = state(system);
         assert_eq!((&after.files, &after.completed), (&before.files, &before.completed));
         assert_eq!(system.store.runs().expect("they are read"), runs);
-        let entry = logged(&system.store).pop();
+        let entry = logged_events(&system.store).pop();
         assert_eq!(entry.as_deref(), Some("source_rebuilt"));
-        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
+        let verify = VerifySourceFiles { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
         assert_eq!(verified.file_fault, None);
         assert!(verified.runs.iter().all(|run| run.fault_count == 0), "{verified:?}");
@@ -97,12 +97,12 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
 
 #[test]
 fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
-        let first = ingested(system, &pipeline_id, OLD, "2003-04-14").await;
-        ingested(system, &pipeline_id, NEW, "2005-05-04").await;
-        let prune = Prune { oracle_id: oracle_id(), before: None, peer: PEER };
+        let first = ingest_version(system, &pipeline_id, OLD, "2003-04-14").await;
+        ingest_version(system, &pipeline_id, NEW, "2005-05-04").await;
+        let prune = PruneSource { oracle_id: oracle_id(), before: None, peer: PEER };
         let pruned = system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
         assert_eq!((pruned.versions, pruned.payloads.len()), (2, 0), "{pruned:?}");
         let said = export(system);
@@ -122,7 +122,7 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
         assert!(told.contains(&run) && told.contains("is missing; ingest the release again"), "{told}");
         assert!(fs::read(&paths[0]).expect("it exists") == ill);
         assert_eq!(system.store.last_seq(), entries);
-        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
+        let verify = VerifySourceFiles { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
         assert!(verified.file_fault.is_some_and(|fault| fault.contains("source rebuild")));
         let lost = &verified.runs[0];
@@ -130,9 +130,9 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
         assert!(lost.faults[0].contains("is missing; ingest the release again"), "{lost:?}");
 
         // submitting the same bytes again restores the payload
-        let begin = asked(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
+        let begin = start_run_message(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
         let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
-        assert!(matches!(begun, Begun::Unchanged(_)));
+        assert!(matches!(begun, StartRunOutcome::Unchanged(_)));
         assert_eq!(rebuilt(system).await.expect("it is made").files.len(), 1);
         assert!(export(system) == said);
     });
@@ -140,14 +140,14 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
 
 #[test]
 fn rebuild_fails_if_a_payload_was_not_kept() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let system = &world.system;
         population(system).await;
         let mut definition = open_pipeline();
         definition.pipeline.audit.log_raw_input = false;
         system.registry.register(&*definition, PEER).await.expect("it is registered");
         let pipeline_id = definition.pipeline.pipeline_id;
-        let run = ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+        let run = ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
         // the payload is removed after the run has become visible
         while system.store.files().has_archived(&run.input.raw_sha256) {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -160,31 +160,31 @@ fn rebuild_fails_if_a_payload_was_not_kept() {
 
 #[test]
 fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
         let rows = |n: usize| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150);
         let many: String = (0..30_000).map(rows).collect();
         let payload = format!("Country Name,Country Code,Year,Value\n{many}");
-        let run = ingested(system, &pipeline_id, &payload, "2020-04-14").await;
+        let run = ingest_version(system, &pipeline_id, &payload, "2020-04-14").await;
         let paths = damaged(&world);
         let ill = fs::read(&paths[0]).expect("it exists");
         let rebuilding = actix_rt::spawn({
             let ingestion = system.ingestion.clone();
             async move {
-                let rebuild = Rebuild { oracle_id: oracle_id(), peer: PEER };
+                let rebuild = RebuildSource { oracle_id: oracle_id(), peer: PEER };
                 ingestion.ask(rebuild).await.expect("it answers")
             }
         });
-        while system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+        while system.ingestion.ask(ListRunProgress).await.expect("it answers").is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let begin = asked(&pipeline_id, archived(system, NEW.as_bytes()), "2023-05-04");
+        let begin = start_run_message(&pipeline_id, archived(system, NEW.as_bytes()), "2023-05-04");
         let begun = system.ingestion.ask(begin).await.expect("it answers");
         assert!(matches!(begun, Err(IngestionError::Busy { .. })), "{begun:?}");
         let again = rebuilt(system).await;
         assert!(matches!(again, Err(IngestionError::Busy { .. })), "{again:?}");
-        let cancel = Cancel { run_id: run.run_id.clone(), peer: PEER };
+        let cancel = CancelRun { run_id: run.run_id.clone(), peer: PEER };
         system.ingestion.ask(cancel).await.expect("it answers").expect("it goes on");
         let told = refused(rebuilding.await.expect("it does not panic"));
         assert!(told.contains("cancelled"), "{told}");

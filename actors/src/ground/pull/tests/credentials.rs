@@ -4,48 +4,48 @@ use super::*;
 use jiff::SignedDuration;
 use std::sync::{Arc, Mutex};
 
-fn authenticating(endpoint: &str, authentication: Authentication) -> PullRequest {
+fn authenticating(endpoint: &str, authentication: SourceAuthentication) -> PullRequest {
     PullRequest { authentication: Some(authentication), ..request(endpoint) }
 }
 
-fn api_key() -> Credential {
-    Credential::api_key("X-Api-Key", "s3cret".into()).expect("a key")
+fn api_key() -> UpstreamCredential {
+    UpstreamCredential::api_key("X-Api-Key", "s3cret".into()).expect("a key")
 }
 
-fn client_of(server: &Server, scope: Option<&str>) -> Credential {
+fn client_of(server: &ScriptedServer, scope: Option<&str>) -> UpstreamCredential {
     let token_url = server.url("127.0.0.1", "/token");
-    Credential::client(token_url, "me:1".into(), "s3 cret".into(), scope.map(str::to_owned))
+    UpstreamCredential::client(token_url, "me:1".into(), "s3 cret".into(), scope.map(str::to_owned))
 }
 
-fn token(word: &str, life_s: u32) -> Vec<Do> {
+fn token(word: &str, life_s: u32) -> Vec<ServerStep> {
     let token = serde_json::json!({"access_token": word, "token_type": "Bearer", "expires_in": life_s});
-    whole("Content-Type: application/json\r\n", &token.to_string())
+    complete_reply("Content-Type: application/json\r\n", &token.to_string())
 }
 
 /// A credential for the origin of `endpoint`.
-fn bound(credential: Credential, endpoint: &str) -> Bound {
+fn bound(credential: UpstreamCredential, endpoint: &str) -> BoundCredential {
     let origin = Url::parse(endpoint).expect("a URL").origin().ascii_serialization();
-    Bound { origin: origin.parse().expect("it is one"), credential }
+    BoundCredential { origin: origin.parse().expect("it is one"), credential }
 }
 
-fn holding(credential: Credential, endpoint: &str) -> Puller {
+fn puller_with_credential(credential: UpstreamCredential, endpoint: &str) -> PayloadPuller {
     puller_with(settings(&["127.0.0.1/32", "127.0.0.2/32"]), Some(bound(credential, endpoint)))
 }
 
 #[tokio::test]
 async fn key_or_token_is_sent_in_its_header() {
-    let bearer = || Credential::token("s3cret".into()).expect("a token");
+    let bearer = || UpstreamCredential::token("s3cret".into()).expect("a token");
     for (credential, authentication, line) in [
-        (api_key(), Authentication::ApiKey, "x-api-key: s3cret\r\n"),
-        (bearer(), Authentication::Oauth, "authorization: bearer s3cret\r\n"),
+        (api_key(), SourceAuthentication::ApiKey, "x-api-key: s3cret\r\n"),
+        (bearer(), SourceAuthentication::Oauth, "authorization: bearer s3cret\r\n"),
     ] {
-        let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+        let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
         let url = server.url("127.0.0.1", "/");
-        let puller = holding(credential, &url);
+        let puller = puller_with_credential(credential, &url);
         assert!(!format!("{puller:?}").contains("s3cret"), "{puller:?}");
         pull(&puller, &authenticating(&url, authentication)).await.0.expect("it comes");
         assert!(server.heads().iter().all(|head| head.contains(line)), "{:?}", server.heads());
-        pull(&puller, &authenticating(&url, Authentication::None)).await.0.expect("it comes");
+        pull(&puller, &authenticating(&url, SourceAuthentication::None)).await.0.expect("it comes");
         assert!(server.heads().last().is_some_and(|head| !head.contains("s3cret")));
     }
 }
@@ -54,19 +54,19 @@ async fn key_or_token_is_sent_in_its_header() {
 async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
     let far_port = TcpListener::bind("127.0.0.2:0").await.expect("a port");
     let far_at = far_port.local_addr().expect("it has an address");
-    let near = Server::start(
+    let near = ScriptedServer::start(
         "127.0.0.1",
         vec![
             status(302, "Location: /same\r\n"),
             status(302, &format!("Location: http://{far_at}/far\r\n")),
-            whole("", "abc"),
+            complete_reply("", "abc"),
         ],
     );
     let near = near.await;
     let back = format!("Location: {}\r\n", near.url("127.0.0.1", "/back"));
-    let far = Server::serve(far_port, far_at.port(), vec![status(302, &back)]);
-    let asked = authenticating(&near.url("127.0.0.1", "/"), Authentication::ApiKey);
-    assert_eq!(pull(&holding(api_key(), &asked.endpoint), &asked).await.1, "abc");
+    let far = ScriptedServer::serve(far_port, far_at.port(), vec![status(302, &back)]);
+    let asked = authenticating(&near.url("127.0.0.1", "/"), SourceAuthentication::ApiKey);
+    assert_eq!(pull(&puller_with_credential(api_key(), &asked.endpoint), &asked).await.1, "abc");
     let shown: Vec<bool> = near.heads().iter().map(|head| head.contains("s3cret")).collect();
     assert_eq!(shown, [true, true, false]);
     assert_eq!(far.heads().iter().filter(|head| head.contains("s3cret")).count(), 0);
@@ -75,12 +75,13 @@ async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
 
 #[tokio::test]
 async fn credential_is_sent_only_to_its_configured_origin() {
-    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let own = server.url("127.0.0.1", "/");
-    for (origin, authentication) in
-        [("http://127.0.0.1:1", Authentication::ApiKey), ("https://127.0.0.1", Authentication::ApiKey)]
-    {
-        let puller = holding(api_key(), origin);
+    for (origin, authentication) in [
+        ("http://127.0.0.1:1", SourceAuthentication::ApiKey),
+        ("https://127.0.0.1", SourceAuthentication::ApiKey),
+    ] {
+        let puller = puller_with_credential(api_key(), origin);
         let asked = authenticating(&own, authentication);
         let error = puller.check(&asked).expect_err("it is for another origin").to_string();
         let said =
@@ -89,25 +90,28 @@ async fn credential_is_sent_only_to_its_configured_origin() {
         assert_eq!(pull(&puller, &asked).await.0.expect_err("likewise").to_string(), error);
     }
     assert!(server.heads().is_empty());
-    pull(&holding(api_key(), &own), &authenticating(&own, Authentication::ApiKey)).await.0.expect("it comes");
+    pull(&puller_with_credential(api_key(), &own), &authenticating(&own, SourceAuthentication::ApiKey))
+        .await
+        .0
+        .expect("it comes");
 }
 
 #[tokio::test]
 async fn missing_credential_error_names_the_keys_to_set() {
-    let held = || [None, Some(Credential::token("t".into()).expect("a token")), Some(api_key())];
+    let held = || [None, Some(UpstreamCredential::token("t".into()).expect("a token")), Some(api_key())];
     for (authentication, kinds, said) in [
         (
-            Authentication::ApiKey,
+            SourceAuthentication::ApiKey,
             2,
             "authenticates by api_key, and has no credential for that; set `header`, and `key_file` or `key_env` in",
         ),
         (
-            Authentication::Mtls,
+            SourceAuthentication::Mtls,
             3,
             "authenticates by mtls, and has no credential for that; set `certificate_file` and `key_file` in",
         ),
         (
-            Authentication::Oauth,
+            SourceAuthentication::Oauth,
             1,
             "authenticates by oauth, and has no credential for that; set `token_file` or `token_env`, or `token_url`",
         ),
@@ -133,7 +137,8 @@ async fn credential_is_not_sent_unencrypted_to_public_addresses() {
         ("http://localhost/", false),
         ("http://1.1.1.1/", false),
     ] {
-        let checked = holding(api_key(), endpoint).check(&authenticating(endpoint, Authentication::ApiKey));
+        let checked = puller_with_credential(api_key(), endpoint)
+            .check(&authenticating(endpoint, SourceAuthentication::ApiKey));
         assert_eq!(checked.is_ok(), fits, "{checked:?}");
         if let Err(error) = checked {
             let said = "; allowed: https, http to a numeric address in `ingestion.allow_local`, or any address with --allow-cleartext";
@@ -145,9 +150,9 @@ async fn credential_is_not_sent_unencrypted_to_public_addresses() {
         ("https://10.0.0.1/token", "the `token_url` is refused: `10.0.0.1` leads to 10.0.0.1 (private)"),
         ("token", "the `token_url` is refused: the address is not a URL"),
     ] {
-        let client = Credential::client(token_url.into(), "me".into(), "s3cret".into(), None);
-        let asked = authenticating("https://example.org/", Authentication::Oauth);
-        let checked = holding(client, &asked.endpoint).check(&asked);
+        let client = UpstreamCredential::client(token_url.into(), "me".into(), "s3cret".into(), None);
+        let asked = authenticating("https://example.org/", SourceAuthentication::Oauth);
+        let checked = puller_with_credential(client, &asked.endpoint).check(&asked);
         let error = checked.expect_err("it is refused").to_string();
         assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
     }
@@ -163,12 +168,12 @@ async fn endpoint_with_a_key_or_an_authentication_needs_https() {
     for (endpoint, authentication, is_exposed) in [
         ("http://example.org/x?country=MDA", None, false),
         ("http://example.org/x?api_key=s3cret", None, true),
-        ("http://example.org/x?api_key=s3cret", Some(Authentication::None), true),
+        ("http://example.org/x?api_key=s3cret", Some(SourceAuthentication::None), true),
         ("http://127.0.0.1/x?api_key=s3cret", None, false),
         ("https://example.org/x?api_key=s3cret", None, false),
-        ("http://example.org/x", Some(Authentication::ApiKey), true),
-        ("http://example.org/x", Some(Authentication::Mtls), true),
-        ("https://example.org/x", Some(Authentication::ApiKey), false),
+        ("http://example.org/x", Some(SourceAuthentication::ApiKey), true),
+        ("http://example.org/x", Some(SourceAuthentication::Mtls), true),
+        ("https://example.org/x", Some(SourceAuthentication::ApiKey), false),
     ] {
         let is_refused = |allow_cleartext| {
             let error = checked(endpoint, authentication, allow_cleartext).err();
@@ -181,12 +186,13 @@ async fn endpoint_with_a_key_or_an_authentication_needs_https() {
 
 #[tokio::test]
 async fn token_is_requested_once_and_used_until_it_expires() {
-    let tokens = Server::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
-    let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let tokens = ScriptedServer::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
+    let data = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let at = Arc::new(Mutex::new(now()));
-    let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+    let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
     let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &asked.endpoint))].into();
-    let puller = Puller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
+    let puller =
+        PayloadPuller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
         *at.lock().expect("the lock is not poisoned") = now() + SignedDuration::from_secs(s);
         pull(&puller, &asked).await.0.expect("it comes");
@@ -206,14 +212,14 @@ async fn token_is_requested_once_and_used_until_it_expires() {
 
 #[tokio::test]
 async fn rejected_token_is_replaced_once() {
-    let tokens = Server::start("127.0.0.1", vec![token("old", 100), token("new", 100)]).await;
-    let data = Server::start(
+    let tokens = ScriptedServer::start("127.0.0.1", vec![token("old", 100), token("new", 100)]).await;
+    let data = ScriptedServer::start(
         "127.0.0.1",
-        vec![whole("", "abc"), status(401, ""), whole("", "abc"), status(401, "")],
+        vec![complete_reply("", "abc"), status(401, ""), complete_reply("", "abc"), status(401, "")],
     );
     let data = data.await;
-    let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
-    let puller = holding(client_of(&tokens, None), &asked.endpoint);
+    let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
+    let puller = puller_with_credential(client_of(&tokens, None), &asked.endpoint);
     pull(&puller, &asked).await.0.expect("it comes");
     pull(&puller, &asked).await.0.expect("it comes by the new one");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
@@ -228,15 +234,18 @@ async fn token_error_does_not_quote_the_answer() {
     for (answer, said) in [
         (status(401, ""), "`: HTTP status 401: Unauthorized"),
         (status(302, redirect), "`: HTTP status 302"),
-        (whole("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: not a token response"),
-        (whole("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "not a bearer token"),
-        (whole("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#), "does not fit into a header"),
-        (whole("", &"x".repeat(100_000)), "the answer is too long: over 65536 bytes"),
+        (complete_reply("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: not a token response"),
+        (complete_reply("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "not a bearer token"),
+        (
+            complete_reply("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#),
+            "does not fit into a header",
+        ),
+        (complete_reply("", &"x".repeat(100_000)), "the answer is too long: over 65536 bytes"),
     ] {
-        let tokens = Server::start("127.0.0.1", vec![answer]).await;
-        let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
-        let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
-        let error = pull(&holding(client_of(&tokens, None), &asked.endpoint), &asked)
+        let tokens = ScriptedServer::start("127.0.0.1", vec![answer]).await;
+        let data = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
+        let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
+        let error = pull(&puller_with_credential(client_of(&tokens, None), &asked.endpoint), &asked)
             .await
             .0
             .expect_err("there is no token");

@@ -5,7 +5,7 @@ use oracled_domain::ground::freshness::AxisFreshnessRequirement;
 use oracled_domain::ground::source::OracleTier;
 
 /// Sets the source's policy to the current one with this change.
-pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
+pub(super) async fn set_policy(system: &ActorSystem, change: impl FnOnce(&mut FreshnessPolicy)) {
     let view = system.store.view(&source()).expect("it opens").expect("it exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);
@@ -26,7 +26,7 @@ fn a_minute(policy: &mut FreshnessPolicy, axis: &str, stale_behavior: StaleBehav
 
 #[test]
 fn filtered_axis_must_be_as_fresh_as_a_requested_one() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;
         let by = |axis: &str, operator, value| QueryRequest {
             axes_requested: vec!["area_name".into()],
@@ -36,29 +36,30 @@ fn filtered_axis_must_be_as_fresh_as_a_requested_one() {
             let axes = answer.response.query_metadata.freshness.policy.axes.iter();
             axes.map(|axis| axis.axis.clone()).collect::<Vec<_>>()
         };
-        let more = || by("population", Operator::Gte, json!(1));
-        let fresh = asked(&system, more()).await.expect("it answers");
+        let more = || by("population", FilterOperator::Gte, json!(1));
+        let fresh = run_query(&system, more()).await.expect("it answers");
         assert_eq!(axes(&fresh), ["area_name", "population"]);
-        set(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
-        let stale = asked(&system, more()).await;
+        set_policy(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
+        let stale = run_query(&system, more()).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
         // an identity that is only filtered by does not age
-        set(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
-        let fresh = asked(&system, by("area", Operator::Eq, json!("ABW"))).await.expect("it answers");
+        set_policy(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
+        let fresh =
+            run_query(&system, by("area", FilterOperator::Eq, json!("ABW"))).await.expect("it answers");
         assert_eq!(axes(&fresh), ["area_name"]);
         let area = QueryRequest { axes_requested: vec!["area".into()], ..request(&[]) };
-        let stale = asked(&system, area).await;
+        let stale = run_query(&system, area).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "it was asked for: {stale:?}");
     });
 }
 
 #[test]
 fn page_freshness_is_evaluated_when_the_page_is_requested() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
         let pipeline_id = "world-bank-population".parse().expect("an id");
-        ingested(&system, &pipeline_id, NEW, "2026-11-20").await;
-        set(&system, |policy| {
+        ingest_version(&system, &pipeline_id, NEW, "2026-11-20").await;
+        set_policy(&system, |policy| {
             policy.default_max_age_seconds = 2 * 86_400;
             policy.default_stale_behavior = StaleBehavior::FailClosed;
         })
@@ -67,23 +68,23 @@ fn page_freshness_is_evaluated_when_the_page_is_requested() {
         let then = QueryRequest { point_in_time: Some(time.clock().now()), ..now.clone() };
         let mut pages = [now, then];
         for page in &mut pages {
-            let answer = asked(&system, page.clone()).await.expect("it is fresh");
+            let answer = run_query(&system, page.clone()).await.expect("it is fresh");
             page.cursor = answer.response.cursor;
         }
-        time.turn(3 * 86_400);
+        time.advance(3 * 86_400);
         let [now, then] = pages;
-        let stale = asked(&system, now).await;
+        let stale = run_query(&system, now).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        let fresh = asked(&system, then).await.expect("it is as fresh as it was");
-        assert_eq!(told(&fresh), ["ABW/1961=55434"]);
+        let fresh = run_query(&system, then).await.expect("it is as fresh as it was");
+        assert_eq!(summarize_answer(&fresh), ["ABW/1961=55434"]);
     });
 }
 
 #[test]
 fn source_without_a_release_has_no_age_and_is_not_fresh() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
         let axes = vec!["population".to_owned(), "area_name".to_owned()];
         let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
         let at = |time: &str| Some(time.parse().expect("a time"));
@@ -91,10 +92,10 @@ fn source_without_a_release_has_no_age_and_is_not_fresh() {
         let unknown = QueryRequest { known_at: at("2026-01-01T00:00:00Z"), ..now.clone() };
         for ingests in [false, true] {
             if ingests {
-                ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+                ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
             }
             for request in [&now, &then, &unknown].into_iter().skip(usize::from(ingests)) {
-                let answer = asked(&system, request.clone()).await.expect("it answers").response;
+                let answer = run_query(&system, request.clone()).await.expect("it answers").response;
                 assert!(answer.records.is_empty());
                 let metadata = answer.query_metadata;
                 assert_eq!(metadata.data_version, "", "no version was in force");
@@ -108,24 +109,24 @@ fn source_without_a_release_has_no_age_and_is_not_fresh() {
                 assert!(answer.warnings[0].contains("no release"), "{:?}", answer.warnings);
             }
         }
-        set(&system, |policy| policy.default_stale_behavior = StaleBehavior::FailClosed).await;
-        let stale = asked(&system, then).await;
+        set_policy(&system, |policy| policy.default_stale_behavior = StaleBehavior::FailClosed).await;
+        let stale = run_query(&system, then).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
         // after a release the data has an age, even if no record matches
-        let none = request(&[("area", Operator::Eq, json!("XXX"))]);
+        let none = request(&[("area", FilterOperator::Eq, json!("XXX"))]);
         let none = QueryRequest { point_in_time: at("2020-04-15T00:00:00Z"), ..none };
-        let metadata = asked(&system, none).await.expect("it is a day old").response.query_metadata;
+        let metadata = run_query(&system, none).await.expect("it is a day old").response.query_metadata;
         assert_eq!((metadata.data_version.as_str(), metadata.records_returned), ("2020-04-14", 0));
     });
 }
 
 #[test]
 fn record_by_id_follows_the_freshness_policy() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
         let at =
             |time: &str| QueryRequest { point_in_time: Some(time.parse().expect("a time")), ..request(&[]) };
-        let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
+        let old = run_query(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
         let [superseded, valid, withdrawn] =
             [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
         let record = async |id: &str| system.queries.record(id).await;
@@ -144,29 +145,29 @@ fn record_by_id_follows_the_freshness_policy() {
             (StaleBehavior::FailClosed, None),
             (StaleBehavior::BlockUntilFresh, None),
         ] {
-            set(&system, |policy| a_minute(policy, "population", behavior)).await;
+            set_policy(&system, |policy| a_minute(policy, "population", behavior)).await;
             let now = record(&valid).await;
             assert_eq!(now.as_ref().ok().map(|record| record.oracle_tier), tier, "{behavior:?}: {now:?}");
-            assert!(now.is_ok() || matches!(now, Err(RecordError::Stale(_))), "{now:?}");
+            assert!(now.is_ok() || matches!(now, Err(RecordReadError::Stale(_))), "{now:?}");
             system.queries.provenance(&valid).await.expect("it is readable");
         }
         // both were three years old, and stale, when they ceased to be valid; later they are as stale as then
         for gone in [&superseded, &withdrawn] {
-            assert!(matches!(record(gone).await, Err(RecordError::Stale(_))));
+            assert!(matches!(record(gone).await, Err(RecordReadError::Stale(_))));
         }
-        set(&system, |policy| {
+        set_policy(&system, |policy| {
             policy.axis_freshness.clear();
             policy.default_max_age_seconds = 4 * 365 * 86_400;
             policy.default_stale_behavior = StaleBehavior::FailClosed;
         })
         .await;
-        time.turn(365 * 86_400);
-        assert!(matches!(record(&valid).await, Err(RecordError::Stale(_))));
+        time.advance(365 * 86_400);
+        assert!(matches!(record(&valid).await, Err(RecordReadError::Stale(_))));
         for gone in [&superseded, &withdrawn] {
             let gone = record(gone).await.expect("it is as fresh as it was");
             assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
         }
-        let review = Review::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
+        let review = SourceReviewDecision::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
         system.registry.review(&source(), review, PEER).await.expect("it is deprecated");
         let warned = record(&superseded).await.expect("it exists").warnings;
         assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
@@ -175,22 +176,22 @@ fn record_by_id_follows_the_freshness_policy() {
 
 #[test]
 fn source_declared_stale_stays_stale_after_the_clock_is_set_back() {
-    with_world(|World { system, time, .. }| async move {
+    with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
-        ingested(&system, &"world-bank-population".parse().expect("an id"), NEW, "2026-11-20").await;
+        ingest_version(&system, &"world-bank-population".parse().expect("an id"), NEW, "2026-11-20").await;
         let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
         let is_stale = async || {
-            let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
+            let answer = run_query(&system, request(&[])).await.expect("it answers with a warning");
             answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| axis.stale)
         };
         assert!(!is_stale().await);
         system
             .registry
-            .invalidate(Invalidation { oracle_id: source(), trigger, detail, peer: PEER })
+            .invalidate(SourceInvalidation { oracle_id: source(), trigger, detail, peer: PEER })
             .await
             .expect("it is stale");
         assert!(is_stale().await);
-        time.turn(-3600);
+        time.advance(-3600);
         assert!(is_stale().await);
     });
 }

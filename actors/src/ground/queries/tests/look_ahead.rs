@@ -1,17 +1,17 @@
 //! A question about a time sees no later release: a new release changes no answer about an earlier time.
 
-use super::freshness::set;
+use super::freshness::set_policy;
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 /// The content of a release for each of four records: none, a value, or a value that is rejected.
-type Values = [Option<Option<u8>>; 4];
+type ReleaseValues = [Option<Option<u8>>; 4];
 
 /// The years in which releases appear.
 const YEARS: std::ops::Range<i64> = 2000..2006;
 
-fn payload(values: Values) -> String {
+fn payload(values: ReleaseValues) -> String {
     let row = |(place, value): (usize, Option<Option<u8>>)| {
         let value = value?.map_or_else(|| "\"1,0\"".to_owned(), |value| (value + 1).to_string());
         Some(format!("Aruba,ABW,{},{value}\n", 1960 + place))
@@ -22,14 +22,14 @@ fn payload(values: Values) -> String {
 }
 
 /// The answers about a time, without the fields that differ for each request.
-async fn about(system: &System, time: &str) -> serde_json::Value {
+async fn about(system: &ActorSystem, time: &str) -> serde_json::Value {
     let request = QueryRequest {
         point_in_time: Some(time.parse().expect("a time")),
         include_provenance: true,
         explain: true,
         ..request(&[])
     };
-    let answer = match asked(system, request).await {
+    let answer = match run_query(system, request).await {
         Ok(answer) => serde_json::to_value(answer).expect("it is plain data"),
         Err(QueryError::Stale(stale)) => {
             return json!({ "stale": serde_json::to_value(&stale.freshness).expect("it is plain data") });
@@ -53,22 +53,27 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let strategy = (releases, YEARS, values(), 0..3_usize);
     let result = runner.run(&strategy, |(releases, year, later, behavior)| {
-        with_world(|World { system, .. }| async move {
+        with_system(|TestSystem { system, .. }| async move {
             let pipeline_id = population(&system).await;
-            system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
+            system
+                .registry
+                .review(&source(), SourceReviewDecision::Approve, PEER)
+                .await
+                .expect("it is approved");
             let behaviors =
                 [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
-            set(&system, |policy| {
+            set_policy(&system, |policy| {
                 policy.default_max_age_seconds = 400 * 86_400;
                 policy.default_stale_behavior = behaviors[behavior];
             })
             .await;
             for (place, (year, values)) in releases.into_iter().enumerate() {
-                ingested(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", place + 1)).await;
+                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", place + 1))
+                    .await;
             }
             let time = format!("{year}-06-01T00:00:00Z");
             let before = about(&system, &time).await;
-            ingested(&system, &pipeline_id, &payload(later), &format!("{}-02-01", year + 1)).await;
+            ingest_version(&system, &pipeline_id, &payload(later), &format!("{}-02-01", year + 1)).await;
             assert_eq!(about(&system, &time).await, before);
         });
         Ok(())

@@ -7,30 +7,33 @@ use oracled_domain::verification::Workflow;
 use oracled_domain::verification::adapter::Adapter;
 
 /// Commits one decision, and checks that the other one, made over the same rows, is then stale.
-async fn commits_one(system: &System, one: Option<Record>, other: Option<Record>) {
+async fn commits_one(system: &ActorSystem, one: Option<JournalRecord>, other: Option<JournalRecord>) {
     let (Some(one), Some(other)) = (one, other) else { panic!("both change it") };
     system.log.commit(one).await.expect("nothing has changed so far");
     let late = system.log.commit(other).await;
     assert!(matches!(late, Err(CommitError::Stale(_))), "{late:?}");
 }
 
-async fn registers_source(system: &System, registration: &Registration) -> Result<(), RegistryError> {
+async fn registers_source(
+    system: &ActorSystem,
+    registration: &SourceRegistration,
+) -> Result<(), RegistryError> {
     system.registry.register(registration, PEER).await.map(drop)
 }
 
-async fn registers_workflow(system: &System, workflow: &Workflow) -> Result<(), RegistryError> {
+async fn registers_workflow(system: &ActorSystem, workflow: &Workflow) -> Result<(), RegistryError> {
     system.registry.register(workflow, PEER).await.map(drop)
 }
 
 /// A source that does not provide the axis `population`.
-fn without_people(oracle_id: &str, mut settings: Json) -> Registration {
+fn without_people(oracle_id: &str, mut settings: Json) -> SourceRegistration {
     settings["axes_provided"] = json!(["area", "area_name", "year"]);
     registration(oracle_id, settings)
 }
 
 #[test]
 fn workflow_and_a_source_dropping_its_axis_are_serialized() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let registry = &system.registry;
         let decide = |oracle_id, workflow_id: &str| {
             let after = without_people(oracle_id, json!({}));
@@ -63,7 +66,7 @@ fn workflow_and_a_source_dropping_its_axis_are_serialized() {
 
 #[test]
 fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let registry = &system.registry;
         for oracle_id in ["office-a", "office-b"] {
             source(&system, oracle_id, json!({})).await;
@@ -82,7 +85,7 @@ fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
 
 #[test]
 fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let registry = &system.registry;
         let live = json!({"adapter_id": "http"});
         let decide = |oracle_id| {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{GOOD, mail_of};
-use oracled_domain::Tier;
-use oracled_domain::verdict::mail::{Fault, MailKind};
+use oracled_domain::ProductTier;
+use oracled_domain::verdict::mail::{MailFailureCause, MailKind};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -17,14 +17,15 @@ fn settings() -> SmtpSettings {
     }
 }
 
-fn written(mail: &Mail) -> String {
-    let message = Smtp::new(settings()).expect("it can be used").message(mail).expect("it is written");
+fn written(mail: &OutboxMail) -> String {
+    let message =
+        SmtpMailService::new(settings()).expect("it can be used").message(mail).expect("it is written");
     String::from_utf8(message.formatted()).expect("it is ASCII")
 }
 
 #[test]
 fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
-    let mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     let first = written(&mail);
     let mut later = mail.clone();
     later.standing.attempts = 3;
@@ -47,7 +48,7 @@ fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
 #[test]
 fn verdict_and_settings_cannot_inject_headers_or_commands() {
     let verdict = r#"{"verdict":"GREEN","summary":"Sound.\r\n.\r\nMAIL FROM:<x@y>\r\nBcc: x@y"}"#;
-    let text = written(&mail_of(MailKind::Verdict, Tier::Quick, verdict, None));
+    let text = written(&mail_of(MailKind::Verdict, ProductTier::Quick, verdict, None));
     let (head, body) = text.split_once("\r\n\r\n").expect("a mail has a head");
     assert!(!head.contains("Bcc") && body.contains("Bcc: x@y"), "{text}");
     for (from, subject) in
@@ -59,25 +60,28 @@ fn verdict_and_settings_cannot_inject_headers_or_commands() {
 
 #[test]
 fn invalid_recipient_address_is_a_permanent_failure() {
-    let mut mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    let mut mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
-    let failed = Smtp::new(settings()).expect("it can be used").message(&mail).expect_err("no such address");
+    let failed = SmtpMailService::new(settings())
+        .expect("it can be used")
+        .message(&mail)
+        .expect_err("no such address");
     assert!(failed.is_permanent(), "{failed:?}");
 }
 
 #[test]
 fn password_is_never_shown() {
-    let shown = format!("{:?} {:?}", settings(), Smtp::new(settings()).expect("it can be used"));
+    let shown = format!("{:?} {:?}", settings(), SmtpMailService::new(settings()).expect("it can be used"));
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 /// The failure of a mail when the server answers `command` with `reply`. An empty `command` means the greeting.
-async fn answered(command: &str, reply: &str) -> SendFailure {
+async fn answered(command: &str, reply: &str) -> MailSendFailure {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("it has an address").port();
     let settings = SmtpSettings { port, login: None, ..settings() };
-    let service = Smtp::new(settings).expect("it can be used");
-    let mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    let service = SmtpMailService::new(settings).expect("it can be used");
+    let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     let server = async {
         let (socket, _) = listener.accept().await.expect("it connects");
         let (reader, mut writer) = socket.into_split();
@@ -111,7 +115,9 @@ async fn only_replies_about_the_mail_itself_are_permanent_failures() {
         let failed = answered("RCPT", &format!("{code} no")).await;
         assert!(!failed.is_permanent() && failed.cause.contains(&code.to_string()), "{failed:?}");
     }
-    for (code, fault) in [(450, Fault::Mail), (452, Fault::Mail), (421, Fault::Service)] {
+    for (code, fault) in
+        [(450, MailFailureCause::Mail), (452, MailFailureCause::Mail), (421, MailFailureCause::Service)]
+    {
         assert_eq!(answered("RCPT", &format!("{code} later")).await.fault, fault, "{code}");
     }
     for (command, reply) in

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::platform::clock::monotonic;
-use crate::upstream::web::Credential;
-use oracled_domain::verdict::health::Outcome;
-use oracled_domain::verification::{Cut, Failure};
+use crate::upstream::web::UpstreamCredential;
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verification::{CallFailure, CallTimeLimit};
 
-fn failed(answer: LiveAnswer) -> (Failure, String) {
+fn failed(answer: LiveAnswer) -> (CallFailure, String) {
     match answer.reply {
-        Reply::Failed { failure, cause } => {
+        OracleReply::Failed { failure, cause } => {
             assert!(!cause.contains("s3cret"), "{cause}");
             (failure, cause)
         }
@@ -18,22 +18,25 @@ fn failed(answer: LiveAnswer) -> (Failure, String) {
 
 #[tokio::test]
 async fn failed_query_is_retried_only_where_that_may_help() {
-    let (answer, times) =
-        asked(vec![status(503, ""), say(""), status(502, ""), whole("", &body("7.10"))], json!({})).await;
-    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7.1", 4));
+    let (answer, times) = query_scripted_server(
+        vec![status(503, ""), send_text(""), status(502, ""), complete_reply("", &body("7.10"))],
+        json!({}),
+    )
+    .await;
+    assert_eq!((rate_of(&expect_candidate(answer)).as_str(), times), ("7.1", 4));
     for (code, failure, speaks_against, wanted) in [
-        (500, Failure::Unavailable, true, 4),
-        (503, Failure::Unavailable, true, 4),
-        (429, Failure::Unavailable, true, 4),
-        (401, Failure::Rejected, true, 1),
-        (403, Failure::Rejected, true, 1),
-        (400, Failure::Rejected, false, 1),
-        (422, Failure::Rejected, false, 1),
-        (204, Failure::Rejected, true, 1),
-        (304, Failure::Rejected, true, 1),
+        (500, CallFailure::Unavailable, true, 4),
+        (503, CallFailure::Unavailable, true, 4),
+        (429, CallFailure::Unavailable, true, 4),
+        (401, CallFailure::Rejected, true, 1),
+        (403, CallFailure::Rejected, true, 1),
+        (400, CallFailure::Rejected, false, 1),
+        (422, CallFailure::Rejected, false, 1),
+        (204, CallFailure::Rejected, true, 1),
+        (304, CallFailure::Rejected, true, 1),
     ] {
-        let (answer, times) = asked(vec![status(code, "")], json!({})).await;
-        assert_eq!(matches!(answer.outcome, Outcome::Failure(_)), speaks_against, "{code}");
+        let (answer, times) = query_scripted_server(vec![status(code, "")], json!({})).await;
+        assert_eq!(matches!(answer.outcome, CircuitCallOutcome::Failure(_)), speaks_against, "{code}");
         let (found, cause) = failed(answer);
         assert_eq!((found, times), (failure, wanted), "{code}");
         assert!(cause.contains(&format!("HTTP status {code}: ")), "{cause}");
@@ -42,39 +45,43 @@ async fn failed_query_is_retried_only_where_that_may_help() {
 
 #[tokio::test]
 async fn query_is_retried_after_a_truncated_body() {
-    let cut = || say("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{");
-    let (answer, times) = asked(vec![cut(), whole("", &body("7"))], json!({})).await;
-    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
-    let (answer, times) = asked(vec![cut()], json!({})).await;
-    assert!(matches!(answer.outcome, Outcome::Failure(_)));
-    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 4));
+    let cut = || send_text("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{");
+    let (answer, times) = query_scripted_server(vec![cut(), complete_reply("", &body("7"))], json!({})).await;
+    assert_eq!((rate_of(&expect_candidate(answer)).as_str(), times), ("7", 2));
+    let (answer, times) = query_scripted_server(vec![cut()], json!({})).await;
+    assert!(matches!(answer.outcome, CircuitCallOutcome::Failure(_)));
+    assert_eq!((failed(answer).0, times), (CallFailure::Unavailable, 4));
 }
 
 #[tokio::test]
 async fn retry_after_is_respected_within_the_timeout() {
-    let (answer, times) = asked(vec![status(429, "Retry-After: 60\r\n")], json!({})).await;
-    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 1), "it is left alone");
+    let (answer, times) = query_scripted_server(vec![status(429, "Retry-After: 60\r\n")], json!({})).await;
+    assert_eq!((failed(answer).0, times), (CallFailure::Unavailable, 1), "it is left alone");
     let began = monotonic();
-    let (answer, times) =
-        asked(vec![status(503, "Retry-After: 1\r\n"), whole("", &body("7"))], json!({})).await;
-    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
+    let (answer, times) = query_scripted_server(
+        vec![status(503, "Retry-After: 1\r\n"), complete_reply("", &body("7"))],
+        json!({}),
+    )
+    .await;
+    assert_eq!((rate_of(&expect_candidate(answer)).as_str(), times), ("7", 2));
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
 #[tokio::test]
 async fn slow_answer_is_a_timeout() {
-    let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
+    let mut drips = send_text("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
     for _ in 0..600 {
-        drips.extend([Do::Wait(Duration::from_millis(50)), Do::Send(b"x".into())]);
+        drips.extend([ServerStep::Wait(Duration::from_millis(50)), ServerStep::Send(b"x".into())]);
     }
-    for script in [drips, vec![Do::Wait(Duration::from_secs(60))]] {
-        let server = Server::start("127.0.0.1", vec![script]).await;
+    for script in [drips, vec![ServerStep::Wait(Duration::from_secs(60))]] {
+        let server = ScriptedServer::start("127.0.0.1", vec![script]).await;
         let adapter = adapter(&endpoint(&server), &json!({}));
         let began = monotonic();
-        let answer = oracles().ask(LiveAsk { within: Duration::from_millis(300), ..ask_by(adapter) }).await;
+        let answer =
+            oracles().ask(LiveQuery { timeout: Duration::from_millis(300), ..live_query(adapter) }).await;
         assert!((300..2000).contains(&began.elapsed().as_millis()));
-        assert_eq!(answer.reply, Reply::TimedOut { cut: Cut::HardTimeout });
-        assert!(matches!(answer.outcome, Outcome::Neutral), "{answer:?}");
+        assert_eq!(answer.reply, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
+        assert!(matches!(answer.outcome, CircuitCallOutcome::Neutral), "{answer:?}");
     }
 }
 
@@ -83,28 +90,28 @@ async fn refused_connection_is_unavailable() {
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let adapter = adapter(&format!("http://127.0.0.1:{port}/{{area}}"), &json!({}));
-    let answer = oracles().ask(ask_by(adapter)).await;
-    assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
-    assert_eq!(failed(answer).0, Failure::Unavailable);
+    let answer = oracles().ask(live_query(adapter)).await;
+    assert!(matches!(answer.outcome, CircuitCallOutcome::Failure(_)), "{answer:?}");
+    assert_eq!(failed(answer).0, CallFailure::Unavailable);
 }
 
 #[tokio::test]
 async fn private_address_is_not_queried_unless_allowed() {
     for host in ["127.0.0.2", "10.0.0.1", "[::1]", "169.254.169.254"] {
-        let answer = oracles().ask(ask_by(adapter(&format!("http://{host}/{{area}}"), &json!({})))).await;
-        assert_eq!(answer.outcome, Outcome::Neutral);
+        let answer = oracles().ask(live_query(adapter(&format!("http://{host}/{{area}}"), &json!({})))).await;
+        assert_eq!(answer.outcome, CircuitCallOutcome::Neutral);
         let (failure, cause) = failed(answer);
-        assert!(failure == Failure::Internal && cause.contains("ingestion.allow_local"), "{cause}");
+        assert!(failure == CallFailure::Internal && cause.contains("ingestion.allow_local"), "{cause}");
     }
 }
 
 #[tokio::test]
 async fn unsigned_answer_over_cleartext_http_is_not_requested() {
     let plainly = "http://bank.example/{area}";
-    let answer = oracles().ask(ask_by(adapter(plainly, &json!({})))).await;
-    assert_eq!(answer.outcome, Outcome::Neutral);
+    let answer = oracles().ask(live_query(adapter(plainly, &json!({})))).await;
+    assert_eq!(answer.outcome, CircuitCallOutcome::Neutral);
     let (failure, cause) = failed(answer);
-    assert!(failure == Failure::Internal && cause.contains("allowed: https, signed answers"), "{cause}");
+    assert!(failure == CallFailure::Internal && cause.contains("allowed: https, signed answers"), "{cause}");
     let signed = signed_by(json!({ "method": "jws", "keys": [key(7, "k-1").1] }));
     assert!(oracles().check(&adapter(plainly, &signed)).is_ok());
     assert!(oracles().check(&adapter("https://bank.example/{area}", &json!({}))).is_ok());
@@ -127,101 +134,117 @@ async fn check_reports_an_unusable_endpoint_or_credential() {
 
 #[tokio::test]
 async fn redirect_is_followed_only_within_the_origin() {
-    let far = Server::start("127.0.0.1", vec![whole("", &body("8"))]).await;
+    let far = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &body("8"))]).await;
     for location in
         [far.url("127.0.0.1", "/"), "http://10.0.0.1/".to_owned(), "file:///etc/passwd".to_owned()]
     {
-        let (answer, times) = asked(vec![status(302, &format!("Location: {location}\r\n"))], json!({})).await;
-        assert_eq!((refused(answer).0, times), (Refusal::Identity, 1), "{location}");
+        let (answer, times) =
+            query_scripted_server(vec![status(302, &format!("Location: {location}\r\n"))], json!({})).await;
+        assert_eq!((expect_refusal(answer).0, times), (AnswerFault::Identity, 1), "{location}");
     }
     assert!(far.heads().is_empty());
-    let (answer, times) =
-        asked(vec![status(307, "Location: /other\r\n"), whole("", &body("7"))], json!({})).await;
-    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
-    let (answer, times) = asked(vec![status(302, "Location: /again\r\n")], json!({})).await;
-    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 6));
+    let (answer, times) = query_scripted_server(
+        vec![status(307, "Location: /other\r\n"), complete_reply("", &body("7"))],
+        json!({}),
+    )
+    .await;
+    assert_eq!((rate_of(&expect_candidate(answer)).as_str(), times), ("7", 2));
+    let (answer, times) = query_scripted_server(vec![status(302, "Location: /again\r\n")], json!({})).await;
+    assert_eq!((failed(answer).0, times), (CallFailure::Unavailable, 6));
 }
 
 #[tokio::test]
 async fn answer_over_the_size_limit_is_refused() {
     let padded = |size_bytes: usize| body("7") + &" ".repeat(size_bytes - body("7").len());
-    let (answer, _) = asked(vec![whole("", &padded(ANSWER_MAX_BYTES))], json!({})).await;
-    assert_eq!(rate_of(&said(answer)), "7");
-    let (answer, times) = asked(vec![whole("", &padded(ANSWER_MAX_BYTES + 1))], json!({})).await;
-    assert_eq!((refused(answer).0, times), (Refusal::Schema, 1));
+    let (answer, _) =
+        query_scripted_server(vec![complete_reply("", &padded(ANSWER_MAX_BYTES))], json!({})).await;
+    assert_eq!(rate_of(&expect_candidate(answer)), "7");
+    let (answer, times) =
+        query_scripted_server(vec![complete_reply("", &padded(ANSWER_MAX_BYTES + 1))], json!({})).await;
+    assert_eq!((expect_refusal(answer).0, times), (AnswerFault::Schema, 1));
 }
 
 #[tokio::test]
 async fn unreadable_answer_is_refused_and_counts_against_the_source() {
     let unended = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_owned() + &body("7");
-    let mut latin = whole("", "{\"data\":\"s3cret?\"}");
-    latin[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\"\xe9\"".into());
+    let mut latin = complete_reply("", "{\"data\":\"s3cret?\"}");
+    latin[0] = ServerStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\"\xe9\"".into());
     for script in [
-        whole("Content-Type: text/html\r\n", "<html>s3cret</html>"),
-        whole("", r#"{"data":{"area":"AB","rate":1,"rate":2}}"#),
-        whole("", r#"{"data":{"area":"AB","rate":"s3cret"}}"#),
-        whole("", ""),
-        whole("Content-Encoding: gzip\r\n", "s3cret"),
-        say(&unended),
+        complete_reply("Content-Type: text/html\r\n", "<html>s3cret</html>"),
+        complete_reply("", r#"{"data":{"area":"AB","rate":1,"rate":2}}"#),
+        complete_reply("", r#"{"data":{"area":"AB","rate":"s3cret"}}"#),
+        complete_reply("", ""),
+        complete_reply("Content-Encoding: gzip\r\n", "s3cret"),
+        send_text(&unended),
         latin,
     ] {
-        let (answer, times) = asked(vec![script], json!({})).await;
-        assert_eq!((refused(answer).0, times), (Refusal::Schema, 1));
+        let (answer, times) = query_scripted_server(vec![script], json!({})).await;
+        assert_eq!((expect_refusal(answer).0, times), (AnswerFault::Schema, 1));
     }
 }
 
 #[tokio::test]
 async fn answer_about_another_subject_is_refused_and_neutral_for_health() {
-    let (answer, _) = asked(vec![whole("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({})).await;
-    assert_eq!(answer.outcome, Outcome::Neutral);
-    assert_eq!(refused(answer).0, Refusal::Identity);
+    let (answer, _) =
+        query_scripted_server(vec![complete_reply("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({}))
+            .await;
+    assert_eq!(answer.outcome, CircuitCallOutcome::Neutral);
+    assert_eq!(expect_refusal(answer).0, AnswerFault::Identity);
 }
 
 #[tokio::test]
 async fn no_record_and_several_records_are_successful_replies() {
-    for script in [status(404, ""), whole("", r#"{"data":[]}"#)] {
-        let (answer, times) = asked(vec![script], json!({})).await;
-        assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
-        assert_eq!((answer.reply, times), (Reply::NoRecord, 1));
+    for script in [status(404, ""), complete_reply("", r#"{"data":[]}"#)] {
+        let (answer, times) = query_scripted_server(vec![script], json!({})).await;
+        assert!(matches!(answer.outcome, CircuitCallOutcome::Success { latency_ms: Some(_) }), "{answer:?}");
+        assert_eq!((answer.reply, times), (OracleReply::NoRecord, 1));
     }
     let two = r#"{"data":[{"area":"AB","rate":1},{"area":"AB","rate":2}]}"#;
-    assert_eq!(asked(vec![whole("", two)], json!({})).await.0.reply, Reply::Several { records: 2 });
+    assert_eq!(
+        query_scripted_server(vec![complete_reply("", two)], json!({})).await.0.reply,
+        OracleReply::Several { records: 2 }
+    );
 }
 
 #[tokio::test]
 async fn status_410_is_a_failure_and_not_a_missing_record() {
-    let (answer, times) = asked(vec![status(410, "")], json!({})).await;
-    assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
-    assert_eq!((failed(answer).0, times), (Failure::Rejected, 1));
+    let (answer, times) = query_scripted_server(vec![status(410, "")], json!({})).await;
+    assert!(matches!(answer.outcome, CircuitCallOutcome::Failure(_)), "{answer:?}");
+    assert_eq!((failed(answer).0, times), (CallFailure::Rejected, 1));
 }
 
 #[tokio::test]
 async fn query_that_the_adapter_cannot_ask_is_not_sent() {
-    let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &body("7"))]).await;
     let adapter = adapter(&endpoint(&server), &json!({}));
-    let past = LiveAsk { point_in_time: Some(now()), ..ask_by(Arc::clone(&adapter)) };
+    let past = LiveQuery { point_in_time: Some(now()), ..live_query(Arc::clone(&adapter)) };
     let (failure, cause) = failed(oracles().ask(past).await);
     assert!(
-        failure == Failure::Rejected && cause.starts_with("this adapter only covers the present"),
+        failure == CallFailure::Rejected && cause.starts_with("this adapter only covers the present"),
         "{cause}"
     );
-    let thing = BTreeMap::from([("area".into(), Value::Text("..".into()))]);
-    let answer = oracles().ask(LiveAsk { thing, ..ask_by(Arc::clone(&adapter)) }).await;
-    assert_eq!((answer.outcome.clone(), failed(answer).0), (Outcome::Neutral, Failure::Rejected));
-    let open = LiveAsk { thing: BTreeMap::new(), ..ask_by(adapter) };
-    assert_eq!(failed(oracles().ask(open).await).0, Failure::Rejected);
+    let identity = BTreeMap::from([("area".into(), AxisValue::Text("..".into()))]);
+    let answer = oracles().ask(LiveQuery { identity, ..live_query(Arc::clone(&adapter)) }).await;
+    assert_eq!(
+        (answer.outcome.clone(), failed(answer).0),
+        (CircuitCallOutcome::Neutral, CallFailure::Rejected)
+    );
+    let open = LiveQuery { identity: BTreeMap::new(), ..live_query(adapter) };
+    assert_eq!(failed(oracles().ask(open).await).0, CallFailure::Rejected);
     assert!(server.heads().is_empty());
 }
 
 #[tokio::test]
 async fn cached_answer_is_revalidated_by_its_etag() {
-    let tagged = whole("ETag: \"v1\"\r\n", &body("7"));
-    let server = Server::start("127.0.0.1", vec![tagged, say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
+    let tagged = complete_reply("ETag: \"v1\"\r\n", &body("7"));
+    let server =
+        ScriptedServer::start("127.0.0.1", vec![tagged, send_text("HTTP/1.1 304 Not Modified\r\n\r\n")])
+            .await;
     let adapter = adapter(&endpoint(&server), &json!({}));
-    let first = oracles().ask(ask_by(Arc::clone(&adapter))).await;
-    let kept = first.keep.clone().expect("it is kept");
+    let first = oracles().ask(live_query(Arc::clone(&adapter))).await;
+    let kept = first.answer_to_cache.clone().expect("it is kept");
     assert_eq!(
-        (kept.etag.as_deref(), said(first).record.source_version.as_deref()),
+        (kept.etag.as_deref(), expect_candidate(first).record.source_version.as_deref()),
         (Some("\"v1\""), Some("\"v1\""))
     );
     let mut earlier = kept.clone();
@@ -229,10 +252,12 @@ async fn cached_answer_is_revalidated_by_its_etag() {
     let candidate = earlier.candidate.as_mut().expect("it is kept");
     (candidate.record.retrieved_at, candidate.record.verified_at) = (an_hour_ago, an_hour_ago);
     candidate.observed_at = an_hour_ago;
-    let again = oracles().ask(LiveAsk { kept: Some(earlier.clone()), ..ask_by(Arc::clone(&adapter)) }).await;
+    let again = oracles()
+        .ask(LiveQuery { cached_answer: Some(earlier.clone()), ..live_query(Arc::clone(&adapter)) })
+        .await;
     assert!(server.heads()[1].contains("if-none-match: \"v1\"\r\n"), "{:?}", server.heads());
     assert_eq!(
-        (again.keep.as_ref(), said(again.clone())),
+        (again.answer_to_cache.as_ref(), expect_candidate(again.clone())),
         (Some(&kept), kept.candidate.clone().expect("it is kept"))
     );
 
@@ -240,31 +265,31 @@ async fn cached_answer_is_revalidated_by_its_etag() {
     earlier.candidate.as_mut().expect("it is kept").record.retrieved_at = long_ago;
     let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
     for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
-        let answer = oracles().ask(LiveAsk { kept: Some(kept), ..ask_by(adapter) }).await;
+        let answer = oracles().ask(LiveQuery { cached_answer: Some(kept), ..live_query(adapter) }).await;
         assert!(
             server.heads().last().is_some_and(|head| !head.contains("if-none-match")),
             "it is not known there"
         );
-        assert_eq!(failed(answer).0, Failure::Rejected, "no conditional request was sent");
+        assert_eq!(failed(answer).0, CallFailure::Rejected, "no conditional request was sent");
     }
 }
 
 #[tokio::test]
 async fn credential_is_sent_only_to_its_origin_and_never_shown() {
-    let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
+    let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &body("7"))]).await;
     let credential = |origin: String| {
-        let credential = Credential::api_key("X-Api-Key", "s3cret".into()).expect("a key");
-        let bound = Bound { origin: origin.parse().expect("an origin"), credential };
-        holding(BTreeMap::from([("bank".parse().expect("an id"), bound)]))
+        let credential = UpstreamCredential::api_key("X-Api-Key", "s3cret".into()).expect("a key");
+        let bound = BoundCredential { origin: origin.parse().expect("an origin"), credential };
+        oracle_with_credentials(BTreeMap::from([("bank".parse().expect("an id"), bound)]))
     };
     let adapter = adapter(&endpoint(&server), &json!({ "authentication": "api_key" }));
-    let answer = credential(server.url("127.0.0.1", "")).ask(ask_by(Arc::clone(&adapter))).await;
-    let shown = serde_json::to_string(&said(answer)).expect("a candidate has a JSON");
+    let answer = credential(server.url("127.0.0.1", "")).ask(live_query(Arc::clone(&adapter))).await;
+    let shown = serde_json::to_string(&expect_candidate(answer)).expect("a candidate has a JSON");
     assert!(!shown.contains("s3cret"), "{shown}");
     assert!(server.heads()[0].contains("x-api-key: s3cret\r\n"));
-    let other = credential("http://127.0.0.1:1".to_owned()).ask(ask_by(Arc::clone(&adapter))).await;
+    let other = credential("http://127.0.0.1:1".to_owned()).ask(live_query(Arc::clone(&adapter))).await;
     assert!(failed(other).1.contains("is for http://127.0.0.1:1, and is not sent"));
-    let none = oracles().ask(ask_by(adapter)).await;
+    let none = oracles().ask(live_query(adapter)).await;
     assert!(failed(none).1.contains("`verification.credentials.bank`"));
     assert_eq!(server.heads().len(), 1);
 }

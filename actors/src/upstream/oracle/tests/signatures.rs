@@ -1,8 +1,8 @@
 //! Valid signatures, and each kind of invalid one.
 
 use super::*;
-use crate::upstream::oracle::signature::{Signed, verify};
-use oracled_domain::verification::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
+use crate::upstream::oracle::signature::{SignedContent, verify};
+use oracled_domain::verification::adapter::{KeyMaterial, PublicKey, SignatureAlgorithm, SignaturePolicy};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 
@@ -18,9 +18,10 @@ fn ready(policy: Json) -> (SignaturePolicy, Vec<PublicKey>) {
 }
 
 /// The result of verifying a compact signature in the body.
-fn compact(keys: &Json, token: &str) -> Result<(Vec<u8>, String, Algorithm), &'static str> {
+fn compact(keys: &Json, token: &str) -> Result<(Vec<u8>, String, SignatureAlgorithm), &'static str> {
     let (policy, keys) = ready(json!({ "method": "jws", "keys": keys }));
-    let Signed { document, kid, algorithm } = verify(&policy, &keys, &BTreeMap::new(), token.as_bytes())?;
+    let SignedContent { document, kid, algorithm } =
+        verify(&policy, &keys, &BTreeMap::new(), token.as_bytes())?;
     Ok((document.into_owned(), kid, algorithm))
 }
 
@@ -40,13 +41,13 @@ fn signature_examples_of_the_rfcs_are_valid() {
                  hijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
     let (document, kid, algorithm) = compact(&ed25519, token).expect("RFC 8037, A.4");
     assert_eq!(document, b"Example of Ed25519 signing");
-    assert_eq!((kid.as_str(), algorithm), ("a", Algorithm::EdDSA));
+    assert_eq!((kid.as_str(), algorithm), ("a", SignatureAlgorithm::EdDSA));
 
     let p256 = json!([{ "kid": "b", "kty": "EC", "crv": "P-256",
         "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" }]);
     let signature = "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
     let token = format!("eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.{signature}");
-    assert_eq!(compact(&p256, &token).expect("RFC 7515, A.3").2, Algorithm::ES256);
+    assert_eq!(compact(&p256, &token).expect("RFC 7515, A.3").2, SignatureAlgorithm::ES256);
 
     let rsa = json!([{ "kid": "c", "kty": "RSA", "e": "AQAB",
         "n": "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-p\
@@ -58,7 +59,7 @@ fn signature_examples_of_the_rfcs_are_valid() {
                      SN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5\
                      AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     let token = format!("eyJhbGciOiJSUzI1NiJ9.{CLAIMS}.{signature}");
-    assert_eq!(compact(&rsa, &token).expect("RFC 7515, A.2").2, Algorithm::RS256);
+    assert_eq!(compact(&rsa, &token).expect("RFC 7515, A.2").2, SignatureAlgorithm::RS256);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn adapter_with_a_neutral_point_as_key_is_rejected() {
     let mut public = key(7, "k").1;
     public["x"] = json!(URL_SAFE_NO_PAD.encode(neutral));
     let policy = signed_by(json!({ "method": "jws", "keys": [public] }));
-    let fault = made("http://127.0.0.1/{area}", &policy).expect_err("it is refused").to_string();
+    let fault = prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("it is refused").to_string();
     assert!(fault.contains("a point of small order"), "{fault}");
 }
 
@@ -155,7 +156,7 @@ fn key_verifies_only_signatures_of_its_own_type() {
 
 /// The answer for a body with these headers, from a source that signs under `policy`.
 async fn of_headers(policy: Json, headers: &str, body: &str) -> LiveAnswer {
-    asked(vec![whole(headers, body)], signed_by(policy)).await.0
+    query_scripted_server(vec![complete_reply(headers, body)], signed_by(policy)).await.0
 }
 
 #[tokio::test]
@@ -166,7 +167,7 @@ async fn ed25519_signature_of_the_body_is_verified_and_recorded() {
     for (pair, kid) in [(&pair, "k-1"), (&next, "k-2")] {
         let signature = STANDARD.encode(pair.sign(body("7.10").as_bytes()));
         let headers = format!("X-Signature: {signature}\r\nX-Key: {kid}\r\n");
-        let candidate = said(of_headers(policy.clone(), &headers, &body("7.10")).await);
+        let candidate = expect_candidate(of_headers(policy.clone(), &headers, &body("7.10")).await);
         let info = candidate.record.signature_info.expect("it is signed");
         assert_eq!(
             (info.signed_by.as_str(), info.signature_alg.as_str(), info.signature_valid),
@@ -185,8 +186,8 @@ async fn ed25519_signature_of_the_body_is_verified_and_recorded() {
         ("X-Signature: s3cret\r\nX-Key: k-1\r\n".to_owned(), "7.10"),
         (format!("X-Signature: {}\r\nX-Key: k-1\r\n", STANDARD.encode([0; 64])), "7.10"),
     ] {
-        let (refusal, cause) = refused(of_headers(policy.clone(), &headers, &body(rate)).await);
-        assert_eq!(refusal, Refusal::Signature, "{headers}: {cause}");
+        let (refusal, cause) = expect_refusal(of_headers(policy.clone(), &headers, &body(rate)).await);
+        assert_eq!(refusal, AnswerFault::Signature, "{headers}: {cause}");
     }
 }
 
@@ -196,17 +197,20 @@ async fn jws_is_accepted_in_a_header_and_as_the_body() {
     let header = json!({ "alg": "EdDSA", "kid": "k-1" });
     let whole_token = token(&pair, &header, &body("7.10"));
     let as_body = json!({ "method": "jws", "keys": [ours] });
-    let candidate = said(of_headers(as_body.clone(), "", &format!("{whole_token}\n")).await);
+    let candidate = expect_candidate(of_headers(as_body.clone(), "", &format!("{whole_token}\n")).await);
     assert_eq!(rate_of(&candidate), "7.1");
-    assert_eq!(refused(of_headers(as_body, "", &body("7.10")).await).0, Refusal::Signature);
+    assert_eq!(expect_refusal(of_headers(as_body, "", &body("7.10")).await).0, AnswerFault::Signature);
 
     let detached = json!({ "method": "jws", "header": "X-JWS-Signature", "keys": [ours] });
     let parts: Vec<_> = whole_token.split('.').collect();
     let line = |payload: &str| format!("X-JWS-Signature: {}.{payload}.{}\r\n", parts[0], parts[2]);
-    let candidate = said(of_headers(detached.clone(), &line(""), &body("7.10")).await);
+    let candidate = expect_candidate(of_headers(detached.clone(), &line(""), &body("7.10")).await);
     assert_eq!(rate_of(&candidate), "7.1");
     for (headers, rate) in [(line(""), "7.11"), (line(parts[1]), "7.10"), (String::new(), "7.10")] {
-        assert_eq!(refused(of_headers(detached.clone(), &headers, &body(rate)).await).0, Refusal::Signature);
+        assert_eq!(
+            expect_refusal(of_headers(detached.clone(), &headers, &body(rate)).await).0,
+            AnswerFault::Signature
+        );
     }
 }
 
@@ -215,15 +219,18 @@ async fn signed_answer_with_another_subject_or_time_is_refused() {
     let (pair, ours) = key(7, "k-1");
     let policy = json!({ "method": "jws", "keys": [ours] });
     let of = async |payload: &str| {
-        refused(of_headers(policy.clone(), "", &token(&pair, &json!({ "alg": "EdDSA" }), payload)).await).0
+        expect_refusal(
+            of_headers(policy.clone(), "", &token(&pair, &json!({ "alg": "EdDSA" }), payload)).await,
+        )
+        .0
     };
     let swapped = r#"{"data":{"area":"s3cret","rate":7},"issued":"2026-11-20T11:59:00Z"}"#;
-    assert_eq!(of(swapped).await, Refusal::Identity);
+    assert_eq!(of(swapped).await, AnswerFault::Identity);
     for issued in ["2026-11-20T11:54:59Z", "2026-11-20T12:01:01Z"] {
         let replayed = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
-        assert_eq!(of(&replayed).await, Refusal::Replay, "{issued}");
+        assert_eq!(of(&replayed).await, AnswerFault::Replay, "{issued}");
     }
-    assert_eq!(of(r#"{"data":{"area":"AB","rate":7}}"#).await, Refusal::Replay);
+    assert_eq!(of(r#"{"data":{"area":"AB","rate":7}}"#).await, AnswerFault::Replay);
 }
 
 #[tokio::test]
@@ -231,28 +238,35 @@ async fn signing_source_must_sign_each_answer() {
     let (pair, ours) = key(7, "k-1");
     let changes = signed_by(json!({ "method": "jws", "keys": [ours] }));
     let token = token(&pair, &json!({ "alg": "EdDSA" }), &body("7"));
-    let scripts = vec![whole("ETag: \"v1\"\r\n", &token), whole("", r#"{"data":[]}"#), status(404, "")];
-    let server = Server::start("127.0.0.1", scripts).await;
+    let scripts = vec![
+        complete_reply("ETag: \"v1\"\r\n", &token),
+        complete_reply("", r#"{"data":[]}"#),
+        status(404, ""),
+    ];
+    let server = ScriptedServer::start("127.0.0.1", scripts).await;
     let adapter = adapter(&endpoint(&server), &changes);
-    let first = oracles().ask(ask_by(Arc::clone(&adapter))).await;
-    let kept = first.keep.clone();
+    let first = oracles().ask(live_query(Arc::clone(&adapter))).await;
+    let kept = first.answer_to_cache.clone();
     let newer = kept.clone().map(|mut kept| {
         kept.issued_at = Some(now());
         kept
     });
-    let ask = LiveAsk { kept, ..ask_by(Arc::clone(&adapter)) };
+    let ask = LiveQuery { cached_answer: kept, ..live_query(Arc::clone(&adapter)) };
     assert_eq!(
-        refused(oracles().ask(ask.clone()).await).0,
-        Refusal::Signature,
+        expect_refusal(oracles().ask(ask.clone()).await).0,
+        AnswerFault::Signature,
         "an empty list is not signed"
     );
     assert!(!server.heads()[1].contains("if-none-match"), "a 304 would prove nothing");
     let answer = oracles().ask(ask).await;
-    assert_eq!(answer.outcome, Outcome::Neutral, "who has no record does nothing wrong");
-    assert!(matches!(answer.reply, Reply::Refused { refusal: Refusal::Signature, .. }), "{answer:?}");
+    assert_eq!(answer.outcome, CircuitCallOutcome::Neutral, "who has no record does nothing wrong");
+    assert!(
+        matches!(answer.reply, OracleReply::Refused { refusal: AnswerFault::Signature, .. }),
+        "{answer:?}"
+    );
 
-    let again = Server::start("127.0.0.1", vec![whole("", &token)]).await;
+    let again = ScriptedServer::start("127.0.0.1", vec![complete_reply("", &token)]).await;
     let adapter = super::adapter(&endpoint(&again), &changes);
-    let answer = oracles().ask(LiveAsk { kept: newer, ..ask_by(adapter) }).await;
-    assert_eq!(refused(answer).0, Refusal::Replay, "an answer that was given earlier comes late");
+    let answer = oracles().ask(LiveQuery { cached_answer: newer, ..live_query(adapter) }).await;
+    assert_eq!(expect_refusal(answer).0, AnswerFault::Replay, "an answer that was given earlier comes late");
 }

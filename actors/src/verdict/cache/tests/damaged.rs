@@ -5,15 +5,15 @@ use crate::testing::mail_of;
 use crate::verdict::notifier::DropMail;
 
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
-async fn damage(system: &System) {
-    let mail = mail_of(MailKind::Verdict, Tier::Quick, &verdict(Label::Amber), None);
-    let event = Event::new(
+async fn damage(system: &ActorSystem) {
+    let mail = mail_of(MailKind::Verdict, ProductTier::Quick, &verdict(VerdictLabel::Amber), None);
+    let event = AuditEvent::new(
         system.clock.now(),
         id("cs_1"),
         EventKind::MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
     );
-    let writes = vec![Write::PutVerdict(Arc::clone(&mail.delivery)), Write::PutMail(mail.into())];
-    let record = Record { events: vec![event], writes, ..Record::default() };
+    let writes = vec![TableWrite::PutVerdict(Arc::clone(&mail.delivery)), TableWrite::PutMail(mail.into())];
+    let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
     system.log.commit(record).await.expect("it is committed");
     for damaged in [
         system.store.verdict(&id("cs_1")).map(drop),
@@ -23,7 +23,7 @@ async fn damage(system: &System) {
     }
 }
 
-fn last_entry(system: &System) -> serde_json::Value {
+fn last_entry(system: &ActorSystem) -> serde_json::Value {
     let lines =
         system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
     let line = lines.expect("it is read").pop().expect("there are entries");
@@ -32,10 +32,10 @@ fn last_entry(system: &System) -> serde_json::Value {
 
 #[test]
 fn damaged_verdict_is_purged_and_logged_without_a_digest() {
-    with_world(|World { system, .. }| async move {
-        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+    with_system(|TestSystem { system, .. }| async move {
+        judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
-        let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+        let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
         assert!(purged.expect("it answers").expect("it is committed"));
         let entry = last_entry(&system);
         assert_eq!(entry["event"], "verdict_purged");
@@ -46,12 +46,13 @@ fn damaged_verdict_is_purged_and_logged_without_a_digest() {
 
 #[test]
 fn session_with_a_damaged_verdict_and_mail_is_removed() {
-    with_world(|World { system, .. }| async move {
-        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+    with_system(|TestSystem { system, .. }| async move {
+        judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
         let drop_mail = DropMail { mail_id: MailId::verdict(&id("cs_1")), peer: PEER };
         system.notifier.ask(drop_mail).await.expect("it answers").expect("it is committed");
-        let removed = system.cache.ask(Remove { session_id: id("cs_1"), mails: None, peer: PEER }).await;
+        let removed =
+            system.cache.ask(RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER }).await;
         assert!(removed.expect("it answers").expect("it is committed").is_some());
         assert_eq!(last_entry(&system)["event"], "session_removed");
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());

@@ -1,13 +1,13 @@
 //! The check of a text or a verdict: its facts, rules and expectations.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::{Service, act};
-use oracled_actors::rules::Case;
+use crate::platform::service::{DaemonService, run_to_end};
+use oracled_actors::rules::EvaluationCase;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateRequest;
-use oracled_api::verdict::SubmitRequest;
+use oracled_api::rules::EvaluateTextRequest;
+use oracled_api::verdict::SubmitVerdictRequest;
 use oracled_domain::rules::sourced::{FactSource, FactsFrom};
-use oracled_domain::rules::{Check, Settings};
+use oracled_domain::rules::{CandidateCheck, RuleSettings};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -16,46 +16,46 @@ const CASE_ID_MAX_CHARS: usize = 255;
 
 /// The requested check of a text or a verdict, before sources are queried for facts.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct RequestedCheck {
     /// The check, with the facts of the request.
-    check: Check,
+    check: CandidateCheck,
     /// The sources of further facts.
     facts_from: Option<Vec<FactsFrom>>,
 }
 
 /// A text with its requested check.
 #[derive(Debug)]
-pub struct WantedCase {
+pub struct RequestedCase {
     id: Option<String>,
     candidate_output: String,
-    wanted: Wanted,
+    wanted: RequestedCheck,
 }
 
 /// A requested check, with the facts of the sources.
 #[derive(Debug)]
-pub struct Gathered<T> {
+pub struct SourcedCheck<T> {
     /// The request.
     pub wanted: T,
     /// The memory that those facts take.
-    pub held: HeldFacts,
+    pub held: FactsReservation,
 }
 
 /// A part of the memory for all bodies, until it is dropped.
 #[derive(Debug, Default)]
-pub struct HeldFacts(Option<OwnedSemaphorePermit>);
+pub struct FactsReservation(Option<OwnedSemaphorePermit>);
 
-impl HeldFacts {
+impl FactsReservation {
     /// Total length of the facts, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn length_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 }
 
-impl Wanted {
+impl RequestedCheck {
     /// Whether sources are queried.
     #[must_use]
-    pub const fn asks_sources(&self) -> bool {
+    pub const fn has_sources(&self) -> bool {
         self.facts_from.is_some()
     }
 
@@ -63,39 +63,46 @@ impl Wanted {
     ///
     /// # Errors
     /// If any source returns no facts, or there is no memory for them.
-    pub async fn gathered(self, service: &Service) -> Result<Gathered<Arc<Check>>, Problem> {
+    pub async fn gather_facts(
+        self,
+        service: &DaemonService,
+    ) -> Result<SourcedCheck<Arc<CandidateCheck>>, Problem> {
         let Self { check, facts_from } = self;
         let Some(facts_from) = facts_from else {
-            return Ok(Gathered { wanted: Arc::new(check), held: HeldFacts::default() });
+            return Ok(SourcedCheck { wanted: Arc::new(check), held: FactsReservation::default() });
         };
         let fact_sources = service.system.fact_sources.clone();
-        let check = act(async move { Ok(fact_sources.gathered(check, facts_from).await?) }).await?;
-        let check = valid(check, &service.config.rules.settings())?;
+        let check =
+            run_to_end(async move { Ok(fact_sources.collect_facts(check, facts_from).await?) }).await?;
+        let check = validated(check, &service.config.rules.settings())?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
-        let held = service.hold_body(sourced.map(|fact| fact.text.len()).sum())?;
-        Ok(Gathered { wanted: Arc::new(check), held: HeldFacts(Some(held)) })
+        let held = service.reserve_body(sourced.map(|fact| fact.text.len()).sum())?;
+        Ok(SourcedCheck { wanted: Arc::new(check), held: FactsReservation(Some(held)) })
     }
 }
 
-impl WantedCase {
+impl RequestedCase {
     /// The case, with the facts of the sources.
     ///
     /// # Errors
-    /// The same as [`Wanted::gathered`].
-    pub async fn gathered(self, service: &Service) -> Result<Gathered<Case>, Problem> {
+    /// The same as [`RequestedCheck::gathered`].
+    pub async fn gather_facts(
+        self,
+        service: &DaemonService,
+    ) -> Result<SourcedCheck<EvaluationCase>, Problem> {
         let Self { id, candidate_output, wanted } = self;
-        let Gathered { wanted: check, held } = wanted.gathered(service).await?;
-        Ok(Gathered { wanted: Case { id, candidate_output, check }, held })
+        let SourcedCheck { wanted: check, held } = wanted.gather_facts(service).await?;
+        Ok(SourcedCheck { wanted: EvaluationCase { id, candidate_output, check }, held })
     }
 }
 
-impl WantedCase {
+impl RequestedCase {
     /// The case of an evaluation request.
     ///
     /// # Errors
     /// `InvalidRequest` if the check is invalid.
-    pub fn of_text(request: EvaluateRequest, settings: &Settings) -> Result<Self, Problem> {
-        let EvaluateRequest {
+    pub fn from_request(request: EvaluateTextRequest, settings: &RuleSettings) -> Result<Self, Problem> {
+        let EvaluateTextRequest {
             id,
             candidate_output,
             facts,
@@ -117,17 +124,24 @@ impl WantedCase {
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
-        let check = Check { facts, facts_from: Vec::new(), context, constraints, expected, rules };
-        Ok(Self { id, candidate_output, wanted: Wanted { check: valid(check, settings)?, facts_from } })
+        let check = CandidateCheck { facts, facts_from: Vec::new(), context, constraints, expected, rules };
+        Ok(Self {
+            id,
+            candidate_output,
+            wanted: RequestedCheck { check: validated(check, settings)?, facts_from },
+        })
     }
 }
 
-impl Wanted {
+impl RequestedCheck {
     /// Takes the check of a verdict out of a request; `None` if the request has no facts.
     ///
     /// # Errors
     /// `InvalidRequest` if the check is invalid, or is given without facts.
-    pub fn of_verdict(request: &mut SubmitRequest, settings: &Settings) -> Result<Option<Self>, Problem> {
+    pub fn take_from(
+        request: &mut SubmitVerdictRequest,
+        settings: &RuleSettings,
+    ) -> Result<Option<Self>, Problem> {
         let (context, constraints) = (request.context.take(), request.constraints.take());
         let (expected, rules) = (request.expected.take(), request.rules.take());
         let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
@@ -150,14 +164,14 @@ impl Wanted {
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
-        let check = Check { facts, facts_from: Vec::new(), context, constraints, expected, rules };
+        let check = CandidateCheck { facts, facts_from: Vec::new(), context, constraints, expected, rules };
         // the check is stored with the session, and the configuration may change
-        let check = valid(check, settings)?.settled(settings);
+        let check = validated(check, settings)?.with_configured_values(settings);
         Ok(Some(Self { check, facts_from }))
     }
 }
 
-fn valid(check: Check, settings: &Settings) -> Result<Check, Problem> {
+fn validated(check: CandidateCheck, settings: &RuleSettings) -> Result<CandidateCheck, Problem> {
     check.validate(settings).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
     Ok(check)
 }

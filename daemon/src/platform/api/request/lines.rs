@@ -2,7 +2,7 @@
 
 use super::essence;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;
@@ -23,7 +23,7 @@ const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "a
 
 /// A line that is not blank.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct BatchLine {
     /// Line number, from 1; blank lines count.
     pub(crate) number: u64,
     /// The text of the line, or the problem with it.
@@ -32,7 +32,7 @@ pub(crate) struct Line {
 
 /// The remaining lines of a body.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct BatchLineReader {
     body: Body,
     /// Bytes that have arrived and are not yet in a batch.
     buffer: Vec<u8>,
@@ -54,12 +54,12 @@ pub(crate) struct Lines {
     held: Option<OwnedSemaphorePermit>,
 }
 
-impl Lines {
+impl BatchLineReader {
     /// The lines of `request`.
     ///
     /// # Errors
     /// `UnsupportedMediaType` if the body is not declared as newline-delimited JSON.
-    pub(crate) fn of(request: Request, service: &Service) -> Result<Self, Problem> {
+    pub(crate) fn from_request(request: Request, service: &DaemonService) -> Result<Self, Problem> {
         let given = essence(request.headers());
         if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
             return Err(Problem::unsupported_media_type(&excerpt(given), "application/x-ndjson"));
@@ -82,10 +82,10 @@ impl Lines {
 
     /// The next batch of lines that are not blank. Waits for a complete line if none has arrived; `None` at the end.
     /// Releases the memory of the previous batch.
-    pub(crate) async fn next_some(&mut self, service: &Service) -> Option<Vec<Line>> {
+    pub(crate) async fn next_batch(&mut self, service: &DaemonService) -> Option<Vec<BatchLine>> {
         self.release();
         loop {
-            let lines = self.take();
+            let lines = self.take_lines();
             if !lines.is_empty() {
                 self.begun = None;
                 return Some(lines);
@@ -94,11 +94,11 @@ impl Lines {
                 return None;
             }
             self.begun = if self.buffer.is_empty() { None } else { self.begun.or_else(|| Some(monotonic())) };
-            if let Err(problem) = self.read(service).await {
+            if let Err(problem) = self.read_more(service).await {
                 // further lines cannot be separated, or there is no memory for them
                 self.ended = true;
                 self.buffer.clear();
-                return Some(vec![Line { number: self.number + 1, text: Err(problem) }]);
+                return Some(vec![BatchLine { number: self.number + 1, text: Err(problem) }]);
             }
         }
     }
@@ -111,8 +111,8 @@ impl Lines {
     }
 
     /// Reads the next bytes into the buffer.
-    async fn read(&mut self, service: &Service) -> Result<(), Problem> {
-        let mut stopping = service.stopping();
+    async fn read_more(&mut self, service: &DaemonService) -> Result<(), Problem> {
+        let mut stopping = service.subscribe_stop();
         let left = self.begun.map(|begun| self.whole.saturating_sub(begun.elapsed()));
         let patience = left.map_or(self.idle, |left| left.min(self.idle));
         let frame = tokio::select! {
@@ -128,7 +128,7 @@ impl Lines {
             Some(frame) => {
                 let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
                 let Ok(data) = frame.into_data() else { return Ok(()) };
-                let more = service.hold_body(data.len())?;
+                let more = service.reserve_body(data.len())?;
                 match &mut self.held {
                     Some(held) => held.merge(more),
                     None => self.held = Some(more),
@@ -141,7 +141,7 @@ impl Lines {
 
     /// Takes lines out of the buffer: the complete ones, the last one at the end of the body, and an overlong one as soon as
     /// it exceeds the limit.
-    fn take(&mut self) -> Vec<Line> {
+    fn take_lines(&mut self) -> Vec<BatchLine> {
         let (mut lines, mut bytes, mut from) = (Vec::new(), 0, 0);
         while lines.len() < SOME_LINES && bytes < SOME_BYTES {
             let rest = self.buffer.get(from..).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Lines {
             };
             let length = self.scanned + length;
             let line = rest.get(..length).unwrap_or_default();
-            lines.extend(line_of(line, &mut self.number, mem::take(&mut self.skipping), self.max_bytes));
+            lines.extend(parse_line(line, &mut self.number, mem::take(&mut self.skipping), self.max_bytes));
             (from, bytes, self.scanned) = (from + length + 1, bytes + length, 0);
         }
         self.buffer.drain(..from);
@@ -160,14 +160,14 @@ impl Lines {
         if open && self.buffer.len() > self.max_bytes && !self.skipping {
             self.number += 1;
             let problem = Problem::body_too_large(self.max_bytes);
-            lines.push(Line { number: self.number, text: Err(problem) });
+            lines.push(BatchLine { number: self.number, text: Err(problem) });
             self.skipping = true;
         }
         if open && (self.skipping || self.ended) {
             let last = mem::take(&mut self.buffer);
             self.scanned = 0;
             if !self.skipping {
-                lines.extend(line_of(&last, &mut self.number, false, self.max_bytes));
+                lines.extend(parse_line(&last, &mut self.number, false, self.max_bytes));
             }
         }
         if self.skipping {
@@ -179,7 +179,7 @@ impl Lines {
 }
 
 /// The line with `text`; `None` if it is blank, or the end of an overlong line.
-fn line_of(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Option<Line> {
+fn parse_line(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Option<BatchLine> {
     if skipped {
         return None;
     }
@@ -189,5 +189,5 @@ fn line_of(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Op
     }
     let text =
         if text.len() > max_bytes { Err(Problem::body_too_large(max_bytes)) } else { Ok(text.to_vec()) };
-    Some(Line { number: *number, text })
+    Some(BatchLine { number: *number, text })
 }

@@ -1,9 +1,9 @@
 //! Strict JSON: an unknown or repeated name is an error with its position. serde alone silently keeps the last of two equal
 //! names in a map.
 
-use super::{told, told_with_place};
+use super::{shorten_error, shorten_error_with_path};
 use crate::platform::problem::{Problem, ProblemCode};
-use oracled_domain::base::distinct::Distinct;
+use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::documents::{AnyDocument, DocumentKind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,12 +34,14 @@ fn read_with<T>(
     code: ProblemCode,
     read: impl FnOnce(JsonWithPath<'_, '_>) -> Result<T, serde_json::Error>,
 ) -> Result<T, Problem> {
-    let Distinct = read_as(
+    let DuplicateKeyCheck = read_as(
         text,
-        |json| Distinct::deserialize(json),
+        |json| DuplicateKeyCheck::deserialize(json),
         |error| match error.inner().classify() {
-            Category::Data => Problem::new(code, told_with_place(&error)),
-            Category::Io | Category::Syntax | Category::Eof => Problem::invalid_json(told(error.inner())),
+            Category::Data => Problem::new(code, shorten_error_with_path(&error)),
+            Category::Io | Category::Syntax | Category::Eof => {
+                Problem::invalid_json(shorten_error(error.inner()))
+            }
         },
     )?;
     // serde also accepts an array with the fields in their order
@@ -47,7 +49,7 @@ fn read_with<T>(
         return Err(Problem::new(code, format!("{kind} must be an object, not an array")));
     }
     // the text is JSON, so any error means a wrong type, even if serde classifies the error as syntax
-    read_as(text, read, |error| Problem::new(code, told_with_place(&error)))
+    read_as(text, read, |error| Problem::new(code, shorten_error_with_path(&error)))
 }
 
 /// JSON whose errors have the path of the fault.
@@ -63,7 +65,7 @@ fn read_as<T>(
     let mut track = Track::new();
     let value = read(serde_path_to_error::Deserializer::new(&mut json, &mut track));
     let value = value.map_err(|error| not_taken(serde_path_to_error::Error::new(track.path(), error)))?;
-    json.end().map_err(|error| Problem::invalid_json(told(&error)))?;
+    json.end().map_err(|error| Problem::invalid_json(shorten_error(&error)))?;
     Ok(value)
 }
 
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn complaint<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
+    fn read_error<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
         let problem = read::<T>(text.as_bytes(), "a request", ProblemCode::InvalidRequest);
         let problem = problem.err().expect("it is not taken");
         (problem.document.code.as_str(), problem.to_string())
@@ -85,7 +87,7 @@ mod tests {
             (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
             (r#"{"a": {"b": {"x": 1}, "\u0062": null}}"#, "a: the name `b` "),
         ] {
-            let (code, told) = complaint::<Value>(text);
+            let (code, told) = read_error::<Value>(text);
             assert_eq!(code, "invalid_request", "{told}");
             assert!(told.starts_with(place) && told.contains("occurs twice in one object"), "{told}");
         }
@@ -100,7 +102,7 @@ mod tests {
         use oracled_domain::ground::ontology::Ontology;
         let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
             {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
-        let (code, told) = complaint::<Ontology>(text);
+        let (code, told) = read_error::<Ontology>(text);
         assert_eq!(code, "invalid_request", "{told}");
         assert!(told.starts_with("axes[0].unti: unknown field `unti`"), "{told}");
     }
@@ -108,8 +110,8 @@ mod tests {
     #[test]
     fn text_that_is_not_json_is_invalid_json() {
         for text in ["", "{", "{} {}", "{'a': 1}", "\u{feff}{}"] {
-            assert_eq!(complaint::<Value>(text).0, "invalid_json", "{text}");
+            assert_eq!(read_error::<Value>(text).0, "invalid_json", "{text}");
         }
-        assert_eq!(complaint::<Value>("[1]").0, "invalid_request");
+        assert_eq!(read_error::<Value>("[1]").0, "invalid_request");
     }
 }

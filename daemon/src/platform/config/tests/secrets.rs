@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cli;
-use crate::platform::upstreams::Upstreams;
+use crate::platform::upstreams::UpstreamClients;
 use oracled_actors::Clock;
 use std::collections::BTreeSet;
 
@@ -70,26 +70,27 @@ const CREDENTIALS: [&str; 6] = [
 ];
 
 /// `settings` with `key` as `value`.
-fn with(settings: &str, key: &str, value: &str) -> String {
+fn set_key(settings: &str, key: &str, value: &str) -> String {
     let others = settings.lines().filter(|line| line.split(" = ").next() != Some(key));
     others.map(|line| format!("{line}\n")).collect::<String>() + &format!("{key} = {value}\n")
 }
 
 /// The configuration's error, or else its warnings and printed form.
-fn said(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
-    let config = load(file, variables, &Flags::default())?;
-    let upstreams = Upstreams::of(&config, &Clock::system(), true).map_err(|error| error.to_string())?;
+fn load_and_print(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
+    let config = load(file, variables, &DaemonFlags::default())?;
+    let upstreams =
+        UpstreamClients::from_config(&config, &Clock::system(), true).map_err(|error| error.to_string())?;
     let mut out: String = upstreams.cleartext.iter().map(ToString::to_string).collect();
     for as_json in [false, true] {
         let mut printed = Vec::new();
-        cli::print(&mut printed, &config, as_json).expect("it is printed");
+        cli::print_config(&mut printed, &config, as_json).expect("it is printed");
         out.push_str(&String::from_utf8_lossy(&printed));
     }
     Ok(out)
 }
 
 /// Asserts that the secret at `key` is shown only where that is allowed. Returns whether it is shown.
-fn shows(key: &str, said: Result<String, String>, file: &str) -> bool {
+fn check_shown(key: &str, said: Result<String, String>, file: &str) -> bool {
     let (text, allowed) = match &said {
         Ok(text) => (text, &PRINTED[..]),
         Err(text) => (text, &QUOTED[..]),
@@ -99,8 +100,8 @@ fn shows(key: &str, said: Result<String, String>, file: &str) -> bool {
     shown
 }
 
-fn keys() -> Vec<String> {
-    let defaults = serde_json::to_value(Config::default()).expect("it is plain data");
+fn config_keys() -> Vec<String> {
+    let defaults = serde_json::to_value(DaemonConfig::default()).expect("it is plain data");
     let mut keys = Vec::new();
     for (name, value) in defaults.as_object().expect("it has keys") {
         match value.as_object() {
@@ -114,15 +115,15 @@ fn keys() -> Vec<String> {
 #[test]
 fn configuration_key_does_not_show_misplaced_secret() {
     let mut shown = BTreeSet::new();
-    for key in keys() {
+    for key in config_keys() {
         let of_upstreams = key.starts_with("model.") || key.starts_with("mail.");
         for settings in SETTINGS.into_iter().take(if of_upstreams { SETTINGS.len() } else { 1 }) {
             for value in VALUES {
-                let file = with(settings, &key, value);
-                let mut is_shown = shows(&key, said(&file, &[]), &file);
+                let file = set_key(settings, &key, value);
+                let mut is_shown = check_shown(&key, load_and_print(&file, &[]), &file);
                 if let Some(text) = value.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
                     let variable = format!("ORACLED_{}", key.replace('.', "__").to_uppercase());
-                    is_shown |= shows(&key, said(settings, &[(&variable, text)]), &file);
+                    is_shown |= check_shown(&key, load_and_print(settings, &[(&variable, text)]), &file);
                 }
                 if is_shown {
                     shown.insert(key.clone());
@@ -145,12 +146,12 @@ fn credential_key_does_not_show_misplaced_secret() {
         for keys in CREDENTIALS {
             let keys = keys.replace("FILE", &path.display().to_string());
             let keys = format!("origin = 'https://a.org'\n{keys}");
-            let right = said(&format!("[{table}]\n{keys}"), &[]);
+            let right = load_and_print(&format!("[{table}]\n{keys}"), &[]);
             assert!(right.is_ok() || keys.contains("certificate_file"), "{right:?}");
             for key in &names {
                 for value in VALUES {
-                    let file = format!("[{table}]\n{}", with(&keys, key, value));
-                    shows(key, said(&file, &[]), &file);
+                    let file = format!("[{table}]\n{}", set_key(&keys, key, value));
+                    check_shown(key, load_and_print(&file, &[]), &file);
                 }
             }
         }
@@ -176,7 +177,7 @@ fn invalid_configuration_file_is_refused_without_showing_its_secret() {
         "ingestion.credentials = 's3cret'",
         "ingestion.credentials.a = 's3cret'",
     ] {
-        let error = refused(file, &[]);
+        let error = load_error(file, &[]);
         assert!(!error.contains(SECRET), "{file}: {error}");
     }
 }

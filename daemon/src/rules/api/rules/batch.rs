@@ -1,19 +1,19 @@
 //! `POST /v1/rules/evaluate:batch`: evaluates one text per line, and answers while further lines arrive.
 
-use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
-use crate::platform::api::request::lines::{Line, Lines};
-use crate::platform::api::request::{Gathered, WantedCase};
+use crate::platform::api::request::lines::{BatchLine, BatchLineReader};
+use crate::platform::api::request::{RequestedCase, SourcedCheck};
+use crate::platform::api::reserved_body::{self, ReservedBody, ReservedBodyStream};
 use crate::platform::problem::{Problem, ProblemDocument};
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
-use oracled_actors::platform::caller::carried;
+use oracled_actors::platform::caller::run_as_current_caller;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateRequest;
-use oracled_domain::rules::{Evaluation, Settings};
+use oracled_api::rules::EvaluateTextRequest;
+use oracled_domain::rules::{RuleSettings, RulesEvaluation};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -38,23 +38,27 @@ const MEDIA_TYPE: &str = "application/x-ndjson";
     ),
 )]
 pub async fn evaluate_batch(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let lines = Lines::of(request, &service)?;
-    if service.draining() {
+    let lines = BatchLineReader::from_request(request, &service)?;
+    if service.is_draining() {
         return Err(Problem::draining());
     }
-    let (sender, answers) = Answers::channel();
-    tokio::spawn(carried(answer_all(service, lines, sender)));
+    let (sender, answers) = ReservedBodyStream::channel();
+    tokio::spawn(run_as_current_caller(answer_all(service, lines, sender)));
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
 }
 
 /// Answers the lines until the end, or until the client disconnects.
-async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sender<Held>) {
-    let mut stopping = service.stopping();
-    while let Some(some) = lines.next_some(&service).await {
-        let answers = answers(&service, some).await;
+async fn answer_all(
+    service: Arc<DaemonService>,
+    mut lines: BatchLineReader,
+    sender: mpsc::Sender<ReservedBody>,
+) {
+    let mut stopping = service.subscribe_stop();
+    while let Some(some) = lines.next_batch(&service).await {
+        let answers = answer_batch(&service, some).await;
         tokio::select! {
             biased;
             sent = sender.send(answers) => if sent.is_err() { return },
@@ -66,37 +70,37 @@ async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sende
 
 /// One line of the response.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct BatchResponseLine<'a> {
     line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    evaluation: Option<&'a Evaluation>,
+    evaluation: Option<&'a RulesEvaluation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<Box<RawValue>>,
 }
 
 /// A parsed line: its id, and the case or the problem with it.
-struct Read {
+struct ParsedBatchLine {
     line: u64,
     id: Option<String>,
-    case: Result<WantedCase, Problem>,
+    case: Result<RequestedCase, Problem>,
 }
 
 /// The answers to one batch of lines, which are evaluated and logged together.
-async fn answers(service: &Service, lines: Vec<Line>) -> Held {
+async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> ReservedBody {
     let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
     let (mut cases, mut all_held) = (Vec::new(), Vec::new());
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
     let settings = service.config.rules.settings();
-    for Read { line, id, case } in lines.into_iter().map(|line| reading(line, &settings)) {
+    for ParsedBatchLine { line, id, case } in lines.into_iter().map(|line| parse_line(line, &settings)) {
         let gathered = match case {
-            Ok(case) => case.gathered(service).await,
+            Ok(case) => case.gather_facts(service).await,
             Err(problem) => Err(problem),
         };
         match gathered {
-            Ok(Gathered { wanted: case, held }) => {
-                bytes += held.bytes();
+            Ok(SourcedCheck { wanted: case, held }) => {
+                bytes += held.length_bytes();
                 all_held.push(held);
                 cases.push(case);
                 read.push((line, id, None));
@@ -104,12 +108,12 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
             Err(problem) => read.push((line, id, Some(problem))),
         }
     }
-    let (room, evaluated) = match held::room_for(bytes, service).await {
+    let (room, evaluated) = match reserved_body::reserve_rules_response(bytes, service).await {
         Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
         Ok(room) => {
             let rules = service.system.rules.clone();
             let evaluate = async move { Ok(rules.evaluate(cases).await?) };
-            (Some(room), service.work_in_turn(evaluate).await)
+            (Some(room), service.run_work_queued(evaluate).await)
         }
         Err(problem) => (None, Err(problem)),
     };
@@ -128,30 +132,32 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
             }
             (None, Some(_), _) => None,
         };
-        let answer = Answer { line, id, evaluation, problem };
+        let answer = BatchResponseLine { line, id, evaluation, problem };
         serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
         text.push(b'\n');
     }
-    Held::new(text, room)
+    ReservedBody::new(text, room)
 }
 
-fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
+fn parse_line(BatchLine { number, text }: BatchLine, settings: &RuleSettings) -> ParsedBatchLine {
     /// The id of a line that is otherwise not a valid request.
     #[derive(Deserialize)]
-    struct Named {
+    struct BatchLineId {
         id: Option<String>,
     }
     let text = match text {
         Ok(text) => text,
-        Err(problem) => return Read { line: number, id: None, case: Err(problem) },
+        Err(problem) => return ParsedBatchLine { line: number, id: None, case: Err(problem) },
     };
-    match request::parse::<EvaluateRequest>(&text) {
-        Ok(request) => {
-            Read { line: number, id: request.id.clone(), case: WantedCase::of_text(request, settings) }
-        }
+    match request::parse::<EvaluateTextRequest>(&text) {
+        Ok(request) => ParsedBatchLine {
+            line: number,
+            id: request.id.clone(),
+            case: RequestedCase::from_request(request, settings),
+        },
         Err(problem) => {
-            let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
-            Read { line: number, id, case: Err(problem) }
+            let id = request::parse::<BatchLineId>(&text).ok().and_then(|named| named.id);
+            ParsedBatchLine { line: number, id, case: Err(problem) }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Documents without their optional members.
 
 use super::*;
-use crate::documents::Document;
+use crate::documents::RegistryDocument;
 use crate::ground::digest_of_json;
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ fn source_digest_ignores_written_defaults() {
         "update_frequency": "daily", "adapter_id": "http",
     });
     let full = merged(minimal.clone(), json!({"geographic_scope": null, "snapshot": false}));
-    assert_same::<Registration>(minimal, full);
+    assert_same::<SourceRegistration>(minimal, full);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn full_pipeline(normalizer_id: &str) -> Json {
 
 #[test]
 fn pipeline_digest_ignores_written_defaults() {
-    assert_same::<Definition>(minimal_pipeline(), full_pipeline("things"));
+    assert_same::<PipelineDefinition>(minimal_pipeline(), full_pipeline("things"));
     let mapping = json!({"source_field": "id", "target_axis": "id"});
     let step = json!({"axis": "id", "normalizer_type": "identity"});
     let table = json!({"words": {"entries": {}}});
@@ -101,7 +101,7 @@ fn pipeline_digest_ignores_written_defaults() {
         merged(step.clone(), json!({"config": {}})),
         json!({"words": {"entries": {}, "otherwise": "reject"}}),
     );
-    assert_same::<Definition>(of(mapping, step, table), full);
+    assert_same::<PipelineDefinition>(of(mapping, step, table), full);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn pipeline_digest_does_not_depend_on_normalizer_notation() {
     for pointer in ["/pipeline/transformation", "/normalization"] {
         let mut one = full_pipeline("n");
         one.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove("normalizer_id");
-        assert_same::<Definition>(one, full_pipeline("n"));
+        assert_same::<PipelineDefinition>(one, full_pipeline("n"));
     }
 }
 
@@ -118,7 +118,7 @@ fn pipeline_keeps_its_references_to_an_ontology() {
     let pinned = json!({"normalizer_id": "n", "output_schema_id": "things@1"});
     let mut document = full_pipeline("n");
     document["pipeline"]["transformation"] = pinned.clone();
-    let read: Definition = serde_json::from_value(document).unwrap();
+    let read: PipelineDefinition = serde_json::from_value(document).unwrap();
     assert_eq!(serde_json::to_value(&read.pipeline.transformation).unwrap(), pinned);
 }
 
@@ -166,7 +166,7 @@ fn workflow_digest_ignores_written_defaults() {
 /// Documents that an earlier version of the daemon stored keep their digests. The expected digest was computed with Python.
 #[test]
 fn digest_of_a_full_document_is_stable() {
-    let digest = |document: Json| serde_json::from_value::<Definition>(document).unwrap().digest();
+    let digest = |document: Json| serde_json::from_value::<PipelineDefinition>(document).unwrap().digest();
     let example = include_str!("../../../../../examples/ground-truth/pipelines/iso-4217.json");
     let expected = "17f004b17512d30a6db42a0b5da3f047c84925102c0420dd00414e23678f3f8b";
     assert_eq!(digest(serde_json::from_str(example).unwrap()).as_str(), expected);
@@ -185,8 +185,8 @@ fn null_is_not_an_absent_member() {
         "/normalization/source_schema_id",
         "/normalization/target_ontology_id",
     ] {
-        assert!(!is_read::<Definition>(pipeline(), pointer), "{pointer}");
+        assert!(!is_read::<PipelineDefinition>(pipeline(), pointer), "{pointer}");
     }
-    assert!(!is_read::<Registration>(documents("source").remove(0), "/query_contract"));
+    assert!(!is_read::<SourceRegistration>(documents("source").remove(0), "/query_contract"));
     assert!(!is_read::<FreshnessPolicy>(policy(), "/axis_freshness/inr/axis"));
 }

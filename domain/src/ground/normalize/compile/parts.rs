@@ -1,14 +1,16 @@
 //! The parts of a definition, each validated against the ontology and the rest of the definition.
 
-use super::values::{check_called, dates, typed};
-use super::{BadDefinition, ValidTimes};
+use super::values::{check_translations, dates, typed};
+use super::{PipelineDefinitionError, ValidTimePaths};
 use crate::ground::axis::{Axis, is_group_key};
-use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
-use crate::ground::normalize::schema::Schema;
+use crate::ground::normalize::mapping::{CompiledMapping, CompiledMeasurementDefinition as DefinedBy};
+use crate::ground::normalize::schema::CompiledSchema;
 use crate::ground::ontology::Ontology;
-use crate::ground::path::Path;
-use crate::ground::pipeline::tables::{Table, Words};
-use crate::ground::pipeline::{AxisMapping, Cardinality, DESTINATION, Definition, FieldMapping, Measured};
+use crate::ground::path::RawFieldPath;
+use crate::ground::pipeline::tables::{LookupTable, WordTable};
+use crate::ground::pipeline::{
+    AxisMapping, DESTINATION, FieldMapping, MappingCardinality, MeasurementDefinition, PipelineDefinition,
+};
 
 /// The maximum number of mappings, normalizers or checks in a definition.
 const PARTS_MAX: usize = 1024;
@@ -16,16 +18,16 @@ const PARTS_MAX: usize = 1024;
 const ENTRIES_MAX: usize = 100_000;
 
 /// A definition with the ontology and axes that it must match.
-pub(super) struct Parts<'a> {
-    pub(super) definition: &'a Definition,
+pub(super) struct DefinitionCompiler<'a> {
+    pub(super) definition: &'a PipelineDefinition,
     pub(super) ontology: &'a Ontology,
     pub(super) axes_provided: &'a [String],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> DefinitionCompiler<'a> {
     /// Checks that ids match, that required values are set, and that no list exceeds its limit.
-    pub(super) fn check_header(&self) -> Result<(), BadDefinition> {
-        let Definition { pipeline, normalization, .. } = self.definition;
+    pub(super) fn check_header(&self) -> Result<(), PipelineDefinitionError> {
+        let PipelineDefinition { pipeline, normalization, .. } = self.definition;
         let (transformation, ontology) = (&pipeline.transformation, self.ontology);
         let output = ontology.reference().to_string();
         let normalizer_id = normalization.normalizer_id.as_deref().unwrap_or("absent");
@@ -57,7 +59,7 @@ impl<'a> Parts<'a> {
             ),
         ];
         if let Some((_, place, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
-            return Err(BadDefinition::new(place, fault));
+            return Err(PipelineDefinitionError::new(place, fault));
         }
         let parts = [
             (transformation.field_mappings.len(), "pipeline.transformation.field_mappings"),
@@ -71,44 +73,49 @@ impl<'a> Parts<'a> {
         let tables = tables.map(|(id, table)| (table.entries(), ENTRIES_MAX, format!("tables.{id}")));
         let whole = [(tables.len(), PARTS_MAX, "tables".to_owned())];
         match whole.into_iter().chain(parts).chain(tables).find(|(count, most, _)| count > most) {
-            Some((_, most, place)) => {
-                Err(BadDefinition::new(place, format!("it has too many entries (at most {most} allowed)")))
-            }
+            Some((_, most, place)) => Err(PipelineDefinitionError::new(
+                place,
+                format!("it has too many entries (at most {most} allowed)"),
+            )),
             None => self.check_tables(),
         }
     }
 
     /// Checks that no table of words has a blank translation.
-    fn check_tables(&self) -> Result<(), BadDefinition> {
+    fn check_tables(&self) -> Result<(), PipelineDefinitionError> {
         for (id, table) in &self.definition.tables {
-            if let Table::Words(words) = table {
-                check_called(words, &format!("tables.{id}"))?;
+            if let LookupTable::Words(words) = table {
+                check_translations(words, &format!("tables.{id}"))?;
             }
         }
         Ok(())
     }
 
     /// An axis that the source provides, with its index in the ontology.
-    pub(super) fn axis(&self, name: &str, place: &str) -> Result<(usize, &'a Axis), BadDefinition> {
+    pub(super) fn axis(&self, name: &str, place: &str) -> Result<(usize, &'a Axis), PipelineDefinitionError> {
         let found = self.ontology.axes.iter().enumerate().find(|(_, axis)| axis.axis == name);
         let found = found.filter(|_| self.axes_provided.iter().any(|provided| provided == name));
         let fault = || {
             format!("`{name}` is not an axis of the source; its axes are: {}", self.axes_provided.join(", "))
         };
-        found.ok_or_else(|| BadDefinition::new(place, fault()))
+        found.ok_or_else(|| PipelineDefinitionError::new(place, fault()))
     }
 
-    pub(super) fn path(&self, text: &str, place: &str) -> Result<Path, BadDefinition> {
-        Path::parse(text).map_err(|error| BadDefinition::new(place, error))
+    pub(super) fn path(&self, text: &str, place: &str) -> Result<RawFieldPath, PipelineDefinitionError> {
+        RawFieldPath::parse(text).map_err(|error| PipelineDefinitionError::new(place, error))
     }
 
     /// Parses paths, none of which may be a group.
-    pub(super) fn paths(&self, texts: &[String], name: &str) -> Result<Vec<Path>, BadDefinition> {
+    pub(super) fn paths(
+        &self,
+        texts: &[String],
+        name: &str,
+    ) -> Result<Vec<RawFieldPath>, PipelineDefinitionError> {
         let place = format!("pipeline.validation.{name}");
         let one = |text: &String| {
             let path = self.path(text, &place)?;
             if path.is_group() {
-                Err(BadDefinition::new(&place, format!("`{text}` is a group")))
+                Err(PipelineDefinitionError::new(&place, format!("`{text}` is a group")))
             } else {
                 Ok(path)
             }
@@ -116,26 +123,39 @@ impl<'a> Parts<'a> {
         texts.iter().map(one).collect()
     }
 
-    pub(super) fn table(&self, id: &str, place: &str) -> Result<&'a Table, BadDefinition> {
+    pub(super) fn table(&self, id: &str, place: &str) -> Result<&'a LookupTable, PipelineDefinitionError> {
         let table = self.definition.tables.get(id);
-        table.ok_or_else(|| BadDefinition::new(place, format!("table `{id}` is not in `tables`")))
+        table.ok_or_else(|| PipelineDefinitionError::new(place, format!("table `{id}` is not in `tables`")))
     }
 
-    pub(super) fn words_of(&self, id: &str, place: &str) -> Result<Words, BadDefinition> {
+    pub(super) fn find_word_table(
+        &self,
+        id: &str,
+        place: &str,
+    ) -> Result<WordTable, PipelineDefinitionError> {
         match self.table(id, place)? {
-            Table::Words(words) => Ok(words.clone()),
-            Table::Conversions(_) => Err(BadDefinition::new(place, format!("table `{id}` has no `words`"))),
+            LookupTable::Words(words) => Ok(words.clone()),
+            LookupTable::Conversions(_) => {
+                Err(PipelineDefinitionError::new(place, format!("table `{id}` has no `words`")))
+            }
         }
     }
 
     /// Compiles a field mapping of the pipeline.
-    pub(super) fn field(&self, mapping: &FieldMapping, place: &str) -> Result<Mapping, BadDefinition> {
+    pub(super) fn field(
+        &self,
+        mapping: &FieldMapping,
+        place: &str,
+    ) -> Result<CompiledMapping, PipelineDefinitionError> {
         let (axis, of) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
         let source = self.path(&mapping.source_path, &format!("{place}.source_path"))?;
         if source.is_group() || of.is_group() {
-            return Err(BadDefinition::new(place, "use `axis_mappings` for a group; they define its keys"));
+            return Err(PipelineDefinitionError::new(
+                place,
+                "use `axis_mappings` for a group; they define its keys",
+            ));
         }
-        Ok(Mapping {
+        Ok(CompiledMapping {
             source,
             axis,
             required: false,
@@ -149,38 +169,46 @@ impl<'a> Parts<'a> {
     }
 
     /// Compiles a mapping of the normalization.
-    pub(super) fn mapping(&self, mapping: &AxisMapping, place: &str) -> Result<Mapping, BadDefinition> {
+    pub(super) fn mapping(
+        &self,
+        mapping: &AxisMapping,
+        place: &str,
+    ) -> Result<CompiledMapping, PipelineDefinitionError> {
         let (index, axis) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
         let source = self.path(&mapping.source_field, &format!("{place}.source_field"))?;
-        let to_many = mapping.cardinality == Cardinality::OneToMany;
+        let to_many = mapping.cardinality == MappingCardinality::OneToMany;
         if source.is_group() != to_many || axis.is_group() != to_many {
             let fault = "`one_to_many` is required to map a group (`*` in `source_field`) to a group (`*` in `target_axis`), \
                          and not allowed otherwise";
-            return Err(BadDefinition::new(format!("{place}.cardinality"), fault));
+            return Err(PipelineDefinitionError::new(format!("{place}.cardinality"), fault));
         }
         let key_place = format!("{place}.key");
         let (mut key, mut key_words) = (None, None);
         if let Some(group_key) = &mapping.key {
             if !to_many {
-                return Err(BadDefinition::new(key_place, "only a group has keys"));
+                return Err(PipelineDefinitionError::new(key_place, "only a group has keys"));
             }
             if let Some(field) = &group_key.field {
                 let path = self.path(field, &key_place)?;
-                if !path.goes_with(&source) {
-                    return Err(BadDefinition::new(key_place, not_beside(field, &source)));
+                if !path.is_same_group(&source) {
+                    return Err(PipelineDefinitionError::new(
+                        key_place,
+                        format_group_mismatch(field, &source),
+                    ));
                 }
                 key = Some(path);
             }
-            key_words = group_key.table.as_ref().map(|id| self.words_of(id, &key_place)).transpose()?;
-            let called = key_words.iter().flat_map(|words: &Words| words.entries.values().flatten());
+            key_words =
+                group_key.table.as_ref().map(|id| self.find_word_table(id, &key_place)).transpose()?;
+            let called = key_words.iter().flat_map(|words: &WordTable| words.entries.values().flatten());
             if let Some(called) = called.into_iter().find(|called| !is_group_key(called)) {
                 let fault = format!("`{called}` is not a valid key (only `A-Z a-z 0-9 _ -` allowed)");
-                return Err(BadDefinition::new(key_place, fault));
+                return Err(PipelineDefinitionError::new(key_place, fault));
             }
         }
         let default = mapping.default_value.as_ref().map(|value| {
             if to_many {
-                return Err(BadDefinition::new(
+                return Err(PipelineDefinitionError::new(
                     format!("{place}.default_value"),
                     "a group cannot have a default value",
                 ));
@@ -189,20 +217,21 @@ impl<'a> Parts<'a> {
         });
         let (required, default) = (mapping.required, default.transpose()?);
         if required && default.is_some() {
-            return Err(BadDefinition::new(
+            return Err(PipelineDefinitionError::new(
                 place,
                 "`required` has no effect with a `default_value`; remove one of them",
             ));
         }
         let definition = mapping.definition.as_ref();
-        let definition =
-            definition.map(|measured| self.defined(measured, &format!("{place}.definition"))).transpose()?;
+        let definition = definition
+            .map(|measured| self.compile_measurement(measured, &format!("{place}.definition")))
+            .transpose()?;
         let (axis, unit, transform) = (index, None, None);
-        Ok(Mapping { source, axis, required, default, key, key_words, unit, transform, definition })
+        Ok(CompiledMapping { source, axis, required, default, key, key_words, unit, transform, definition })
     }
 
     /// Checks that each axis has one mapping, or only `many_to_one` mappings, and that each identity axis has one.
-    pub(super) fn check_mappings(&self, mappings: &[Mapping]) -> Result<(), BadDefinition> {
+    pub(super) fn check_mappings(&self, mappings: &[CompiledMapping]) -> Result<(), PipelineDefinitionError> {
         let place = "normalization.axis_mappings";
         let many = |name: &str, count: usize| {
             let to = self
@@ -214,7 +243,7 @@ impl<'a> Parts<'a> {
             // all of them must be `many_to_one`: a field mapping of the pipeline would apply its unit to every value of
             // the axis
             to.clone().count() == count
-                && to.into_iter().all(|mapping| mapping.cardinality == Cardinality::ManyToOne)
+                && to.into_iter().all(|mapping| mapping.cardinality == MappingCardinality::ManyToOne)
         };
         for (index, axis) in self.ontology.axes.iter().enumerate() {
             let count = mappings.iter().filter(|mapping| mapping.axis == index).count();
@@ -223,11 +252,11 @@ impl<'a> Parts<'a> {
                     "`{}` is mapped {count} times; use `many_to_one` to map the first field that is present",
                     axis.axis
                 );
-                return Err(BadDefinition::new(place, fault));
+                return Err(PipelineDefinitionError::new(place, fault));
             }
             if count == 0 && axis.identity {
                 let fault = format!("no field is mapped to the identity axis `{}`", axis.axis);
-                return Err(BadDefinition::new(place, fault));
+                return Err(PipelineDefinitionError::new(place, fault));
             }
         }
         Ok(())
@@ -235,48 +264,55 @@ impl<'a> Parts<'a> {
 
     /// The fields that identify a record within its source. They include the fields of all identity axes, so that the
     /// identity of a source record never changes.
-    pub(super) fn record_key(&self, mappings: &[Mapping]) -> Result<Vec<Path>, BadDefinition> {
+    pub(super) fn record_key(
+        &self,
+        mappings: &[CompiledMapping],
+    ) -> Result<Vec<RawFieldPath>, PipelineDefinitionError> {
         let name = "deduplication_key";
         let key = self.paths(&self.definition.pipeline.validation.deduplication_key, name)?;
         if key.is_empty() {
             return Ok(key);
         }
-        let is_identity =
-            |mapping: &&Mapping| self.ontology.axes.get(mapping.axis).is_some_and(|axis| axis.identity);
+        let is_identity = |mapping: &&CompiledMapping| {
+            self.ontology.axes.get(mapping.axis).is_some_and(|axis| axis.identity)
+        };
         match mappings.iter().filter(is_identity).find(|mapping| !key.contains(&mapping.source)) {
             None => Ok(key),
             Some(mapping) => {
                 let field = mapping.source.as_str();
                 let fault = format!("`{field}` is missing; the fields of all identity axes are required");
-                Err(BadDefinition::new(format!("pipeline.validation.{name}"), fault))
+                Err(PipelineDefinitionError::new(format!("pipeline.validation.{name}"), fault))
             }
         }
     }
 
     /// The schema of raw records, if the definition names one.
-    pub(super) fn schema(&self) -> Result<Option<Schema>, BadDefinition> {
+    pub(super) fn schema(&self) -> Result<Option<CompiledSchema>, PipelineDefinitionError> {
         let Some(id) = &self.definition.pipeline.validation.schema_id else { return Ok(None) };
         let place = "pipeline.validation.schema_id";
         let (id, pointer) = id.split_once('#').unwrap_or((id, ""));
         let document = self.definition.schemas.get(id);
-        let document = document
-            .ok_or_else(|| BadDefinition::new(place, format!("schema `{id}` is not in `schemas`")))?;
-        Schema::new(document, pointer).map(Some).map_err(|fault| BadDefinition::new(place, fault))
+        let document = document.ok_or_else(|| {
+            PipelineDefinitionError::new(place, format!("schema `{id}` is not in `schemas`"))
+        })?;
+        CompiledSchema::new(document, pointer)
+            .map(Some)
+            .map_err(|fault| PipelineDefinitionError::new(place, fault))
     }
 
-    pub(super) fn valid_time(&self) -> Result<Option<ValidTimes>, BadDefinition> {
+    pub(super) fn valid_time(&self) -> Result<Option<ValidTimePaths>, PipelineDefinitionError> {
         let Some(valid_time) = &self.definition.normalization.valid_time else { return Ok(None) };
         let place = "normalization.valid_time";
         let path = |text: &String| {
             let path = self.path(text, place)?;
             if path.is_group() {
-                Err(BadDefinition::new(place, format!("`{text}` is a group")))
+                Err(PipelineDefinitionError::new(place, format!("`{text}` is a group")))
             } else {
                 Ok(path)
             }
         };
         let until = valid_time.until_field.as_ref().map(path).transpose()?;
-        Ok(Some(ValidTimes {
+        Ok(Some(ValidTimePaths {
             from: path(&valid_time.from_field)?,
             until,
             dates: dates(valid_time.formats.clone(), place)?,
@@ -284,24 +320,28 @@ impl<'a> Parts<'a> {
     }
 
     /// The definition by which values are measured.
-    pub(super) fn defined(&self, measured: &Measured, place: &str) -> Result<DefinedBy, BadDefinition> {
+    pub(super) fn compile_measurement(
+        &self,
+        measured: &MeasurementDefinition,
+        place: &str,
+    ) -> Result<DefinedBy, PipelineDefinitionError> {
         Ok(match measured {
-            Measured::Always(definition) => DefinedBy::Always(definition.clone()),
-            Measured::ByAxis { axis, table } => {
+            MeasurementDefinition::Always(definition) => DefinedBy::Always(definition.clone()),
+            MeasurementDefinition::ByAxis { axis, table } => {
                 let (_, of) = self.axis(axis, place)?;
                 if of.is_group() {
-                    return Err(BadDefinition::new(
+                    return Err(PipelineDefinitionError::new(
                         place,
                         format!("`{axis}` is a group; an axis with a single value is required"),
                     ));
                 }
-                DefinedBy::ByAxis { axis: of.axis.clone(), words: self.words_of(table, place)? }
+                DefinedBy::ByAxis { axis: of.axis.clone(), words: self.find_word_table(table, place)? }
             }
         })
     }
 }
 
 /// The fault text for a path that does not go with the path of the values.
-pub(super) fn not_beside(field: &str, source: &Path) -> String {
-    format!("`{field}` is not in the same group as `{}`; use {}", source.as_str(), source.companion())
+pub(super) fn format_group_mismatch(field: &str, source: &RawFieldPath) -> String {
+    format!("`{field}` is not in the same group as `{}`; use {}", source.as_str(), source.describe_group())
 }

@@ -1,17 +1,19 @@
 //! Compiles value normalizers with their configurations.
 
-use super::BadDefinition;
-use super::parts::{Parts, not_beside};
-use super::values::{check_called, dates};
-use crate::base::unit::{Equivalence, Unit, UnitError};
-use crate::base::wording::plain;
+use super::PipelineDefinitionError;
+use super::parts::{DefinitionCompiler, format_group_mismatch};
+use super::values::{check_translations, dates};
+use crate::base::unit::{SubstanceEquivalence, UcumUnit, UnitError};
+use crate::base::wording::reword_serde_error;
 use crate::ground::axis::{Axis, AxisType};
-use crate::ground::normalize::mapping::Mapping;
-use crate::ground::normalize::steps::{Precision, Step, StepKind, TextForm};
-use crate::ground::normalize::units::Units;
-use crate::ground::pipeline::tables::{Amount, Otherwise, Table, Words};
-use crate::ground::pipeline::{Definition, FixedConversion, NormalizerType, ValueNormalizer};
-use crate::ground::value::Typed;
+use crate::ground::normalize::mapping::CompiledMapping;
+use crate::ground::normalize::steps::{
+    DecimalPrecision, NormalizationStep, NormalizationStepKind, TextNormalization,
+};
+use crate::ground::normalize::units::UnitConverter;
+use crate::ground::pipeline::tables::{LookupTable, UnitEquivalent, UnknownWordHandling, WordTable};
+use crate::ground::pipeline::{FixedUnitConversion, NormalizerType, PipelineDefinition, ValueNormalizer};
+use crate::ground::value::TypedValue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -23,7 +25,7 @@ const DIGITS: RangeInclusive<i32> = -30..=30;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UnitConfig {
+struct UnitConversionConfig {
     from_unit: Option<String>,
     from_unit_field: Option<String>,
     to_unit: String,
@@ -33,34 +35,34 @@ struct UnitConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EnumConfig {
+struct EnumMappingConfig {
     table: Option<String>,
     map: Option<BTreeMap<String, Option<String>>>,
-    otherwise: Option<Otherwise>,
+    otherwise: Option<UnknownWordHandling>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DateConfig {
+struct DateParsingConfig {
     formats: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NoConfig {}
+struct EmptyNormalizerConfig {}
 
-impl Parts<'_> {
+impl DefinitionCompiler<'_> {
     /// Compiles a normalizer. If the unit comes from a field of the record, its path is added to the mappings of the
     /// axis.
     pub(super) fn step(
         &self,
         normalizer: &ValueNormalizer,
-        mappings: &mut [Mapping],
+        mappings: &mut [CompiledMapping],
         place: &str,
-    ) -> Result<Step, BadDefinition> {
+    ) -> Result<NormalizationStep, PipelineDefinitionError> {
         let (index, axis) = self.axis(&normalizer.axis, &format!("{place}.axis"))?;
         let place = &format!("{place}.config");
-        let bad = |fault: &str| BadDefinition::new(place, fault);
+        let bad = |fault: &str| PipelineDefinitionError::new(place, fault);
         let numeric = axis.kind.is_numeric();
         let config = normalizer.config.clone();
         let kind = match normalizer.normalizer_type {
@@ -71,14 +73,14 @@ impl Parts<'_> {
                         axis.axis
                     )));
                 }
-                StepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
+                NormalizationStepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
             }
             kind @ (NormalizerType::NumericPrecision | NormalizerType::Reciprocal) if numeric => {
-                let precision: Precision = read(config, place)?;
+                let precision: DecimalPrecision = read(config, place)?;
                 check_digits(precision.digits, place)?;
                 match kind {
-                    NormalizerType::Reciprocal => StepKind::Reciprocal(precision),
-                    _ => StepKind::Precision(precision),
+                    NormalizerType::Reciprocal => NormalizationStepKind::Reciprocal(precision),
+                    _ => NormalizationStepKind::Precision(precision),
                 }
             }
             NormalizerType::EnumMapping => {
@@ -88,18 +90,18 @@ impl Parts<'_> {
                 if last.is_some_and(|last| std::ptr::eq(last, normalizer)) {
                     check_words(&words, axis, place)?;
                 }
-                StepKind::Words(words)
+                NormalizationStepKind::Words(words)
             }
             NormalizerType::DateParsing if axis.kind == AxisType::Date => {
-                let DateConfig { formats } = read(config, place)?;
-                StepKind::Dates(dates(formats, place)?)
+                let DateParsingConfig { formats } = read(config, place)?;
+                NormalizationStepKind::Dates(dates(formats, place)?)
             }
             NormalizerType::StringNormalization if !numeric => {
-                StepKind::Text(read::<TextForm>(config, place)?)
+                NormalizationStepKind::Text(read::<TextNormalization>(config, place)?)
             }
             NormalizerType::Identity => {
-                let NoConfig {} = read(config, place)?;
-                StepKind::Identity
+                let EmptyNormalizerConfig {} = read(config, place)?;
+                NormalizationStepKind::Identity
             }
             other => {
                 let fault = format!(
@@ -110,20 +112,20 @@ impl Parts<'_> {
                 return Err(bad(&fault));
             }
         };
-        Ok(Step { axis: index, kind })
+        Ok(NormalizationStep { axis: index, kind })
     }
 
     fn units(
         &self,
-        config: UnitConfig,
+        config: UnitConversionConfig,
         axis: &Axis,
-        mappings: &mut [Mapping],
+        mappings: &mut [CompiledMapping],
         place: &str,
-    ) -> Result<Units, BadDefinition> {
-        let UnitConfig { from_unit, from_unit_field, to_unit, conversion_table, digits } = config;
+    ) -> Result<UnitConverter, PipelineDefinitionError> {
+        let UnitConversionConfig { from_unit, from_unit_field, to_unit, conversion_table, digits } = config;
         let to = to_axis_unit(&to_unit, axis, place)?;
         if from_unit.is_some() == from_unit_field.is_some() {
-            return Err(BadDefinition::new(
+            return Err(PipelineDefinitionError::new(
                 place,
                 "exactly one of `from_unit` and `from_unit_field` is required",
             ));
@@ -131,13 +133,13 @@ impl Parts<'_> {
         digits.map_or(Ok(()), |digits| check_digits(digits, place))?;
         if let Some(field) = from_unit_field {
             let path = self.path(&field, &format!("{place}.from_unit_field"))?;
-            let of_axis = |mapping: &Mapping| {
+            let of_axis = |mapping: &CompiledMapping| {
                 self.ontology.axes.get(mapping.axis).is_some_and(|other| other.axis == axis.axis)
             };
             for mapping in mappings.iter_mut().filter(|mapping| of_axis(mapping)) {
-                if !path.goes_with(&mapping.source) {
-                    let fault = not_beside(&field, &mapping.source);
-                    return Err(BadDefinition::new(place, fault));
+                if !path.is_same_group(&mapping.source) {
+                    let fault = format_group_mismatch(&field, &mapping.source);
+                    return Err(PipelineDefinitionError::new(place, fault));
                 }
                 mapping.unit = Some(path.clone());
             }
@@ -151,32 +153,34 @@ impl Parts<'_> {
         &self,
         id: &str,
         place: &str,
-    ) -> Result<BTreeMap<String, Vec<Equivalence>>, BadDefinition> {
-        let Table::Conversions(table) = self.table(id, place)? else {
-            return Err(BadDefinition::new(place, format!("table `{id}` has no `conversions`")));
+    ) -> Result<BTreeMap<String, Vec<SubstanceEquivalence>>, PipelineDefinitionError> {
+        let LookupTable::Conversions(table) = self.table(id, place)? else {
+            return Err(PipelineDefinitionError::new(place, format!("table `{id}` has no `conversions`")));
         };
-        let bad = |error: UnitError| BadDefinition::new(format!("tables.{id}"), error);
-        let equivalence = |(one, amount): (&String, &Amount)| {
+        let bad = |error: UnitError| PipelineDefinitionError::new(format!("tables.{id}"), error);
+        let equivalence = |(one, amount): (&String, &UnitEquivalent)| {
             let (one, of) = (one.parse().map_err(bad)?, amount.unit.parse().map_err(bad)?);
-            Equivalence::new(&one, &amount.factor, &of).map_err(bad)
+            SubstanceEquivalence::new(&one, &amount.factor, &of).map_err(bad)
         };
-        let substance = |(name, amounts): (&String, &BTreeMap<String, Amount>)| {
+        let substance = |(name, amounts): (&String, &BTreeMap<String, UnitEquivalent>)| {
             Ok((name.clone(), amounts.iter().map(equivalence).collect::<Result<_, _>>()?))
         };
         table.iter().map(substance).collect()
     }
 
-    fn words(&self, config: EnumConfig, place: &str) -> Result<Words, BadDefinition> {
+    fn words(&self, config: EnumMappingConfig, place: &str) -> Result<WordTable, PipelineDefinitionError> {
         match config {
-            EnumConfig { table: Some(id), map: None, otherwise: None } => self.words_of(&id, place),
-            EnumConfig { table: None, map: Some(entries), otherwise } => {
-                let words = Words { entries, otherwise: otherwise.unwrap_or_default() };
-                check_called(&words, place)?;
+            EnumMappingConfig { table: Some(id), map: None, otherwise: None } => {
+                self.find_word_table(&id, place)
+            }
+            EnumMappingConfig { table: None, map: Some(entries), otherwise } => {
+                let words = WordTable { entries, otherwise: otherwise.unwrap_or_default() };
+                check_translations(&words, place)?;
                 Ok(words)
             }
             _ => {
                 let fault = "either `table`, which has its own `otherwise`, or `map` with an optional `otherwise` is required";
-                Err(BadDefinition::new(place, fault))
+                Err(PipelineDefinitionError::new(place, fault))
             }
         }
     }
@@ -184,19 +188,19 @@ impl Parts<'_> {
     /// The unit conversion of a field mapping, as the first step of its axis.
     pub(super) fn fixed_conversion(
         &self,
-        conversion: &FixedConversion,
+        conversion: &FixedUnitConversion,
         target_axis: &str,
         place: &str,
-    ) -> Result<Step, BadDefinition> {
+    ) -> Result<NormalizationStep, PipelineDefinitionError> {
         let (index, axis) = self.axis(target_axis, place)?;
         let to = to_axis_unit(&conversion.to_unit, axis, place)?;
         let units = units(Some(conversion.from_unit.clone()), to, BTreeMap::new(), None, axis, place)?;
-        Ok(Step { axis: index, kind: StepKind::Units(units) })
+        Ok(NormalizationStep { axis: index, kind: NormalizationStepKind::Units(units) })
     }
 
     /// The number of unit conversions of an axis.
     fn conversions_of(&self, name: &str) -> usize {
-        let Definition { pipeline, normalization, .. } = self.definition;
+        let PipelineDefinition { pipeline, normalization, .. } = self.definition;
         let fields = pipeline.transformation.field_mappings.iter();
         let steps = normalization.value_normalizers.iter();
         fields.filter(|field| field.target_axis == name && field.unit_conversion.is_some()).count()
@@ -209,57 +213,57 @@ impl Parts<'_> {
 /// A conversion to the unit of `axis`. If all values have the same unit, a conversion from it must exist.
 fn units(
     from: Option<String>,
-    to: Unit,
-    table: BTreeMap<String, Vec<Equivalence>>,
+    to: UcumUnit,
+    table: BTreeMap<String, Vec<SubstanceEquivalence>>,
     digits: Option<i32>,
     axis: &Axis,
     place: &str,
-) -> Result<Units, BadDefinition> {
+) -> Result<UnitConverter, PipelineDefinitionError> {
     let spelling = from.clone();
     // a table may apply to only some keys of a group
     let is_for_some = axis.is_group() && !table.is_empty();
-    let units = Units::new(from, to, table, digits);
+    let units = UnitConverter::new(from, to, table, digits);
     match spelling.map(|from| units.factor(&from, &axis.axis)) {
         Some(Err(error)) if !is_for_some || matches!(error, UnitError::Inverse { .. }) => {
-            Err(BadDefinition::new(place, error))
+            Err(PipelineDefinitionError::new(place, error))
         }
         _ => Ok(units),
     }
 }
 
 /// Checks that `digits` is in range.
-fn check_digits(digits: i32, place: &str) -> Result<(), BadDefinition> {
+fn check_digits(digits: i32, place: &str) -> Result<(), PipelineDefinitionError> {
     if DIGITS.contains(&digits) {
         return Ok(());
     }
     let fault = format!("`digits` is {digits} ({} to {} allowed)", DIGITS.start(), DIGITS.end());
-    Err(BadDefinition::new(place, fault))
+    Err(PipelineDefinitionError::new(place, fault))
 }
 
 /// Checks that the translations of an axis's last step are values of the axis.
-fn check_words(words: &Words, axis: &Axis, place: &str) -> Result<(), BadDefinition> {
+fn check_words(words: &WordTable, axis: &Axis, place: &str) -> Result<(), PipelineDefinitionError> {
     let called = words.entries.iter().filter_map(|(word, called)| Some((word, called.as_ref()?)));
     for (word, called) in called {
-        Typed::of_text(called, axis)
-            .map_err(|error| BadDefinition::new(place, format!("`{word}`: {error}")))?;
+        TypedValue::from_text(called, axis)
+            .map_err(|error| PipelineDefinitionError::new(place, format!("`{word}`: {error}")))?;
     }
     Ok(())
 }
 
-fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<Unit, BadDefinition> {
+fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<UcumUnit, PipelineDefinitionError> {
     if axis.unit.as_deref() != Some(code) {
         let unit = axis.unit.as_deref().unwrap_or("none");
         let fault = format!("`to_unit` is `{code}`, but the unit of `{}` is {unit}", axis.axis);
-        return Err(BadDefinition::new(place, fault));
+        return Err(PipelineDefinitionError::new(place, fault));
     }
-    code.parse::<Unit>().map_err(|error| BadDefinition::new(place, error))
+    code.parse::<UcumUnit>().map_err(|error| PipelineDefinitionError::new(place, error))
 }
 
 /// Deserializes the configuration of a normalizer.
-fn read<T: DeserializeOwned>(config: Map<String, Json>, place: &str) -> Result<T, BadDefinition> {
+fn read<T: DeserializeOwned>(config: Map<String, Json>, place: &str) -> Result<T, PipelineDefinitionError> {
     serde_path_to_error::deserialize(Json::Object(config)).map_err(|error| {
-        let (path, fault) = (error.path(), plain(&error.inner().to_string()));
+        let (path, fault) = (error.path(), reword_serde_error(&error.inner().to_string()));
         let is_of_all = path.iter().next().is_none();
-        BadDefinition::new(place, if is_of_all { fault } else { format!("`{path}`: {fault}") })
+        PipelineDefinitionError::new(place, if is_of_all { fault } else { format!("`{path}`: {fault}") })
     })
 }

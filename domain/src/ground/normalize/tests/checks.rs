@@ -22,7 +22,11 @@ fn failed_check_rejects_warns_or_nullifies() {
             assert!(taken.warnings.is_empty() && taken.content.axes.len() == 2, "{kind}: {taken:?}");
         }
         let rejection = normalized(definition("reject"), bad.clone()).unwrap_err();
-        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::Check, Some(axis)), "{rejection:?}");
+        assert_eq!(
+            (rejection.rule, rejection.place.as_deref()),
+            (RecordRule::Check, Some(axis)),
+            "{rejection:?}"
+        );
         for (on_failure, left) in [("warn", 2), ("nullify", 1)] {
             let kept = normalized(definition(on_failure), bad.clone()).unwrap();
             assert_eq!((&kept.warnings, kept.content.axes.len()), (&vec![rejection.clone()], left), "{kind}");
@@ -48,10 +52,22 @@ fn failed_range_check_names_its_limit() {
         (json!({ "min": "-0.30" }), "-0.31", "-0.31 is below -0.3"),
     ] {
         let definition = checked("amount", "range", constraint, "reject");
-        refused(definition, json!({ "id": "a", "amount": value }), Rule::Check, "amount", words);
+        assert_rejected(
+            definition,
+            json!({ "id": "a", "amount": value }),
+            RecordRule::Check,
+            "amount",
+            words,
+        );
     }
     let days = checked("day", "range", json!({ "min": "2020-01-01" }), "reject");
-    refused(days, json!({ "id": "a", "day": "2019-12-31" }), Rule::Check, "day", "is below 2020-01-01");
+    assert_rejected(
+        days,
+        json!({ "id": "a", "day": "2019-12-31" }),
+        RecordRule::Check,
+        "day",
+        "is below 2020-01-01",
+    );
 }
 
 #[test]
@@ -63,13 +79,13 @@ fn check_applies_to_each_value_of_a_group() {
     assert_eq!(kept.content.axes.keys().collect::<Vec<_>>(), ["id", "parts.x.amount"]);
     assert_eq!(kept.warnings.len(), 2);
     let reject = checked("parts.*.amount", "range", json!({ "max": 5 }), "reject");
-    refused(reject, record.clone(), Rule::Check, "parts.y.amount", "9 is above 5");
+    assert_rejected(reject, record.clone(), RecordRule::Check, "parts.y.amount", "9 is above 5");
     let shares = checked("parts.*.amount", "custom", json!("value <= parts.x.amount * 8.5"), "reject");
-    refused(shares, record, Rule::Check, "parts.y.amount", "does not hold");
+    assert_rejected(shares, record, RecordRule::Check, "parts.y.amount", "does not hold");
 }
 
 /// Whether `expression` is true for a record; otherwise the reason.
-fn holds(expression: &str) -> Result<(), String> {
+fn evaluate_expression(expression: &str) -> Result<(), String> {
     let record = json!({
         "id": "ab", "count": 7, "amount": "2.5", "flag": true, "parts": { "x-1": { "value": 1 }, "y": { "value": 2 } },
     });
@@ -92,7 +108,7 @@ fn expression_can_use_all_axes() {
         "id.startsWith('a') && id.endsWith('b') && id.contains('ab') && count in [6, 7]",
         "double(count) / 2.0 == 3.5 && int(amount) == 2 && string(count) == '7'",
     ] {
-        assert_eq!(holds(expression), Ok(()), "{expression}");
+        assert_eq!(evaluate_expression(expression), Ok(()), "{expression}");
     }
 }
 
@@ -109,9 +125,9 @@ fn expression_without_result_reports_reason() {
         ("parts + parts == parts", "wrong types"),
         ("size(parts.y.amount) > 1", "cannot be evaluated"),
     ] {
-        let reason = holds(expression).expect_err(expression);
+        let reason = evaluate_expression(expression).expect_err(expression);
         assert!(reason.contains(words), "{expression}: {reason}");
-        assert_eq!(holds(expression), Err(reason), "it is the same each time");
+        assert_eq!(evaluate_expression(expression), Err(reason), "it is the same each time");
     }
 }
 
@@ -128,7 +144,7 @@ fn expression_reads_every_number_as_double() {
 #[test]
 fn expression_limits_are_checked_at_registration() {
     let fault = |expression: &str| {
-        made(checked("id", "custom", json!(expression), "reject")).unwrap_err().to_string()
+        compile_normalizer(checked("id", "custom", json!(expression), "reject")).unwrap_err().to_string()
     };
     for (expression, words) in [
         ("weight > 1", "`weight`, which is not an axis"),
@@ -143,11 +159,12 @@ fn expression_limits_are_checked_at_registration() {
         assert!(fault(expression).contains(words), "{expression}: {}", fault(expression));
     }
     let sum = |parts: usize| vec!["1"; parts].join("+") + " == 1";
-    assert!(made(checked("id", "custom", json!(sum(15)), "reject")).is_ok());
+    assert!(compile_normalizer(checked("id", "custom", json!(sum(15)), "reject")).is_ok());
     assert!(fault(&sum(200)).contains("256 parts, nested 32 deep"));
     assert!(fault(&sum(510)).contains("256 parts, nested 32 deep"));
     assert!(fault(&format!("count in [{}]", vec!["1"; 300].join(","))).contains("256 parts"));
-    let told = |expression: &str| drop(made(checked("id", "custom", json!(expression), "reject")));
+    let told =
+        |expression: &str| drop(compile_normalizer(checked("id", "custom", json!(expression), "reject")));
     // any result is fine here, but it must come at once and on a small stack
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("{1:", "}"), ("size(", ")")] {
         for depth in [20, 100, 170, 1000] {

@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn faulty(definition: Json, place: &str, words: &str) {
-    let fault = made(definition).expect_err("it cannot work").to_string();
+    let fault = compile_normalizer(definition).expect_err("it cannot work").to_string();
     assert!(fault.starts_with(&format!("{place}: ")), "{fault}");
     assert!(fault.contains(words), "{fault}");
 }
@@ -53,8 +53,8 @@ fn definition_works_without_its_optional_names() {
             mapping.remove("required");
         }
     }
-    let audit = Audit { log_raw_input: true, log_transformations: true, provenance_chain: true };
-    let normalizer = made(short.clone()).unwrap();
+    let audit = PipelineAudit { log_raw_input: true, log_transformations: true, provenance_chain: true };
+    let normalizer = compile_normalizer(short.clone()).unwrap();
     assert_eq!(normalizer.transformations(audit), ["things"], "the pipeline's id");
     let record = json!({ "id": "a", "count": "1", "parts": { "x": { "value": 1 } } });
     assert_eq!(normalized(short, record.clone()).unwrap(), normalized(definition(), record).unwrap());
@@ -300,10 +300,10 @@ fn definition_rejects_inexact_numbers() {
         faulty(checked("amount", "range", bound, "reject"), place, "of more than 64 bits, as a text");
     }
     let exact = json!({ "min": u64::MAX, "max": "18446744073709551615.00000000000000000001" });
-    refused(
+    assert_rejected(
         checked("amount", "range", exact, "reject"),
         json!({ "id": "a", "amount": "18446744073709551615.00000000000000000002" }),
-        Rule::Check,
+        RecordRule::Check,
         "amount",
         "is above",
     );
@@ -323,7 +323,8 @@ fn definition_limits_its_number_of_parts() {
 
 #[test]
 fn definition_error_names_unknown_member() {
-    let read = |definition: Json| serde_json::from_value::<Definition>(definition).unwrap_err().to_string();
+    let read =
+        |definition: Json| serde_json::from_value::<PipelineDefinition>(definition).unwrap_err().to_string();
     assert!(read(with([("/pipeline/validation/strict", json!(true))])).contains("`strict`"));
     assert!(read(with([("/normalization/checks", json!([]))])).contains("`checks`"));
 }
@@ -331,5 +332,5 @@ fn definition_error_names_unknown_member() {
 #[test]
 fn normalizer_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync>() {}
-    is_shared::<Normalizer>();
+    is_shared::<RecordNormalizer>();
 }

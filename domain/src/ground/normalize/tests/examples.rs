@@ -1,7 +1,7 @@
 //! The definitions that are shipped, applied to records of their sources.
 
 use super::*;
-use crate::ground::source::Registration;
+use crate::ground::source::SourceRegistration;
 
 macro_rules! document {
     ($folder:literal, $name:literal) => {
@@ -22,7 +22,7 @@ macro_rules! example {
     };
 }
 
-fn ready(definition: Definition, source: Registration, ontology: Ontology) -> Normalizer {
+fn ready(definition: PipelineDefinition, source: SourceRegistration, ontology: Ontology) -> RecordNormalizer {
     ontology.validate().unwrap();
     source.validate(&ontology).unwrap();
     assert_eq!(
@@ -31,21 +31,21 @@ fn ready(definition: Definition, source: Registration, ontology: Ontology) -> No
     );
     let json = serde_json::to_value(&definition).unwrap();
     assert_eq!(
-        serde_json::from_value::<Definition>(json).unwrap(),
+        serde_json::from_value::<PipelineDefinition>(json).unwrap(),
         definition,
         "it is read as it is written"
     );
-    Normalizer::new(&definition, Arc::new(ontology), &source.axes_provided).unwrap()
+    RecordNormalizer::new(&definition, Arc::new(ontology), &source.axes_provided).unwrap()
 }
 
 /// A record of a table with this header.
-fn row(header: &str, line: &str) -> Raw {
-    let fields = line.split(',').map(|field| Raw::Text(field.to_owned()));
-    Raw::Object(header.split(',').map(str::to_owned).zip(fields).collect())
+fn row(header: &str, line: &str) -> SourceValue {
+    let fields = line.split(',').map(|field| SourceValue::Text(field.to_owned()));
+    SourceValue::Object(header.split(',').map(str::to_owned).zip(fields).collect())
 }
 
 /// The record's id, and its content in canonical JSON.
-fn said(normalizer: &Normalizer, raw: &Raw) -> (String, String) {
+fn normalize_to_json(normalizer: &RecordNormalizer, raw: &SourceValue) -> (String, String) {
     let normalized = normalizer.normalize(raw).unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(normalized.warnings, [], "{normalized:?}");
     let json = normalized.content.to_json();
@@ -59,29 +59,32 @@ fn world_bank_row_is_normalized() {
     let normalizer = example!("world-bank-population", "population");
     let header = "Country Name,Country Code,Year,Value";
     assert_eq!(
-        said(&normalizer, &row(header, " Aruba ,abw,1960,54608")),
+        normalize_to_json(&normalizer, &row(header, " Aruba ,abw,1960,54608")),
         (
             "abw/1960".into(),
             r#"{"axes":{"area":"ABW","area_name":"Aruba","population":"54608","year":"1960"}}"#.into()
         )
     );
     assert_eq!(
-        said(&normalizer, &row(header, "Serbia,SRB,2020,6.899126E6")).1,
+        normalize_to_json(&normalizer, &row(header, "Serbia,SRB,2020,6.899126E6")).1,
         r#"{"axes":{"area":"SRB","area_name":"Serbia","population":"6899126","year":"2020"},"definitions":{"population":"without Kosovo"}}"#
     );
     let refused = |line: &str| {
         let rejection = normalizer.normalize(&row(header, line)).unwrap_err();
         (rejection.rule, rejection.place.unwrap())
     };
-    assert_eq!(refused("Aruba,ABW,1960,"), (Rule::RequiredField, "Value".into()));
-    assert_eq!(refused(" ,ABW,1960,1"), (Rule::Mapping, "area_name".into()));
-    assert_eq!(refused("Aruba,ABW,1960,..."), (Rule::AxisType, "population".into()));
-    assert_eq!(refused("Aruba,ABW,1960.5,1"), (Rule::AxisType, "year".into()));
-    assert_eq!(refused("Aruba,AB,1960,1"), (Rule::Check, "area".into()));
-    assert_eq!(refused("Aruba,ABW,1812,1"), (Rule::Check, "year".into()));
-    assert_eq!(refused("Aruba,ABW,1960,-1"), (Rule::Check, "population".into()));
-    let audit =
-        |log_transformations| Audit { log_raw_input: true, log_transformations, provenance_chain: true };
+    assert_eq!(refused("Aruba,ABW,1960,"), (RecordRule::RequiredField, "Value".into()));
+    assert_eq!(refused(" ,ABW,1960,1"), (RecordRule::Mapping, "area_name".into()));
+    assert_eq!(refused("Aruba,ABW,1960,..."), (RecordRule::AxisType, "population".into()));
+    assert_eq!(refused("Aruba,ABW,1960.5,1"), (RecordRule::AxisType, "year".into()));
+    assert_eq!(refused("Aruba,AB,1960,1"), (RecordRule::Check, "area".into()));
+    assert_eq!(refused("Aruba,ABW,1812,1"), (RecordRule::Check, "year".into()));
+    assert_eq!(refused("Aruba,ABW,1960,-1"), (RecordRule::Check, "population".into()));
+    let audit = |log_transformations| PipelineAudit {
+        log_raw_input: true,
+        log_transformations,
+        provenance_chain: true,
+    };
     let applied = ["world-bank-population-v1", "area_name:string_normalization", "area:string_normalization"];
     assert_eq!(normalizer.transformations(audit(true)), applied);
     assert!(normalizer.transformations(audit(false)).is_empty());
@@ -92,7 +95,7 @@ fn united_nations_row_is_scaled_and_mapped_by_numeric_code() {
     let normalizer = example!("un-wpp-population", "population");
     let header = "country_code,name,year,population_thousands";
     assert_eq!(
-        said(&normalizer, &row(header, "4,Afghanistan,1950,7752.117")),
+        normalize_to_json(&normalizer, &row(header, "4,Afghanistan,1950,7752.117")),
         (
             "4/1950".into(),
             r#"{"axes":{"area":"AFG","area_name":"Afghanistan","population":"7752117","year":"1950"}}"#
@@ -100,11 +103,11 @@ fn united_nations_row_is_scaled_and_mapped_by_numeric_code() {
         )
     );
     assert_eq!(
-        said(&normalizer, &row(header, "688,Serbia,2020,8737.370")).1,
+        normalize_to_json(&normalizer, &row(header, "688,Serbia,2020,8737.370")).1,
         r#"{"axes":{"area":"SRB","area_name":"Serbia","population":"8737370","year":"2020"},"definitions":{"population":"with Kosovo"}}"#
     );
     let unknown = normalizer.normalize(&row(header, "9999,Nowhere,2020,1")).unwrap_err();
-    assert_eq!((unknown.rule, unknown.place.as_deref()), (Rule::EnumMapping, Some("area")));
+    assert_eq!((unknown.rule, unknown.place.as_deref()), (RecordRule::EnumMapping, Some("area")));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn country_matches_its_publishers_schema() {
         "official_name": "Islamic Republic of Afghanistan",
     });
     assert_eq!(
-        said(&normalizer, &raw(&country)),
+        normalize_to_json(&normalizer, &raw(&country)),
         (
             "AFG".into(),
             r#"{"axes":{"alpha_2":"AF","alpha_3":"AFG","name":"Afghanistan","numeric":"004","official_name":"Islamic Republic of Afghanistan"}}"#.into()
@@ -131,7 +134,11 @@ fn country_matches_its_publishers_schema() {
         let mut other = country.clone();
         other[field] = value;
         let rejection = normalizer.normalize(&raw(&other)).unwrap_err();
-        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::Schema, place), "{rejection:?}");
+        assert_eq!(
+            (rejection.rule, rejection.place.as_deref()),
+            (RecordRule::Schema, place),
+            "{rejection:?}"
+        );
     }
 }
 
@@ -140,10 +147,10 @@ fn currency_is_normalized() {
     let normalizer = example!("iso-4217", "currencies");
     let currency = |numeric: &str| raw(&json!({ "alpha_3": "AFN", "name": "Afghani", "numeric": numeric }));
     assert_eq!(
-        said(&normalizer, &currency("971")),
+        normalize_to_json(&normalizer, &currency("971")),
         ("AFN".into(), r#"{"axes":{"alpha_3":"AFN","name":"Afghani","numeric":"971"}}"#.into())
     );
-    assert_eq!(normalizer.normalize(&currency("0971")).unwrap_err().rule, Rule::Check);
+    assert_eq!(normalizer.normalize(&currency("0971")).unwrap_err().rule, RecordRule::Check);
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn food_with_list_of_nutrients_is_normalized() {
         r#""food_scheme":"ndb","nutrients.sodium.amount":"0.643","nutrients.vitamin_b12.amount":"0.00000017","#,
         r#""nutrients.vitamin_d.amount":"0.0000025","nutrients.water.amount":"15.87"}}"#
     );
-    assert_eq!(said(&normalizer, &butter), ("ndb/1001".into(), content.into()));
+    assert_eq!(normalize_to_json(&normalizer, &butter), ("ndb/1001".into(), content.into()));
     let refused = |nutrient: Json| {
         let lacks_energy = nutrient["nutrient"]["name"] != "Energy";
         let energy =
@@ -179,10 +186,10 @@ fn food_with_list_of_nutrients_is_normalized() {
         (rejection.rule, rejection.place.unwrap())
     };
     let (group, water) = ("$.foodNutrients[*].amount", "nutrients.water.amount");
-    assert_eq!(refused(nutrient("Unobtainium", "G", json!(1))), (Rule::Mapping, group.into()));
-    assert_eq!(refused(nutrient("Water", "IU", json!(1))), (Rule::UnitConversion, water.into()));
-    assert_eq!(refused(nutrient("Water", "G", json!(101))), (Rule::Check, water.into()));
-    assert_eq!(refused(nutrient("Energy", "KCAL", json!(1001))), (Rule::Check, "energy".into()));
+    assert_eq!(refused(nutrient("Unobtainium", "G", json!(1))), (RecordRule::Mapping, group.into()));
+    assert_eq!(refused(nutrient("Water", "IU", json!(1))), (RecordRule::UnitConversion, water.into()));
+    assert_eq!(refused(nutrient("Water", "G", json!(101))), (RecordRule::Check, water.into()));
+    assert_eq!(refused(nutrient("Energy", "KCAL", json!(1001))), (RecordRule::Check, "energy".into()));
 }
 
 #[test]
@@ -200,11 +207,14 @@ fn food_with_object_of_nutrients_is_normalized() {
         },
     }));
     // 854 kJ are 204.1108… kcal: the decimals do not end, and the definition does not round
-    assert_eq!(normalizer.normalize(&souffle).unwrap_err().rule, Rule::UnitConversion);
+    assert_eq!(normalizer.normalize(&souffle).unwrap_err().rule, RecordRule::UnitConversion);
     let json = souffle.to_value().to_string().replace("854", "418.4");
     let content = concat!(
         r#"{"axes":{"energy":"100","food_id":"2","food_name":"Cheese souffle","food_scheme":"cnf","#,
         r#""nutrients.calcium.amount":"0.184","nutrients.vitamin_d.amount":"0.000002","nutrients.water.amount":"67.17"}}"#
     );
-    assert_eq!(said(&normalizer, &Raw::parse(json.as_bytes()).unwrap()), ("cnf/2".into(), content.into()));
+    assert_eq!(
+        normalize_to_json(&normalizer, &SourceValue::parse(json.as_bytes()).unwrap()),
+        ("cnf/2".into(), content.into())
+    );
 }

@@ -30,13 +30,13 @@ fn record_with_invalid_axis_value_is_rejected() {
         ("day", json!(false), "`false` is not a date"),
         ("name", json!("x".repeat(64 * 1024 + 1)), "at most 65536 bytes"),
     ] {
-        refused(definition(), json!({ "id": "a", field: value }), Rule::AxisType, field, words);
+        assert_rejected(definition(), json!({ "id": "a", field: value }), RecordRule::AxisType, field, words);
     }
     for value in [json!([1]), json!({})] {
-        refused(
+        assert_rejected(
             definition(),
             json!({ "id": "a", "count": value }),
-            Rule::Mapping,
+            RecordRule::Mapping,
             "count",
             "a list or an object",
         );
@@ -46,12 +46,13 @@ fn record_with_invalid_axis_value_is_rejected() {
 #[test]
 fn number_with_too_many_digits_is_kept_as_text() {
     let digits = "7".repeat(100);
-    let record = |field: &str| Raw::parse(format!(r#"{{"id":"a","{field}":{digits}}}"#).as_bytes()).unwrap();
-    let normalizer = made(definition()).unwrap();
+    let record =
+        |field: &str| SourceValue::parse(format!(r#"{{"id":"a","{field}":{digits}}}"#).as_bytes()).unwrap();
+    let normalizer = compile_normalizer(definition()).unwrap();
     assert_eq!(normalizer.normalize(&record("name")).unwrap().content.axes["name"].to_string(), digits);
     let rejection = normalizer.normalize(&record("amount")).unwrap_err();
     assert!(
-        rejection.rule == Rule::AxisType && rejection.reason.contains("at most 64 allowed"),
+        rejection.rule == RecordRule::AxisType && rejection.reason.contains("at most 64 allowed"),
         "{rejection:?}"
     );
 }
@@ -60,10 +61,10 @@ fn number_with_too_many_digits_is_kept_as_text() {
 fn null_or_blank_value_is_missing() {
     for nothing in [json!(null), json!(""), json!(" \t\u{a0}")] {
         assert_eq!(axes(definition(), json!({ "id": "a", "name": nothing, "count": nothing })), json!({}));
-        refused(
+        assert_rejected(
             definition(),
             json!({ "id": nothing }),
-            Rule::Mapping,
+            RecordRule::Mapping,
             "id",
             "`id` is missing, null or blank",
         );
@@ -71,7 +72,7 @@ fn null_or_blank_value_is_missing() {
         let empty = [nothing, json!([]), json!({})];
         for empty in empty {
             let record = json!({ "id": "a", "name": empty });
-            refused(required.clone(), record, Rule::RequiredField, "name", "missing or empty");
+            assert_rejected(required.clone(), record, RecordRule::RequiredField, "name", "missing or empty");
         }
     }
 }
@@ -80,7 +81,13 @@ fn null_or_blank_value_is_missing() {
 fn required_field_accepts_non_empty_list_or_object() {
     let required = with([("/pipeline/validation/required_fields", json!(["parts"]))]);
     assert!(normalized(required.clone(), json!({ "id": "a", "parts": { "x": {} } })).is_ok());
-    refused(required, json!({ "id": "a", "parts": {} }), Rule::RequiredField, "parts", "missing or empty");
+    assert_rejected(
+        required,
+        json!({ "id": "a", "parts": {} }),
+        RecordRule::RequiredField,
+        "parts",
+        "missing or empty",
+    );
 }
 
 #[test]
@@ -123,7 +130,7 @@ fn default_value_is_checked_but_not_normalized() {
     checked["normalization"]["post_normalization_checks"] = json!([
         { "check_type": "range", "axis": "amount", "constraint": { "min": 6 }, "on_failure": "reject" },
     ]);
-    refused(checked, json!({ "id": "a" }), Rule::Check, "amount", "5 is below 6");
+    assert_rejected(checked, json!({ "id": "a" }), RecordRule::Check, "amount", "5 is below 6");
 }
 
 #[test]
@@ -145,7 +152,7 @@ fn first_present_field_counts_with_its_own_definition() {
         let content = normalized(definition.clone(), record).unwrap().content;
         assert_eq!((&*content.axes["count"].to_string(), &*content.definitions["count"]), (count, by));
     }
-    refused(definition, json!({ "id": "a" }), Rule::Mapping, "count", "missing");
+    assert_rejected(definition, json!({ "id": "a" }), RecordRule::Mapping, "count", "missing");
 }
 
 /// A definition with a table of words that maps the kind to the definition of the amounts.
@@ -193,11 +200,11 @@ fn value_without_definition_is_rejected_or_has_a_warning() {
         (&known, true, nothing),
     ];
     for (record, nullified, words) in faults {
-        refused(of("reject", nullified), record.clone(), Rule::EnumMapping, "amount", words);
+        assert_rejected(of("reject", nullified), record.clone(), RecordRule::EnumMapping, "amount", words);
         for otherwise in ["warn", "keep"] {
             let normalized = normalized(of(otherwise, nullified), record.clone()).unwrap();
             assert!(normalized.content.definitions.is_empty());
-            let told = normalized.warnings.iter().filter(|warning| warning.rule == Rule::EnumMapping);
+            let told = normalized.warnings.iter().filter(|warning| warning.rule == RecordRule::EnumMapping);
             let told: Vec<_> =
                 told.map(|warning| (warning.place.as_deref(), warning.reason.contains(words))).collect();
             let is_kept = otherwise == "keep" && *record == unknown;
@@ -233,7 +240,7 @@ fn pipeline_field_mappings_are_applied() {
         axes(definition.clone(), record.clone()),
         json!({ "name": "äb", "kind": "one", "amount": "1500" })
     );
-    let normalizer = made(definition).unwrap();
+    let normalizer = compile_normalizer(definition).unwrap();
     assert_eq!(normalizer.normalize(&raw(&record)).unwrap().source_record_id, "A");
     assert_eq!(normalizer.transformations, ["n", "amount:unit_conversion"]);
 }
@@ -253,17 +260,29 @@ fn group_keys_come_from_a_field_or_a_table() {
     let record = |name: &str| json!({ "id": "a", "list": [{ "n": name, "v": 1 }, { "n": "q", "x": 2 }] });
     let by_field = group(json!({ "field": "$.list[*].n" }));
     assert_eq!(axes(by_field.clone(), record("p-1")), json!({ "parts.p-1.amount": "1" }));
-    refused(by_field.clone(), record("p.1"), Rule::Mapping, "$.list[*].v", "`p.1` cannot be part of a path");
-    refused(by_field.clone(), record(""), Rule::Mapping, "$.list[*].v", "its element 0 has no name");
+    assert_rejected(
+        by_field.clone(),
+        record("p.1"),
+        RecordRule::Mapping,
+        "$.list[*].v",
+        "`p.1` cannot be part of a path",
+    );
+    assert_rejected(
+        by_field.clone(),
+        record(""),
+        RecordRule::Mapping,
+        "$.list[*].v",
+        "its element 0 has no name",
+    );
     let twice = json!({ "id": "a", "list": [{ "n": 1.0, "v": 1 }, { "n": 1, "v": 1 }] });
-    refused(by_field, twice, Rule::Mapping, "parts.1.amount", "two elements have this name");
+    assert_rejected(by_field, twice, RecordRule::Mapping, "parts.1.amount", "two elements have this name");
     let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
     assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
     let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
     assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
-    assert!(warned[0].rule == Rule::Mapping && warned[0].reason.contains("`q` is not in the table"));
+    assert!(warned[0].rule == RecordRule::Mapping && warned[0].reason.contains("`q` is not in the table"));
     let unnamed = group(json!(null));
-    refused(unnamed, record("Salz"), Rule::Mapping, "$.list[*].v", "has no name");
+    assert_rejected(unnamed, record("Salz"), RecordRule::Mapping, "$.list[*].v", "has no name");
 }
 
 #[test]
@@ -276,7 +295,13 @@ fn group_is_limited_and_read_in_linear_time() {
     let checks = checked("parts.*.amount", "custom", json!("value >= 0.0 && size(parts) > 0"), "reject");
     let many = normalized(checks.clone(), record(10_000)).unwrap();
     assert_eq!(many.content.axes.len(), 10_001);
-    refused(checks, record(10_001), Rule::Mapping, "$.parts.*.value", "more than 10000 elements");
+    assert_rejected(
+        checks,
+        record(10_001),
+        RecordRule::Mapping,
+        "$.parts.*.value",
+        "more than 10000 elements",
+    );
 }
 
 #[test]
@@ -287,7 +312,7 @@ fn record_can_name_its_period_of_validity() {
         let record = json!({ "id": "a", "from": from, "until": until });
         let normalized = normalized(definition.clone(), record)?;
         let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        Ok::<_, Rejection>((shown(normalized.valid_from), shown(normalized.valid_until)))
+        Ok::<_, RecordRejection>((shown(normalized.valid_from), shown(normalized.valid_until)))
     };
     let midnight = |day: &str| Some(format!("{day}T00:00:00Z"));
     assert_eq!(times(json!("31.01.2020"), json!(null)), Ok((midnight("2020-01-31"), None)));
@@ -306,7 +331,7 @@ fn record_can_name_its_period_of_validity() {
         let rejection = times(from, until).unwrap_err();
         assert_eq!(
             (rejection.rule, rejection.place.as_deref()),
-            (Rule::ValidTime, Some(place)),
+            (RecordRule::ValidTime, Some(place)),
             "{rejection:?}"
         );
     }
@@ -319,7 +344,7 @@ fn source_record_id_comes_from_key_or_identity() {
     assert_eq!(id(json!({ "id": "a/b", "sub": { "no": 1.0 } })).unwrap(), "a%2Fb/1");
     assert_eq!(id(json!({ "id": "a/b", "sub": { "no": "1.0" } })).unwrap(), "a%2Fb/1.0");
     let missing = id(json!({ "id": "a" })).unwrap_err();
-    assert_eq!((missing.rule, missing.place.as_deref()), (Rule::RequiredField, Some("$.sub.no")));
+    assert_eq!((missing.rule, missing.place.as_deref()), (RecordRule::RequiredField, Some("$.sub.no")));
     assert_eq!(normalized(definition(), json!({ "id": "a" })).unwrap().source_record_id, "a");
 }
 
@@ -327,7 +352,13 @@ fn source_record_id_comes_from_key_or_identity() {
 fn record_without_identity_is_rejected() {
     let words = json!({ "map": { "a": null }, "otherwise": "keep" });
     let definition = stepped("id", "enum_mapping", words);
-    refused(definition, json!({ "id": "a" }), Rule::Mapping, "id", "no value identifies the record's entity");
+    assert_rejected(
+        definition,
+        json!({ "id": "a" }),
+        RecordRule::Mapping,
+        "id",
+        "no value identifies the record's entity",
+    );
 }
 
 #[test]
@@ -352,7 +383,10 @@ fn unit_conversion_is_exact_or_rejects_record() {
         (json!(null), "its unit is not given"),
     ] {
         let rejection = amount(&definition, unit).unwrap_err();
-        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::UnitConversion, Some("amount")));
+        assert_eq!(
+            (rejection.rule, rejection.place.as_deref()),
+            (RecordRule::UnitConversion, Some("amount"))
+        );
         assert!(rejection.reason.contains(words), "{rejection:?}");
     }
     let third = stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g" }));
@@ -382,7 +416,7 @@ fn reciprocal_is_exact_up_to_its_digits() {
     assert_eq!(amount(json!({ "digits": 2, "mode": "half_up" }), "8").as_deref(), Ok("0.13"));
     for number in ["0", "0.00", "1e12"] {
         let rejection = amount(json!({ "digits": 10 }), number).unwrap_err();
-        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::Reciprocal, Some("amount")));
+        assert_eq!((rejection.rule, rejection.place.as_deref()), (RecordRule::Reciprocal, Some("amount")));
     }
 }
 
@@ -400,7 +434,7 @@ fn conversion_table_converts_units_by_substance() {
     let both = |d: &str, a: &str| json!({ "parts.d.amount": d, "parts.a.amount": a });
     assert_eq!(axes(definition.clone(), record("IU")), both("0.00000005", "0.0000006"));
     assert_eq!(axes(definition.clone(), record("mg")), both("0.002", "0.002"));
-    let normalizer = made(definition).unwrap();
+    let normalizer = compile_normalizer(definition).unwrap();
     for _ in 0..2 {
         assert_eq!(
             normalizer.normalize(&raw(&record("iu"))).unwrap().content.axes["parts.d.amount"].to_string(),
@@ -416,8 +450,9 @@ fn words_are_translated_only_once() {
         let definition = stepped("name", "enum_mapping", words(otherwise));
         normalized(definition, json!({ "id": "a", "name": name }))
     };
-    let called =
-        |name: Result<Normalized, Rejection>| name.unwrap().content.axes.get("name").map(ToString::to_string);
+    let called = |name: Result<NormalizerOutput, RecordRejection>| {
+        name.unwrap().content.axes.get("name").map(ToString::to_string)
+    };
     assert_eq!(called(name("reject", json!("1"))).as_deref(), Some("2"));
     assert_eq!(
         called(name("reject", json!(2.0))).as_deref(),
@@ -427,7 +462,7 @@ fn words_are_translated_only_once() {
     assert_eq!(called(name("reject", json!("x"))), None);
     assert_eq!(called(name("keep", json!("3"))).as_deref(), Some("3"));
     let unknown = name("reject", json!("3")).unwrap_err();
-    assert_eq!((unknown.rule, unknown.place.as_deref()), (Rule::EnumMapping, Some("name")));
+    assert_eq!((unknown.rule, unknown.place.as_deref()), (RecordRule::EnumMapping, Some("name")));
     assert_eq!(name("warn", json!("3")).unwrap().warnings, [unknown]);
 }
 
@@ -445,7 +480,11 @@ fn dates_numbers_and_texts_are_normalized() {
     assert_eq!(day("31 Jan 2020 11 pm").as_deref(), Ok("2020-01-31T23:00:00Z"));
     for text in ["31/1/2020", "-62167219201", "0000-01-01T00:00:00+02:00"] {
         let refused = day(text).unwrap_err();
-        assert_eq!((refused.rule, refused.place.as_deref()), (Rule::DateParsing, Some("day")), "{text}");
+        assert_eq!(
+            (refused.rule, refused.place.as_deref()),
+            (RecordRule::DateParsing, Some("day")),
+            "{text}"
+        );
     }
 
     let rounded = |mode: Json, number: &str| {
@@ -456,7 +495,7 @@ fn dates_numbers_and_texts_are_normalized() {
     assert_eq!(rounded(json!({ "digits": 1, "mode": "half_up" }), "2.25"), "2.3");
     assert_eq!(rounded(json!({ "digits": -1, "mode": "truncate" }), "-19.9"), "-10");
     let number = stepped("amount", "numeric_precision", json!({ "digits": 1 }));
-    refused(number, json!({ "id": "a", "amount": "x" }), Rule::AxisType, "amount", "a number");
+    assert_rejected(number, json!({ "id": "a", "amount": "x" }), RecordRule::AxisType, "amount", "a number");
 
     let form = |config: Json, text: &str| {
         axes(stepped("name", "string_normalization", config), json!({ "id": "a", "name": text }))
@@ -480,10 +519,10 @@ fn steps_are_applied_in_order() {
     let order = |steps: Json| with([("/normalization/value_normalizers", steps)]);
     let record = json!({ "id": "a", "kind": "a" });
     assert_eq!(axes(order(json!([upper, words])), record.clone()), json!({ "kind": "one" }));
-    refused(
+    assert_rejected(
         order(json!([words, upper])),
         record,
-        Rule::EnumMapping,
+        RecordRule::EnumMapping,
         "kind",
         "`a` is not a word of the table",
     );
@@ -493,8 +532,12 @@ fn steps_are_applied_in_order() {
 fn record_above_size_limit_is_rejected() {
     let long = |bytes: usize| "x".repeat(bytes);
     assert!(normalized(definition(), json!({ "id": long(2048) })).is_ok());
-    refused_by(definition(), json!({ "id": long(2049) }), "its id has 2049 bytes (at most 2048 allowed)");
-    refused_by(definition(), json!({ "id": "/".repeat(700) }), "its id has 2100 bytes");
+    assert_mapping_rejected(
+        definition(),
+        json!({ "id": long(2049) }),
+        "its id has 2049 bytes (at most 2048 allowed)",
+    );
+    assert_mapping_rejected(definition(), json!({ "id": "/".repeat(700) }), "its id has 2100 bytes");
     // the key comes from another field, but the identity is unchanged
     let words =
         json!({ "axis": "id", "normalizer_type": "enum_mapping", "config": { "map": { "a": long(2049) } } });
@@ -502,7 +545,7 @@ fn record_above_size_limit_is_rejected() {
         ("/pipeline/validation/deduplication_key", json!(["id"])),
         ("/normalization/value_normalizers", json!([words])),
     ]);
-    refused(keyed, json!({ "id": "a" }), Rule::AxisType, "id", "a lookup key");
+    assert_rejected(keyed, json!({ "id": "a" }), RecordRule::AxisType, "id", "a lookup key");
     let definition = with([("/normalization/axis_mappings/7/definition", json!(long(60)))]);
     let parts = |count: usize| {
         let parts: serde_json::Map<_, _> =
@@ -510,10 +553,10 @@ fn record_above_size_limit_is_rejected() {
         json!({ "id": "a", "parts": parts })
     };
     assert!(normalized(definition.clone(), parts(4_500)).is_ok());
-    refused_by(definition, parts(9_000), "at most 524288 allowed");
+    assert_mapping_rejected(definition, parts(9_000), "at most 524288 allowed");
 }
 
-fn refused_by(definition: Json, record: Json, words: &str) {
+fn assert_mapping_rejected(definition: Json, record: Json, words: &str) {
     let rejection = normalized(definition, record).unwrap_err();
-    assert!(rejection.rule == Rule::Mapping && rejection.reason.contains(words), "{rejection:?}");
+    assert!(rejection.rule == RecordRule::Mapping && rejection.reason.contains(words), "{rejection:?}");
 }

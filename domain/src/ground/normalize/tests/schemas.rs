@@ -9,7 +9,7 @@ fn by(schema: Json) -> Json {
 }
 
 fn fault(schema: Json) -> String {
-    let fault = made(by(schema)).unwrap_err().to_string();
+    let fault = compile_normalizer(by(schema)).unwrap_err().to_string();
     assert!(fault.starts_with("pipeline.validation.schema_id: "), "{fault}");
     fault
 }
@@ -18,11 +18,11 @@ fn fault(schema: Json) -> String {
 fn record_that_fails_its_schema_is_rejected_or_warned() {
     let schema = json!({ "properties": { "count": { "type": "integer", "maximum": 5 } } });
     let record = json!({ "id": "a", "count": 6 });
-    refused(by(schema.clone()), record.clone(), Rule::Schema, "/count", "maximum");
+    assert_rejected(by(schema.clone()), record.clone(), RecordRule::Schema, "/count", "maximum");
     let mut marked = by(schema.clone());
     marked["pipeline"]["validation"]["reject_on_schema_fail"] = json!(false);
     let kept = normalized(marked, record).unwrap();
-    assert_eq!(kept.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [Rule::Schema]);
+    assert_eq!(kept.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [RecordRule::Schema]);
     assert!(normalized(by(schema), json!({ "id": "a", "count": 5 })).unwrap().warnings.is_empty());
 }
 
@@ -58,8 +58,20 @@ fn schema_part_may_refer_to_any_other_part() {
             ("/schemas/s", schema),
         ]);
         assert!(normalized(definition.clone(), json!({ "id": "AB", "name": "xy" })).is_ok(), "{draft}");
-        refused(definition.clone(), json!({ "id": "ab" }), Rule::Schema, "/id", "does not match");
-        refused(definition, json!({ "id": "AB", "name": "x" }), Rule::Schema, "/name", "shorter");
+        assert_rejected(
+            definition.clone(),
+            json!({ "id": "ab" }),
+            RecordRule::Schema,
+            "/id",
+            "does not match",
+        );
+        assert_rejected(
+            definition,
+            json!({ "id": "AB", "name": "x" }),
+            RecordRule::Schema,
+            "/name",
+            "shorter",
+        );
     }
 }
 
@@ -67,7 +79,7 @@ fn schema_part_may_refer_to_any_other_part() {
 fn schema_of_draft_4_is_read_as_draft_4() {
     let schema = |draft: &str| json!({ "$schema": draft, "properties": { "count": { "minimum": 5, "exclusiveMinimum": true } } });
     let fourth = by(schema("http://json-schema.org/draft-04/schema#"));
-    refused(fourth, json!({ "id": "a", "count": 5 }), Rule::Schema, "/count", "5");
+    assert_rejected(fourth, json!({ "id": "a", "count": 5 }), RecordRule::Schema, "/count", "5");
     fault(schema("http://json-schema.org/draft-07/schema#"));
 }
 
@@ -87,9 +99,9 @@ fn schema_with_external_reference_is_rejected() {
     assert!(fault(json!({ "$dynamicRef": "#/a", "a": {} })).contains("`$dynamicRef`"));
     assert!(fault(json!({ "$schema": "http://127.0.0.1:9/draft" })).contains("127.0.0.1"));
     let nowhere = with([("/pipeline/validation/schema_id", json!("s#/a")), ("/schemas/s", json!({}))]);
-    assert!(made(nowhere).unwrap_err().to_string().contains("nothing at `/a`"));
+    assert!(compile_normalizer(nowhere).unwrap_err().to_string().contains("nothing at `/a`"));
     let unknown = with([("/pipeline/validation/schema_id", json!("t"))]);
-    assert!(made(unknown).unwrap_err().to_string().contains("schema `t` is not in `schemas`"));
+    assert!(compile_normalizer(unknown).unwrap_err().to_string().contains("schema `t` is not in `schemas`"));
 }
 
 #[test]
@@ -122,7 +134,7 @@ fn expensive_schema_is_rejected_quickly() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     let slow = by(json!({ "properties": { "id": { "pattern": "^(a+)+$" } } }));
     let id = "a".repeat(60_000) + "!";
-    refused(slow, json!({ "id": id }), Rule::Schema, "/id", "does not match");
+    assert_rejected(slow, json!({ "id": id }), RecordRule::Schema, "/id", "does not match");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
@@ -130,12 +142,18 @@ fn expensive_schema_is_rejected_quickly() {
 fn schema_checks_unicode_patterns_and_formats() {
     let flag = by(json!({ "properties": { "name": { "pattern": "^[\u{1f1e6}-\u{1f1ff}]{2}$" } } }));
     assert!(normalized(flag.clone(), json!({ "id": "a", "name": "\u{1f1e6}\u{1f1fc}" })).is_ok());
-    refused(flag, json!({ "id": "a", "name": "\u{1f1e6}" }), Rule::Schema, "/name", "does not match");
+    assert_rejected(
+        flag,
+        json!({ "id": "a", "name": "\u{1f1e6}" }),
+        RecordRule::Schema,
+        "/name",
+        "does not match",
+    );
     let date = by(json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "properties": { "day": { "format": "date" } },
     }));
     assert!(normalized(date.clone(), json!({ "id": "a", "day": "2020-02-29" })).is_ok());
-    refused(date, json!({ "id": "a", "day": "2021-02-29" }), Rule::Schema, "/day", "date");
+    assert_rejected(date, json!({ "id": "a", "day": "2021-02-29" }), RecordRule::Schema, "/day", "date");
 }
 
 #[test]
@@ -150,10 +168,10 @@ fn invalid_schema_reports_its_fault() {
 fn schema_failure_of_a_long_value_has_a_reason() {
     let schema = json!({ "properties": { "name": { "maxLength": 1 } } });
     let name = "x".repeat(10_000);
-    refused(
+    assert_rejected(
         by(schema),
         json!({ "id": "a", "name": name }),
-        Rule::Schema,
+        RecordRule::Schema,
         "/name",
         "the value is longer than 1 character",
     );
@@ -176,8 +194,11 @@ fn references_that_bypass_the_size_count_are_rejected() {
     // also above the used part
     let above = json!({ "a": { "$id": "urn:nested", "b": { "$ref": "#/c" }, "c": {} }, "c": {} });
     let above = with([("/pipeline/validation/schema_id", json!("s#/a/b")), ("/schemas/s", above)]);
-    assert!(made(above).unwrap_err().to_string().contains("only allowed at the top level"));
-    assert!(made(by(json!({ "$id": "urn:mine", "properties": { "$id": { "type": "string" } } }))).is_ok());
+    assert!(compile_normalizer(above).unwrap_err().to_string().contains("only allowed at the top level"));
+    assert!(
+        compile_normalizer(by(json!({ "$id": "urn:mine", "properties": { "$id": { "type": "string" } } })))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -196,6 +217,6 @@ fn record_that_needs_too_much_schema_work_is_rejected() {
     let record = |items: usize| json!({ "id": "a", "list": vec![json!({ "f1999": 1 }); items] });
     assert!(normalized(definition.clone(), record(100)).is_ok());
     let rejection = normalized(definition, record(5000)).unwrap_err();
-    assert_eq!((rejection.rule, rejection.place), (Rule::Schema, None));
+    assert_eq!((rejection.rule, rejection.place), (RecordRule::Schema, None));
     assert!(rejection.reason.contains("units of work"), "{}", rejection.reason);
 }

@@ -11,14 +11,14 @@ const SCALES: [(&str, i64); 4] =
 
 /// A form of a number; by default it is its exact text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Figure {
+pub(super) struct NumberFormat {
     /// The scale and the number of decimal places; `None` if the number is not rounded.
     rounded: Option<(i64, i32)>,
     /// Whether commas separate the thousands.
     grouped: bool,
 }
 
-impl Figure {
+impl NumberFormat {
     /// Parses a form, such as `grouped`, `million:1` or `thousand:0:grouped`.
     pub(super) fn read(form: &str) -> Result<Self, String> {
         let unknown = || {

@@ -1,13 +1,13 @@
 //! Renders the facts of a record.
 
-use super::{FACT_MAX_BYTES, Piece, Template, Told};
+use super::{AxisProperty, FACT_MAX_BYTES, FactTemplatePiece, ParsedFactTemplate};
 use crate::ground::id::TemplateId;
-use crate::ground::value::{Typed, Value};
+use crate::ground::value::{AxisValue, TypedValue};
 use std::collections::BTreeMap;
 
 /// A rendered fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedFact {
     /// The id of its template.
     pub template_id: TemplateId,
     /// The text of the fact.
@@ -19,7 +19,7 @@ pub struct Rendered {
 /// A fact is too long, because the source has a long text on an axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template `{template_id}` gives a fact of {bytes} bytes (at most {FACT_MAX_BYTES} allowed)")]
-pub struct TooLong {
+pub struct FactTooLongError {
     /// The id of the template.
     pub template_id: TemplateId,
     /// The length of the fact, in bytes.
@@ -27,12 +27,12 @@ pub struct TooLong {
 }
 
 /// The content of a record: values, and the definitions of some of them, by the paths of their axes.
-struct Said<'r> {
-    axes: &'r BTreeMap<String, Value>,
+struct FactTemplateInput<'r> {
+    axes: &'r BTreeMap<String, AxisValue>,
     definitions: &'r BTreeMap<String, String>,
 }
 
-impl Template<'_> {
+impl ParsedFactTemplate<'_> {
     /// Renders the facts of a record with these values and definitions, by their paths. The result is one fact, or one
     /// for each key of the template's group, in the order of paths. It is empty if a value of the template is missing,
     /// if a value has a definition that the template does not include, or if a value other than zero rounds to zero.
@@ -41,10 +41,10 @@ impl Template<'_> {
     /// A fact is too long.
     pub fn render(
         &self,
-        axes: &BTreeMap<String, Value>,
+        axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
-    ) -> Result<Vec<Rendered>, TooLong> {
-        let said = Said { axes, definitions };
+    ) -> Result<Vec<RenderedFact>, FactTooLongError> {
+        let said = FactTemplateInput { axes, definitions };
         let facts: Vec<_> = match self.group() {
             None => self.fact(&said, "").into_iter().collect(),
             Some(group) => {
@@ -54,65 +54,65 @@ impl Template<'_> {
         };
         match facts.iter().map(|fact| fact.text.len()).find(|bytes| *bytes > FACT_MAX_BYTES) {
             None => Ok(facts),
-            Some(bytes) => Err(TooLong { template_id: self.template_id.clone(), bytes }),
+            Some(bytes) => Err(FactTooLongError { template_id: self.template_id.clone(), bytes }),
         }
     }
 
     /// Whether the value at `path` is in no fact only because the template does not include definitions.
     #[must_use]
-    pub fn lacks_definition(
+    pub fn is_missing_definition(
         &self,
         path: &str,
-        axes: &BTreeMap<String, Value>,
+        axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
     ) -> bool {
-        if self.told_of(path).next().is_none() {
+        if self.properties_at(path).next().is_none() {
             return false;
         }
-        let is_told = |path: &str| self.told_of(path).any(|told| told == Told::Definition);
+        let is_told = |path: &str| self.properties_at(path).any(|told| told == AxisProperty::Definition);
         let told = definitions.iter().filter(|(path, _)| is_told(path));
         let told = told.map(|(path, definition)| (path.clone(), definition.clone())).collect();
         let tells =
-            |facts: Vec<Rendered>| facts.iter().any(|fact| fact.tells.iter().any(|told| told == path));
+            |facts: Vec<RenderedFact>| facts.iter().any(|fact| fact.tells.iter().any(|told| told == path));
         !is_told(path) && self.render(axes, &told).map_or(true, tells)
     }
 
     /// The fact for `key`, or for the whole record if the template has no group.
-    fn fact(&self, said: &Said<'_>, key: &str) -> Option<Rendered> {
+    fn fact(&self, said: &FactTemplateInput<'_>, key: &str) -> Option<RenderedFact> {
         let (mut text, mut tells) = (String::new(), Vec::new());
         for piece in &self.pieces {
             match piece {
-                Piece::Text(words) => text.push_str(words),
-                Piece::Key { in_words: false } => text.push_str(key),
-                Piece::Key { in_words: true } => text.push_str(&key.replace(['_', '-'], " ")),
-                Piece::Axis { axis, path, told } => {
+                FactTemplatePiece::Text(words) => text.push_str(words),
+                FactTemplatePiece::Key { in_words: false } => text.push_str(key),
+                FactTemplatePiece::Key { in_words: true } => text.push_str(&key.replace(['_', '-'], " ")),
+                FactTemplatePiece::Axis { axis, path, property: told } => {
                     let at = if path.contains('*') { axis.at_key(key) } else { path.clone() };
                     let value = said.axes.get(&at)?;
                     match told {
-                        Told::Unit => text.push_str(axis.unit.as_deref()?),
-                        Told::Definition => text.push_str(said.definitions.get(&at)?),
-                        Told::Value(_)
-                            if said.definitions.contains_key(&at) && !self.tells_definition(path) =>
+                        AxisProperty::Unit => text.push_str(axis.unit.as_deref()?),
+                        AxisProperty::Definition => text.push_str(said.definitions.get(&at)?),
+                        AxisProperty::Value(_)
+                            if said.definitions.contains_key(&at) && !self.has_definition_at(path) =>
                         {
                             return None;
                         }
-                        Told::Value(figure) if figure.is_plain() => text.push_str(&value.to_string()),
-                        Told::Value(figure) => match value.typed(axis).ok()? {
-                            Typed::Number(number) => text.push_str(&figure.of(&number)?),
-                            Typed::Bool(_) | Typed::Date(_) | Typed::Text(_) => return None,
+                        AxisProperty::Value(figure) if figure.is_plain() => text.push_str(&value.to_string()),
+                        AxisProperty::Value(figure) => match value.typed(axis).ok()? {
+                            TypedValue::Number(number) => text.push_str(&figure.of(&number)?),
+                            TypedValue::Bool(_) | TypedValue::Date(_) | TypedValue::Text(_) => return None,
                         },
                     }
-                    if matches!(told, Told::Value(_)) {
+                    if matches!(told, AxisProperty::Value(_)) {
                         tells.push(at);
                     }
                 }
             }
         }
-        Some(Rendered { template_id: self.template_id.clone(), text, tells })
+        Some(RenderedFact { template_id: self.template_id.clone(), text, tells })
     }
 
     /// Whether the template includes the definition of the value at `path`.
-    fn tells_definition(&self, path: &str) -> bool {
-        self.axes().any(|(_, told_path, told)| told_path == path && told == Told::Definition)
+    fn has_definition_at(&self, path: &str) -> bool {
+        self.axes().any(|(_, told_path, told)| told_path == path && told == AxisProperty::Definition)
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ground::value::Value;
+use crate::ground::value::AxisValue;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn with(template: &str) -> Ontology {
     ontology(json!([{"template_id": "it", "template": template}]))
 }
 
-fn record() -> (BTreeMap<String, Value>, BTreeMap<String, String>) {
+fn record() -> (BTreeMap<String, AxisValue>, BTreeMap<String, String>) {
     let axes = json!({
         "area": "SRB", "year": "2015", "mass": "44250000.5", "on": "2020-01-31", "open": true,
         "nutrients.fat.amount": "0.5", "nutrients.vitamin_b-12.amount": "0.0000006",
@@ -48,10 +48,10 @@ fn facts(template: &str) -> Vec<String> {
     let ontology = with(template);
     assert_eq!(ontology.validate(), Ok(()), "{template}");
     let (axes, definitions) = record();
-    let templates = Template::all(&ontology);
+    let templates = ParsedFactTemplate::all(&ontology);
     assert_eq!(templates.len(), 1, "{template}");
     let rendered = templates[0].render(&axes, &definitions).unwrap();
-    rendered.into_iter().map(|Rendered { text, .. }| text).collect()
+    rendered.into_iter().map(|RenderedFact { text, .. }| text).collect()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn template_rounds_half_up_and_never_to_zero() {
         let wanted: Vec<_> = fact.map(|fact| format!("{fact} without Kosovo")).into_iter().collect();
         assert_eq!(facts(&template), wanted, "{form}");
     }
-    let of = |form: &str, number: &str| Figure::read(form).unwrap().of(&number.parse().unwrap());
+    let of = |form: &str, number: &str| NumberFormat::read(form).unwrap().of(&number.parse().unwrap());
     for (form, number, text) in [
         ("million:1", "44250000", Some("44.3")),
         ("million:1", "44249999.999", Some("44.2")),
@@ -169,8 +169,8 @@ fn template_error_names_fault_and_allowed_form() {
 #[test]
 fn template_reports_fact_that_is_too_long() {
     let ontology = with("{area}{area}");
-    let area = |bytes: usize| BTreeMap::from([("area".to_owned(), Value::Text("x".repeat(bytes)))]);
-    let rendered = |bytes| Template::all(&ontology)[0].render(&area(bytes), &BTreeMap::new());
+    let area = |bytes: usize| BTreeMap::from([("area".to_owned(), AxisValue::Text("x".repeat(bytes)))]);
+    let rendered = |bytes| ParsedFactTemplate::all(&ontology)[0].render(&area(bytes), &BTreeMap::new());
     assert_eq!(rendered(FACT_MAX_BYTES / 2).unwrap().len(), 1);
     let told = rendered(FACT_MAX_BYTES / 2 + 1).unwrap_err().to_string();
     assert_eq!(told, "template `it` gives a fact of 2050 bytes (at most 2048 allowed)");
@@ -181,7 +181,7 @@ fn template_needs_only_requested_axes_and_identities() {
     let made = |template: &str, axes: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|axis| (*axis).to_owned()).collect();
         let ontology = with(template);
-        Template::all(&ontology).iter().any(|template| template.is_made_of(&axes))
+        ParsedFactTemplate::all(&ontology).iter().any(|template| template.is_renderable_from(&axes))
     };
     assert!(made("{area}", &["mass"]));
     assert!(made("{area} {mass}", &["mass"]));
@@ -206,6 +206,6 @@ fn ontology_without_templates_keeps_its_digest() {
     // templates do not change the meaning of records
     let mut with_templates = with("{area}");
     with_templates.axes = ontology.axes.clone();
-    assert_eq!(with_templates.keeps(&ontology), Ok(()));
-    assert_eq!(ontology.keeps(&with_templates), Ok(()));
+    assert_eq!(with_templates.check_compatible_with(&ontology), Ok(()));
+    assert_eq!(ontology.check_compatible_with(&with_templates), Ok(()));
 }

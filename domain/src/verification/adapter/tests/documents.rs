@@ -9,7 +9,7 @@ const P256_X: &str = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
 const P256_Y: &str = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
 
 fn fault(document: Json) -> String {
-    made(document).map(drop).unwrap_err().to_string()
+    validate_adapter(document).map(drop).unwrap_err().to_string()
 }
 
 fn jwk() -> Json {
@@ -58,7 +58,7 @@ fn adapter_works_without_the_names_of_its_normalization() {
     for name in ["normalizer_id", "source_schema_id", "target_ontology_id"] {
         short["normalization"].as_object_mut().unwrap().remove(name);
     }
-    let ready = made(short).unwrap();
+    let ready = validate_adapter(short).unwrap();
     assert_eq!(ready.adapter().normalization.normalizer_id.as_deref(), Some("bank"), "the source's id");
 }
 
@@ -124,11 +124,11 @@ fn signed_adapter_without_replay_check_is_rejected() {
     assert!(fault(with([signature.clone()])).contains("any answer that the source ever signed"));
     let nonce = ("/nonce", json!({ "path": "nonce" }));
     let endpoint = ("/endpoint", json!("https://bank.example/{area}/{day}?n={nonce}"));
-    assert!(made(with([signature.clone(), nonce.clone(), endpoint.clone()])).is_ok());
+    assert!(validate_adapter(with([signature.clone(), nonce.clone(), endpoint.clone()])).is_ok());
     assert!(fault(with([signature, nonce.clone()])).contains("belong together"));
     assert!(fault(with([nonce])).contains("belong together"));
     assert!(fault(with([endpoint])).contains("belong together"));
-    assert!(made(signed(json!([jwk()]))).is_ok());
+    assert!(validate_adapter(signed(json!([jwk()]))).is_ok());
     let issued_at = ("/issued_at", json!({ "path": "issued" }));
     assert!(fault(with([issued_at])).contains("`max_issue_age_seconds` belong together"));
     assert!(
@@ -148,13 +148,13 @@ fn signed_adapter_must_prove_the_requested_time() {
     assert!(fault(endpoint("")).contains("`signature` with `{point_in_time}` in `endpoint`"));
     let mut with_nonce = endpoint("&n={nonce}");
     with_nonce["nonce"] = json!({ "path": "meta.nonce" });
-    assert!(made(with_nonce).is_ok());
+    assert!(validate_adapter(with_nonce).is_ok());
     let mut with_time = endpoint("");
     with_time["normalization"]["valid_time"] = json!({ "from_field": "from" });
-    assert!(made(with_time).is_ok());
+    assert!(validate_adapter(with_time).is_ok());
     let mut unsigned = endpoint("");
     unsigned.as_object_mut().unwrap().remove("signature");
-    assert!(made(unsigned).is_ok());
+    assert!(validate_adapter(unsigned).is_ok());
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn time_spans_are_limited_by_range_and_ontology() {
         let fault = fault(document);
         assert!(fault.contains(told), "{fault}");
     }
-    assert!(made(with([("/ttl_seconds", json!(3600))])).is_ok());
+    assert!(validate_adapter(with([("/ttl_seconds", json!(3600))])).is_ok());
     let issued = |age_s: u32| {
         with([("/issued_at", json!({ "path": "meta.issued" })), ("/max_issue_age_seconds", json!(age_s))])
     };
@@ -177,7 +177,7 @@ fn time_spans_are_limited_by_range_and_ontology() {
         fault(issued(3601))
             .contains("`max_issue_age_seconds` is 3601; the ontology allows `rate` to be at most 3600 s")
     );
-    assert!(made(issued(3600)).is_ok());
+    assert!(validate_adapter(issued(3600)).is_ok());
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn invalid_signature_keys_are_rejected() {
         assert!(fault.contains("`signature.keys`: ") && fault.contains(told), "{fault}");
     }
     let all = json!([jwk(), p256, rsa(&modulus, "AQAB")[0]]);
-    let ready = made(signed(all.clone())).unwrap();
+    let ready = validate_adapter(signed(all.clone())).unwrap();
     let algorithms: Vec<_> =
         ready.signature().unwrap().1.iter().map(|key| key.algorithm().into_str()).collect();
     assert_eq!(algorithms, ["EdDSA", "ES256", "RS256"]);
@@ -224,7 +224,7 @@ fn fault_of_ed25519(hex: &str) -> Option<String> {
     let byte = |place| u8::from_str_radix(&hex[place..place + 2], 16).unwrap();
     let mut key = jwk();
     key["x"] = json!(URL_SAFE_NO_PAD.encode((0..64).step_by(2).map(byte).collect::<Vec<_>>()));
-    made(signed(json!([key]))).err().map(|fault| fault.to_string())
+    validate_adapter(signed(json!([key]))).err().map(|fault| fault.to_string())
 }
 
 #[test]
@@ -288,6 +288,6 @@ fn key_must_be_a_point_on_its_curve() {
         assert!(fault.contains("key `k-2`: its `x` and `y` are not a point of P-256; allowed: "), "{fault}");
     }
     for (x, y) in [(P256_X, P256_Y), (&zero, y_of_zero)] {
-        assert!(made(signed(json!([p256(x, y)]))).is_ok(), "{x}");
+        assert!(validate_adapter(signed(json!([p256(x, y)]))).is_ok(), "{x}");
     }
 }

@@ -1,18 +1,18 @@
 //! The shipped and the documented adapters, each with an answer of its source.
 
 use super::*;
-use crate::verification::call::Refusal;
+use crate::verification::call::AnswerFault;
 
 /// France in 2015, as answered by the World Bank's API.
 const ANSWER: &str = r#"[{"page":1,"pages":1,"per_page":50,"total":1,"sourceid":"2","lastupdated":"2026-03-06"},
 [{"indicator":{"id":"SP.POP.TOTL","value":"Population, total"},"country":{"id":"FR","value":"France"},
 "countryiso3code":"FRA","date":"2015","value":66548272,"unit":"","obs_status":"","decimal":0}]]"#;
 
-fn ready() -> Ready {
+fn ready() -> ValidatedAdapter {
     let ontology: Ontology =
         serde_json::from_str(include_str!("../../../../../examples/ground-truth/ontologies/population.json"))
             .unwrap();
-    let source: Registration = serde_json::from_str(include_str!(
+    let source: SourceRegistration = serde_json::from_str(include_str!(
         "../../../../../examples/ground-truth/live/world-bank.source.json"
     ))
     .unwrap();
@@ -23,40 +23,43 @@ fn ready() -> Ready {
     adapter.validate(&source, Arc::new(ontology)).unwrap()
 }
 
-fn read(answer: &str) -> Reading {
+fn read(answer: &str) -> AnswerReadOutcome {
     let thing = BTreeMap::from([
-        ("area".to_owned(), Value::Text("FRA".into())),
-        ("year".to_owned(), Value::Text("2015".into())),
+        ("area".to_owned(), AxisValue::Text("FRA".into())),
+        ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
-    let asked = Asked { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
+    let asked = SourceQuestion { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
     let ready = ready();
     let url = "https://api.worldbank.org/v2/country/FRA/indicator/SP.POP.TOTL?date=2015&format=json";
     assert_eq!(ready.url(&asked).as_deref(), Ok(url));
-    ready.read(&Received { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() }, &asked)
+    ready.read(&ReceivedAnswer { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() }, &asked)
 }
 
 #[test]
 fn example_adapter_reads_the_world_banks_api() {
-    let Reading::Said(said) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
+    let AnswerReadOutcome::Said(said) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
     let population = &said.values["population"];
-    assert_eq!(population.value, Value::Text("66548272".into()));
+    assert_eq!(population.value, AxisValue::Text("66548272".into()));
     assert_eq!(population.definition.as_deref(), Some("with the overseas departments"));
     assert_eq!(said.version.as_deref(), Some("2026-03-06"));
     assert_eq!(said.observed_at, at("2026-03-06T00:00:00Z"));
     let unknown = r#"[{"page":0,"pages":0,"per_page":0,"total":0,"lastupdated":"2026-03-06"},null]"#;
-    assert_eq!(read(unknown), Reading::NoRecord);
+    assert_eq!(read(unknown), AnswerReadOutcome::NoRecord);
     for (from, to, refusal) in [
-        ("FRA", "DEU", Refusal::Identity),
-        ("SP.POP.TOTL", "SP.POP.GROW", Refusal::Schema),
-        ("66548272", "-1", Refusal::Schema),
+        ("FRA", "DEU", AnswerFault::Identity),
+        ("SP.POP.TOTL", "SP.POP.GROW", AnswerFault::Schema),
+        ("66548272", "-1", AnswerFault::Schema),
     ] {
         let other = read(&ANSWER.replace(from, to));
-        assert!(matches!(&other, Reading::Refused { refusal: found, .. } if *found == refusal), "{other:?}");
+        assert!(
+            matches!(&other, AnswerReadOutcome::Refused { refusal: found, .. } if *found == refusal),
+            "{other:?}"
+        );
     }
 }
 
 /// The complete adapters in the documentation, for the ontology of populations.
-fn documented() -> Vec<Ready> {
+fn documented() -> Vec<ValidatedAdapter> {
     let documentation = include_str!("../../../../../docs/ground-truth.md");
     let (_, live) = documentation.split_once("\n## Live sources\n").unwrap();
     let (live, _) = live.split_once("\n## ").unwrap();
@@ -64,7 +67,7 @@ fn documented() -> Vec<Ready> {
     let ready = |block: &str| {
         let adapter: Adapter = serde_json::from_str(block).unwrap();
         let shipped = ready();
-        let mut source: Registration = serde_json::from_str(include_str!(
+        let mut source: SourceRegistration = serde_json::from_str(include_str!(
             "../../../../../examples/ground-truth/live/world-bank.source.json"
         ))
         .unwrap();
@@ -77,11 +80,11 @@ fn documented() -> Vec<Ready> {
 #[test]
 fn documented_adapters_are_complete_and_read_their_answers() {
     let thing = BTreeMap::from([
-        ("area".to_owned(), Value::Text("ABW".into())),
-        ("year".to_owned(), Value::Text("2015".into())),
+        ("area".to_owned(), AxisValue::Text("ABW".into())),
+        ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
     let nonce = "0123456789abcdef0123456789abcdef";
-    let asked = Asked { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
+    let asked = SourceQuestion { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
     let issued = now();
     let data = r#""country": "ABW", "year": 2015, "people": 104339"#;
     let meta =
@@ -99,9 +102,9 @@ fn documented_adapters_are_complete_and_read_their_answers() {
     for (ready, answer) in documented.iter().zip(&answers) {
         let url = ready.url(&asked).unwrap();
         assert!(url.contains("ABW") && url.contains("2015"), "{url}");
-        let received = Received { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() };
+        let received = ReceivedAnswer { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() };
         let read = ready.read(&received, &asked);
-        let Reading::Said(said) = &read else { panic!("{read:?}") };
-        assert_eq!(said.values["population"].value, Value::Text("104339".into()));
+        let AnswerReadOutcome::Said(said) = &read else { panic!("{read:?}") };
+        assert_eq!(said.values["population"].value, AxisValue::Text("104339".into()));
     }
 }

@@ -1,55 +1,61 @@
 //! Reading and rejection of answers.
 
 use super::*;
-use crate::verification::call::Refusal;
+use crate::verification::call::AnswerFault;
 
 fn record() -> Json {
     json!({ "area": "AB", "day": "2026-01-31", "rate": 7.10, "note": "n", "parts": { "a": { "value": 1 } } })
 }
 
-struct Case {
+struct AdapterReadCase {
     document: Json,
     body: String,
     headers: BTreeMap<String, String>,
-    kept: Option<KeptAnswer>,
+    cached_answer: Option<CachedAnswer>,
     point_in_time: Option<Timestamp>,
 }
 
-fn case(document: Json, body: impl ToString) -> Case {
-    Case { document, body: body.to_string(), headers: BTreeMap::new(), kept: None, point_in_time: None }
+fn case(document: Json, body: impl ToString) -> AdapterReadCase {
+    AdapterReadCase {
+        document,
+        body: body.to_string(),
+        headers: BTreeMap::new(),
+        cached_answer: None,
+        point_in_time: None,
+    }
 }
 
-impl Case {
-    fn read(self) -> Reading {
-        let ready = made(self.document).unwrap();
-        let thing = thing();
-        let asked = Asked {
+impl AdapterReadCase {
+    fn read(self) -> AnswerReadOutcome {
+        let ready = validate_adapter(self.document).unwrap();
+        let thing = sample_subject();
+        let asked = SourceQuestion {
             thing: &thing,
             point_in_time: self.point_in_time,
             nonce: "n-1",
             asked_at: now(),
-            kept: self.kept.as_ref(),
+            kept: self.cached_answer.as_ref(),
         };
         let body = self.body.as_bytes();
-        ready.read(&Received { body, headers: &self.headers, at: now() }, &asked)
+        ready.read(&ReceivedAnswer { body, headers: &self.headers, at: now() }, &asked)
     }
 
-    fn said(self) -> Said {
+    fn expect_answer(self) -> AnswerContent {
         match self.read() {
-            Reading::Said(said) => *said,
+            AnswerReadOutcome::Said(said) => *said,
             other => panic!("{other:?}"),
         }
     }
 
-    fn refused(self) -> (Refusal, String) {
+    fn expect_rejection(self) -> (AnswerFault, String) {
         match self.read() {
-            Reading::Refused { refusal, cause } => (refusal, cause),
+            AnswerReadOutcome::Refused { refusal, cause } => (refusal, cause),
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn plainly(body: impl ToString) -> Case {
+fn plain_case(body: impl ToString) -> AdapterReadCase {
     case(plain(), body)
 }
 
@@ -57,26 +63,29 @@ fn plainly(body: impl ToString) -> Case {
 fn answer_keeps_the_digits_of_the_source() {
     let body =
         r#"{"data":{"area":"AB","day":"2026-01-31","rate":0.1000000000000000055511151231257827,"note":"n"}}"#;
-    let said = plainly(body).said();
-    assert_eq!(said.thing, thing());
+    let said = plain_case(body).expect_answer();
+    assert_eq!(said.thing, sample_subject());
     let rate = said.values.get("rate").unwrap();
-    assert_eq!(rate.value, Value::Text("0.1000000000000000055511151231257827".into()));
+    assert_eq!(rate.value, AxisValue::Text("0.1000000000000000055511151231257827".into()));
     assert_eq!(rate.definition.as_deref(), Some("mid"));
     assert_eq!(said.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identity axes are not values");
     assert_eq!((said.observed_at, said.issued_at, said.version), (now(), None, None));
-    let list = plainly(json!({ "data": [record(), record()] })).said();
-    assert_eq!(list.values.get("rate").unwrap().value, Value::Text("7.1".into()));
-    assert_eq!(list.values.get("parts.a.amount").unwrap().value, Value::Text("1".into()));
+    let list = plain_case(json!({ "data": [record(), record()] })).expect_answer();
+    assert_eq!(list.values.get("rate").unwrap().value, AxisValue::Text("7.1".into()));
+    assert_eq!(list.values.get("parts.a.amount").unwrap().value, AxisValue::Text("1".into()));
 }
 
 #[test]
 fn answer_without_or_with_several_records_is_reported() {
     for body in [json!({ "data": [] }), json!({ "data": null })] {
-        assert_eq!(plainly(body).read(), Reading::NoRecord);
+        assert_eq!(plain_case(body).read(), AnswerReadOutcome::NoRecord);
     }
     let mut other = record();
     other["rate"] = json!(8);
-    assert_eq!(plainly(json!({ "data": [record(), other] })).read(), Reading::Several { records: 2 });
+    assert_eq!(
+        plain_case(json!({ "data": [record(), other] })).read(),
+        AnswerReadOutcome::Several { records: 2 }
+    );
 }
 
 #[test]
@@ -84,14 +93,14 @@ fn answer_about_another_entity_is_rejected() {
     for (axis, value) in [("area", json!("AC")), ("day", json!("2026-01-30")), ("scheme", json!("two"))] {
         let mut other = record();
         other[axis] = value;
-        let both = plainly(json!({ "data": [record(), other.clone()] })).refused();
-        let (refusal, cause) = plainly(json!({ "data": other })).refused();
-        assert_eq!((refusal, both.0), (Refusal::Identity, Refusal::Identity));
+        let both = plain_case(json!({ "data": [record(), other.clone()] })).expect_rejection();
+        let (refusal, cause) = plain_case(json!({ "data": other })).expect_rejection();
+        assert_eq!((refusal, both.0), (AnswerFault::Identity, AnswerFault::Identity));
         assert!(!cause.contains("AC"), "{cause}");
     }
     let mut silent = record();
     silent.as_object_mut().unwrap().remove("area");
-    assert_eq!(plainly(json!({ "data": silent })).refused().0, Refusal::Schema);
+    assert_eq!(plain_case(json!({ "data": silent })).expect_rejection().0, AnswerFault::Schema);
 }
 
 #[test]
@@ -113,8 +122,8 @@ fn malformed_answer_is_rejected_without_quoting_it() {
         (json!({ "data": keyed }).to_string(), "it violates `axis_type` on `parts.*.amount`"),
         (json!({ "data": [record(), {}] }).to_string(), "`mapping` on `area`"),
     ] {
-        let (refusal, cause) = plainly(&body).refused();
-        assert_eq!(refusal, Refusal::Schema, "{body}");
+        let (refusal, cause) = plain_case(&body).expect_rejection();
+        assert_eq!(refusal, AnswerFault::Schema, "{body}");
         assert!(cause.contains(told) && !cause.contains("s3cret"), "{body}: {cause}");
     }
 }
@@ -124,14 +133,16 @@ fn answer_must_match_schema_and_required_fields() {
     let mut document = with([("/required_fields", json!(["note"])), ("/schema_id", json!("answer"))]);
     document["schemas"] = json!({ "answer": { "properties": { "rate": { "maximum": 100 } } } });
     let mut record = record();
-    assert!(matches!(case(document.clone(), json!({ "data": record })).read(), Reading::Said(_)));
+    assert!(matches!(case(document.clone(), json!({ "data": record })).read(), AnswerReadOutcome::Said(_)));
     record["rate"] = json!(101);
-    let (refusal, cause) = case(document.clone(), json!({ "data": record })).refused();
+    let (refusal, cause) = case(document.clone(), json!({ "data": record })).expect_rejection();
     let told = "it violates `schema`: it breaks `/properties/rate/maximum` of the schema";
-    assert_eq!((refusal, cause.as_str()), (Refusal::Schema, told));
+    assert_eq!((refusal, cause.as_str()), (AnswerFault::Schema, told));
     record["rate"] = json!(1);
     record["note"] = json!(" ");
-    assert!(case(document, json!({ "data": record })).refused().1.contains("`required_field` on `note`"));
+    assert!(
+        case(document, json!({ "data": record })).expect_rejection().1.contains("`required_field` on `note`")
+    );
 }
 
 #[test]
@@ -159,9 +170,10 @@ fn failed_check_is_reported_with_its_bound_without_the_value() {
         ),
         ("parts.*.amount", "range", json!({ "max": 100 }), "`check` on `parts.*.amount`: it is above 100"),
     ] {
-        let (refusal, cause) = read(axis, kind, constraint.clone(), "reject", record.clone()).refused();
-        assert_eq!((refusal, cause.ends_with(told)), (Refusal::Schema, true), "{cause}");
-        let noted = read(axis, kind, constraint, "nullify", record.clone()).said().warnings;
+        let (refusal, cause) =
+            read(axis, kind, constraint.clone(), "reject", record.clone()).expect_rejection();
+        assert_eq!((refusal, cause.ends_with(told)), (AnswerFault::Schema, true), "{cause}");
+        let noted = read(axis, kind, constraint, "nullify", record.clone()).expect_answer().warnings;
         assert!(noted.len() == 1 && noted[0].ends_with(told), "{noted:?}");
         assert!(
             ["s3cret", "777"].iter().all(|value| !format!("{cause}{noted:?}").contains(value)),
@@ -183,8 +195,8 @@ fn record_counts_only_if_valid_at_the_requested_time() {
         let mut case = case(with([valid_time.clone()]), &data);
         case.point_in_time = point_in_time.map(at);
         match case.read() {
-            Reading::Said(said) => said.values.get("rate").map(|stated| stated.value.to_string()),
-            Reading::NoRecord => None,
+            AnswerReadOutcome::Said(said) => said.values.get("rate").map(|stated| stated.value.to_string()),
+            AnswerReadOutcome::NoRecord => None,
             other => panic!("{other:?}"),
         }
     };
@@ -206,7 +218,7 @@ fn guarded() -> Json {
     ])
 }
 
-fn guarded_case(meta: Json) -> Case {
+fn guarded_case(meta: Json) -> AdapterReadCase {
     let mut case = case(guarded(), json!({ "data": record(), "meta": meta }));
     case.headers = BTreeMap::from([("x-data-version".into(), "v7".into())]);
     case
@@ -220,14 +232,14 @@ fn meta(name: &str, value: Json) -> Json {
 
 #[test]
 fn metadata_is_read_at_its_locations() {
-    let said = guarded_case(meta("nonce", json!("n-1"))).said();
+    let said = guarded_case(meta("nonce", json!("n-1"))).expect_answer();
     assert_eq!(said.version.as_deref(), Some("v7"));
     assert_eq!(said.observed_at, at("2026-11-01T00:00:00Z"));
     assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
     for issued in
         [json!("Fri, 20 Nov 2026 11:59:00 GMT"), json!(1_795_175_940), json!("2026-11-20T12:59:00+01:00")]
     {
-        let said = guarded_case(meta("issued", issued)).said();
+        let said = guarded_case(meta("issued", issued)).expect_answer();
         assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
     }
     for (name, value) in [
@@ -238,13 +250,16 @@ fn metadata_is_read_at_its_locations() {
         ("issued", json!(true)),
         ("nonce", json!(["s3cret"])),
     ] {
-        let (refusal, cause) = guarded_case(meta(name, value)).refused();
-        assert_eq!(refusal, Refusal::Schema);
+        let (refusal, cause) = guarded_case(meta(name, value)).expect_rejection();
+        assert_eq!(refusal, AnswerFault::Schema);
         assert!(!cause.contains("s3cret"), "{cause}");
     }
     let mut unversioned = guarded_case(meta("nonce", json!("n-1")));
     unversioned.headers.clear();
-    assert_eq!(unversioned.refused(), (Refusal::Schema, "the value at `version` is missing".to_owned()));
+    assert_eq!(
+        unversioned.expect_rejection(),
+        (AnswerFault::Schema, "the value at `version` is missing".to_owned())
+    );
 }
 
 #[test]
@@ -255,7 +270,7 @@ fn answer_without_observed_at_holds_no_later_than_its_issue() {
         let meta = json!({ "issued": issued, "nonce": "n-1" });
         let mut case = case(document, json!({ "data": record(), "meta": meta }));
         case.headers = BTreeMap::from([("x-data-version".into(), "v7".into())]);
-        case.said().observed_at
+        case.expect_answer().observed_at
     };
     assert_eq!(observed_at("2026-11-20T11:56:00Z"), at("2026-11-20T11:56:00Z"));
     assert_eq!(
@@ -279,12 +294,12 @@ fn signed_answer_without_a_record_requires_a_nonce() {
         case(document, json!({ "data": data, "meta": meta("nonce", json!("n-1")) }))
     };
     for data in [json!([]), json!(null)] {
-        assert_eq!(none(true, data.clone()).read(), Reading::NoRecord);
-        let (refusal, cause) = none(false, data).refused();
-        assert!(refusal == Refusal::Identity && cause.contains("it has no record"), "{cause}");
+        assert_eq!(none(true, data.clone()).read(), AnswerReadOutcome::NoRecord);
+        let (refusal, cause) = none(false, data).expect_rejection();
+        assert!(refusal == AnswerFault::Identity && cause.contains("it has no record"), "{cause}");
     }
     // an answer that names its entity needs no nonce
-    assert!(matches!(none(false, json!([record()])).read(), Reading::Said(_)));
+    assert!(matches!(none(false, json!([record()])).read(), AnswerReadOutcome::Said(_)));
 }
 
 #[test]
@@ -296,11 +311,14 @@ fn answer_that_was_given_before_is_a_replay() {
         ("issued", json!("2026-11-20T11:54:59Z"), "over 5 minutes ago"),
         ("issued", json!("2026-11-20T12:01:01Z"), "in the future"),
     ] {
-        let (refusal, cause) = guarded_case(meta(name, value)).refused();
-        assert!(refusal == Refusal::Replay && cause.contains(told), "{cause}");
+        let (refusal, cause) = guarded_case(meta(name, value)).expect_rejection();
+        assert!(refusal == AnswerFault::Replay && cause.contains(told), "{cause}");
     }
     for issued in ["2026-11-20T11:55:00Z", "2026-11-20T12:01:00Z"] {
-        assert!(matches!(guarded_case(meta("issued", json!(issued))).read(), Reading::Said(_)), "{issued}");
+        assert!(
+            matches!(guarded_case(meta("issued", json!(issued))).read(), AnswerReadOutcome::Said(_)),
+            "{issued}"
+        );
     }
     for (last, is_replay) in [
         ("2026-11-20T11:59:00.000000001Z", true),
@@ -309,10 +327,11 @@ fn answer_that_was_given_before_is_a_replay() {
     ] {
         let mut case = guarded_case(meta("nonce", json!("n-1")));
         // it does not matter which adapter read it
-        let other = made(plain()).unwrap();
-        case.kept = Some(KeptAnswer { issued_at: Some(at(last)), ..kept("7", &other) });
+        let other = validate_adapter(plain()).unwrap();
+        case.cached_answer =
+            Some(CachedAnswer { issued_at: Some(at(last)), ..sample_cached_answer("7", &other) });
         let reading = case.read();
-        let refused = matches!(&reading, Reading::Refused { refusal: Refusal::Replay, .. });
+        let refused = matches!(&reading, AnswerReadOutcome::Refused { refusal: AnswerFault::Replay, .. });
         assert_eq!(refused, is_replay, "{last}: {reading:?}");
     }
 }
@@ -320,19 +339,19 @@ fn answer_that_was_given_before_is_a_replay() {
 #[test]
 fn cached_answer_is_used_only_within_its_ttl() {
     let hour = json!(3600);
-    let ready = made(with([("/ttl_seconds", hour.clone())])).unwrap();
-    let kept = kept("7", &ready);
-    assert!(ready.still_holds(&kept, now()) && ready.is_kept(&kept, now()));
-    assert!(!ready.still_holds(&kept, at("2026-11-20T12:00:00.001Z")));
+    let ready = validate_adapter(with([("/ttl_seconds", hour.clone())])).unwrap();
+    let kept = sample_cached_answer("7", &ready);
+    assert!(ready.is_fresh(&kept, now()) && ready.is_usable(&kept, now()));
+    assert!(!ready.is_fresh(&kept, at("2026-11-20T12:00:00.001Z")));
     let clock_set_back = at("2026-11-20T10:59:59Z");
-    assert!(!ready.still_holds(&kept, clock_set_back) && !ready.is_kept(&kept, clock_set_back));
-    let another = made(with([("/ttl_seconds", hour), ("/keep_seconds", json!(86_400))])).unwrap();
-    assert!(!another.still_holds(&kept, now()) && !another.is_kept(&kept, now()), "another adapter read it");
-    assert!(!ready.is_kept(&kept, at("2026-12-20T11:00:01Z")));
+    assert!(!ready.is_fresh(&kept, clock_set_back) && !ready.is_usable(&kept, clock_set_back));
+    let another = validate_adapter(with([("/ttl_seconds", hour), ("/keep_seconds", json!(86_400))])).unwrap();
+    assert!(!another.is_fresh(&kept, now()) && !another.is_usable(&kept, now()), "another adapter read it");
+    assert!(!ready.is_usable(&kept, at("2026-12-20T11:00:01Z")));
 }
 
 #[test]
 fn unchanged_is_allowed_only_without_proofs() {
-    assert!(made(plain()).unwrap().may_be_unchanged());
-    assert!(!made(guarded()).unwrap().may_be_unchanged());
+    assert!(validate_adapter(plain()).unwrap().may_be_unchanged());
+    assert!(!validate_adapter(guarded()).unwrap().may_be_unchanged());
 }

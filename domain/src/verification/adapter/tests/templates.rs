@@ -2,18 +2,18 @@
 
 use super::*;
 
-fn asked(thing: &BTreeMap<String, Value>) -> Asked<'_> {
-    Asked { thing, point_in_time: None, nonce: "n-1", asked_at: now(), kept: None }
+fn sample_question(thing: &BTreeMap<String, AxisValue>) -> SourceQuestion<'_> {
+    SourceQuestion { thing, point_in_time: None, nonce: "n-1", asked_at: now(), kept: None }
 }
 
-fn url(endpoint: &str, area: &str) -> Result<String, Unasked> {
+fn url(endpoint: &str, area: &str) -> Result<String, UnsupportedQuestionError> {
     let mut document = with([("/endpoint", json!(endpoint))]);
     if endpoint.contains("{nonce}") {
         document["nonce"] = json!({ "path": "nonce" });
     }
-    let mut thing = thing();
-    thing.insert("area".into(), Value::Text(area.into()));
-    made(document).unwrap().url(&asked(&thing))
+    let mut thing = sample_subject();
+    thing.insert("area".into(), AxisValue::Text(area.into()));
+    validate_adapter(document).unwrap().url(&sample_question(&thing))
 }
 
 #[test]
@@ -43,41 +43,44 @@ fn value_that_would_change_the_path_is_rejected() {
     ] {
         let fault = url(endpoint, area).unwrap_err();
         assert!(
-            matches!(fault, Unasked::Value { .. }) && fault.to_string().contains(told),
+            matches!(fault, UnsupportedQuestionError::Value { .. }) && fault.to_string().contains(told),
             "{area:?}: {fault}"
         );
     }
     let fault = url("https://bank.example/.{area}/{day}", ".").unwrap_err();
-    assert!(matches!(fault, Unasked::Value { .. }), "{fault}");
+    assert!(matches!(fault, UnsupportedQuestionError::Value { .. }), "{fault}");
     let fault = url(endpoint, &"x".repeat(ENDPOINT_MAX_BYTES)).unwrap_err();
-    assert!(matches!(fault, Unasked::TooLong { .. }), "{fault}");
+    assert!(matches!(fault, UnsupportedQuestionError::TooLong { .. }), "{fault}");
 }
 
 #[test]
 fn question_outside_of_the_adapter_is_not_sent() {
-    let ready = made(plain()).unwrap();
-    let mut other = thing();
-    other.insert("scheme".into(), Value::Text("two".into()));
+    let ready = validate_adapter(plain()).unwrap();
+    let mut other = sample_subject();
+    other.insert("scheme".into(), AxisValue::Text("two".into()));
     let (axis, value) = ("scheme".to_owned(), "one".to_owned());
-    assert_eq!(ready.url(&asked(&other)), Err(Unasked::Elsewhere { axis, value }));
+    assert_eq!(ready.url(&sample_question(&other)), Err(UnsupportedQuestionError::Elsewhere { axis, value }));
     for axis in ["area", "day", "scheme"] {
-        let mut open = thing();
+        let mut open = sample_subject();
         open.remove(axis);
-        assert_eq!(ready.url(&asked(&open)), Err(Unasked::Open { axis: axis.into() }));
+        assert_eq!(
+            ready.url(&sample_question(&open)),
+            Err(UnsupportedQuestionError::Open { axis: axis.into() })
+        );
     }
 }
 
 #[test]
 fn past_is_queried_only_if_the_adapter_covers_it() {
     let then = Some(at("2020-01-01T00:00:00+01:00"));
-    let thing = thing();
-    let asked = Asked { point_in_time: then, ..asked(&thing) };
-    assert_eq!(made(plain()).unwrap().url(&asked), Err(Unasked::Past));
+    let thing = sample_subject();
+    let asked = SourceQuestion { point_in_time: then, ..sample_question(&thing) };
+    assert_eq!(validate_adapter(plain()).unwrap().url(&asked), Err(UnsupportedQuestionError::Past));
     let endpoint = json!("https://bank.example/{area}/{day}?at={point_in_time}");
-    let url = made(with([("/endpoint", endpoint)])).unwrap().url(&asked).unwrap();
+    let url = validate_adapter(with([("/endpoint", endpoint)])).unwrap().url(&asked).unwrap();
     assert_eq!(url, "https://bank.example/AB/2026-01-31?at=2019-12-31T23%3A00%3A00Z");
     let valid_time = ("/normalization/valid_time", json!({ "from_field": "from", "until_field": "until" }));
-    assert!(made(with([valid_time])).unwrap().url(&asked).is_ok());
+    assert!(validate_adapter(with([valid_time])).unwrap().url(&asked).is_ok());
 }
 
 #[test]
@@ -104,8 +107,8 @@ fn invalid_endpoint_is_rejected_with_its_fault() {
         ("https://bänk.example/{area}/{day}", "not allowed in a URL"),
         (&long, "allowed: 2048"),
     ] {
-        let fault = made(with([("/endpoint", json!(endpoint))])).unwrap_err();
-        assert!(matches!(fault, BadAdapter::Endpoint(_)), "{endpoint}: {fault}");
+        let fault = validate_adapter(with([("/endpoint", json!(endpoint))])).unwrap_err();
+        assert!(matches!(fault, AdapterError::Endpoint(_)), "{endpoint}: {fault}");
         assert!(fault.to_string().contains(told), "{endpoint}: {fault}");
     }
 }

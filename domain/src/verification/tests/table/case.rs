@@ -2,38 +2,41 @@ use super::*;
 use crate::ground::axis::AxisClass;
 use crate::ground::freshness::StaleBehavior;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
-use crate::verification::workflow::{EnforcementMode, OnBudget, OnTimeout, Strategy};
+use crate::verification::workflow::{
+    BudgetExceededBehavior, ConflictStrategy, EnforcementMode, OracleTimeoutBehavior,
+};
 use crate::verification::{
-    Candidate, Cut, Envelope, Failure, HumanLock, Inputs, Refusal, Reply, Stage, Tier,
+    AnswerFault, CallFailure, CallTimeLimit, CandidateAnswer, DecisionInputs, DecisionStage, Envelope,
+    HumanLock, OracleReply, VerificationTier,
 };
 use serde_json::json;
 use strum::VariantArray;
 
 /// Two oracles, `first` and `second`, that provide one axis. The second one always answers, in time and fresh.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Case {
+pub(super) struct TableCase {
     pub(super) tiers: (OracleTier, OracleTier),
-    pub(super) values: Values,
-    pub(super) threshold: Threshold,
+    pub(super) values: CaseValues,
+    pub(super) threshold: CaseThreshold,
     /// The strategy between different tiers and within one.
-    pub(super) strategy: Strategy,
+    pub(super) strategy: ConflictStrategy,
     pub(super) class: AxisClass,
     /// The freshness of the first oracle's answer, or of its cached answer.
-    pub(super) freshness: Freshness,
+    pub(super) freshness: CaseFreshness,
     pub(super) reply: FirstReply,
-    pub(super) kept: Kept,
-    pub(super) on_timeout: OnTimeout,
-    pub(super) mode: Mode,
-    pub(super) on_budget: OnBudget,
+    pub(super) cached: CaseCachedAnswer,
+    pub(super) on_timeout: OracleTimeoutBehavior,
+    pub(super) mode: CaseMode,
+    pub(super) on_budget: BudgetExceededBehavior,
     pub(super) takes_too_long: bool,
-    pub(super) claim: Claim,
+    pub(super) claim: CaseClaim,
     pub(super) always_human: bool,
     pub(super) is_locked: bool,
 }
 
 /// The values of both oracles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum CaseValues {
     /// 10 and 10.04, with a precision of one digit after the point.
     Same,
     /// 12 and 10.
@@ -43,7 +46,7 @@ pub(super) enum Values {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Threshold {
+pub(super) enum CaseThreshold {
     None,
     /// 2, which a difference of 2 does not exceed.
     Kept,
@@ -52,7 +55,7 @@ pub(super) enum Threshold {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freshness {
+pub(super) enum CaseFreshness {
     Fresh,
     Stale(StaleBehavior),
     /// On a state-sensitive axis, and older than its time to live.
@@ -71,14 +74,14 @@ pub(super) enum FirstReply {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum CaseCachedAnswer {
     Nothing,
     Tolerated,
     TooOld,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum CaseMode {
     Inline,
     AsyncAtFirst,
     AsyncLater,
@@ -86,7 +89,7 @@ pub(super) enum Mode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum CaseClaim {
     None,
     /// The first oracle's value.
     AsFirst,
@@ -111,38 +114,47 @@ const TIERS: [(OracleTier, OracleTier); 6] = [
     (CrossDomain, Primary),
     (CrossDomain, Unverified),
 ];
-const VALUES: [Values; 3] = [Values::Same, Values::FirstMore, Values::FirstLess];
-const MODES: [Mode; 4] = [Mode::Inline, Mode::AsyncAtFirst, Mode::AsyncLater, Mode::NonAuthoritative];
-const ON_TIMEOUT: [OnTimeout; 3] =
-    [OnTimeout::FailOpenNarrative, OnTimeout::FailClosedBlock, OnTimeout::ServeStale];
-const ON_BUDGET: [OnBudget; 3] = [OnBudget::Escalate, OnBudget::DegradeToNarrative, OnBudget::FailClosed];
-const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Tolerated, Kept::TooOld];
+const VALUES: [CaseValues; 3] = [CaseValues::Same, CaseValues::FirstMore, CaseValues::FirstLess];
+const MODES: [CaseMode; 4] =
+    [CaseMode::Inline, CaseMode::AsyncAtFirst, CaseMode::AsyncLater, CaseMode::NonAuthoritative];
+const ON_TIMEOUT: [OracleTimeoutBehavior; 3] = [
+    OracleTimeoutBehavior::FailOpenNarrative,
+    OracleTimeoutBehavior::FailClosedBlock,
+    OracleTimeoutBehavior::ServeStale,
+];
+const ON_BUDGET: [BudgetExceededBehavior; 3] = [
+    BudgetExceededBehavior::Escalate,
+    BudgetExceededBehavior::DegradeToNarrative,
+    BudgetExceededBehavior::FailClosed,
+];
+const KEPT: [CaseCachedAnswer; 3] =
+    [CaseCachedAnswer::Nothing, CaseCachedAnswer::Tolerated, CaseCachedAnswer::TooOld];
 const CLASSES: [AxisClass; 2] = [AxisClass::Measured, AxisClass::SelfReported];
 
-const PLAIN: Case = Case {
+const PLAIN: TableCase = TableCase {
     tiers: (Primary, Secondary),
-    values: Values::FirstMore,
-    threshold: Threshold::None,
-    strategy: Strategy::HigherTierWins,
+    values: CaseValues::FirstMore,
+    threshold: CaseThreshold::None,
+    strategy: ConflictStrategy::HigherTierWins,
     class: AxisClass::Measured,
-    freshness: Freshness::Fresh,
+    freshness: CaseFreshness::Fresh,
     reply: FirstReply::Answered,
-    kept: Kept::Nothing,
-    on_timeout: OnTimeout::FailClosedBlock,
-    mode: Mode::Inline,
-    on_budget: OnBudget::FailClosed,
+    cached: CaseCachedAnswer::Nothing,
+    on_timeout: OracleTimeoutBehavior::FailClosedBlock,
+    mode: CaseMode::Inline,
+    on_budget: BudgetExceededBehavior::FailClosed,
     takes_too_long: false,
-    claim: Claim::None,
+    claim: CaseClaim::None,
     always_human: false,
     is_locked: false,
 };
 
 /// The cases after `make` has applied each of `choices` to each case.
 fn each<T: Copy + 'static>(
-    cases: impl Iterator<Item = Case>,
+    cases: impl Iterator<Item = TableCase>,
     choices: &'static [T],
-    make: fn(&mut Case, T),
-) -> impl Iterator<Item = Case> {
+    make: fn(&mut TableCase, T),
+) -> impl Iterator<Item = TableCase> {
     cases.flat_map(move |case| {
         choices.iter().map(move |choice| {
             let mut case = case;
@@ -153,42 +165,42 @@ fn each<T: Copy + 'static>(
 }
 
 /// Tiers × strategy × values and threshold × class × freshness × result of a call × mode.
-pub(super) fn sources_and_times() -> impl Iterator<Item = Case> {
-    const APART: [(Values, Threshold); 4] = [
-        (Values::Same, Threshold::None),
-        (Values::FirstLess, Threshold::None),
-        (Values::FirstMore, Threshold::Kept),
-        (Values::FirstLess, Threshold::Exceeded),
+pub(super) fn source_and_time_cases() -> impl Iterator<Item = TableCase> {
+    const APART: [(CaseValues, CaseThreshold); 4] = [
+        (CaseValues::Same, CaseThreshold::None),
+        (CaseValues::FirstLess, CaseThreshold::None),
+        (CaseValues::FirstMore, CaseThreshold::Kept),
+        (CaseValues::FirstLess, CaseThreshold::Exceeded),
     ];
-    const FRESHNESS: [Freshness; 7] = [
-        Freshness::Fresh,
-        Freshness::Expired,
-        Freshness::Stale(STALE[0]),
-        Freshness::Stale(STALE[1]),
-        Freshness::Stale(STALE[2]),
-        Freshness::Stale(STALE[3]),
-        Freshness::Stale(STALE[4]),
+    const FRESHNESS: [CaseFreshness; 7] = [
+        CaseFreshness::Fresh,
+        CaseFreshness::Expired,
+        CaseFreshness::Stale(STALE[0]),
+        CaseFreshness::Stale(STALE[1]),
+        CaseFreshness::Stale(STALE[2]),
+        CaseFreshness::Stale(STALE[3]),
+        CaseFreshness::Stale(STALE[4]),
     ];
-    const TIMES: [(FirstReply, Kept, OnTimeout); 7] = [
-        (FirstReply::Answered, Kept::Nothing, OnTimeout::FailClosedBlock),
-        (FirstReply::HardTimeout, Kept::Tolerated, OnTimeout::FailOpenNarrative),
-        (FirstReply::HardTimeout, Kept::Tolerated, OnTimeout::FailClosedBlock),
-        (FirstReply::HardTimeout, Kept::Tolerated, OnTimeout::ServeStale),
-        (FirstReply::HardTimeout, Kept::TooOld, OnTimeout::ServeStale),
-        (FirstReply::HardTimeout, Kept::Nothing, OnTimeout::ServeStale),
-        (FirstReply::WrongSignature, Kept::Tolerated, OnTimeout::ServeStale),
+    const TIMES: [(FirstReply, CaseCachedAnswer, OracleTimeoutBehavior); 7] = [
+        (FirstReply::Answered, CaseCachedAnswer::Nothing, OracleTimeoutBehavior::FailClosedBlock),
+        (FirstReply::HardTimeout, CaseCachedAnswer::Tolerated, OracleTimeoutBehavior::FailOpenNarrative),
+        (FirstReply::HardTimeout, CaseCachedAnswer::Tolerated, OracleTimeoutBehavior::FailClosedBlock),
+        (FirstReply::HardTimeout, CaseCachedAnswer::Tolerated, OracleTimeoutBehavior::ServeStale),
+        (FirstReply::HardTimeout, CaseCachedAnswer::TooOld, OracleTimeoutBehavior::ServeStale),
+        (FirstReply::HardTimeout, CaseCachedAnswer::Nothing, OracleTimeoutBehavior::ServeStale),
+        (FirstReply::WrongSignature, CaseCachedAnswer::Tolerated, OracleTimeoutBehavior::ServeStale),
     ];
     let cases = each(std::iter::once(PLAIN), &TIERS, |case, tiers| case.tiers = tiers);
-    let cases = each(cases, Strategy::VARIANTS, |case, strategy| case.strategy = strategy);
+    let cases = each(cases, ConflictStrategy::VARIANTS, |case, strategy| case.strategy = strategy);
     let cases = each(cases, &APART, |case, apart| (case.values, case.threshold) = apart);
     let cases = each(cases, &CLASSES, |case, class| case.class = class);
     let cases = each(cases, &FRESHNESS, |case, freshness| case.freshness = freshness);
-    let cases = each(cases, &TIMES, |case, times| (case.reply, case.kept, case.on_timeout) = times);
+    let cases = each(cases, &TIMES, |case, times| (case.reply, case.cached, case.on_timeout) = times);
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
 /// Result of a call × cached answer × both timeout behaviors × mode × whether the budget is exceeded × freshness.
-pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
+pub(super) fn time_and_budget_cases() -> impl Iterator<Item = TableCase> {
     const REPLIES: [FirstReply; 7] = [
         FirstReply::Answered,
         FirstReply::AfterHardTimeout,
@@ -198,12 +210,13 @@ pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
         FirstReply::CircuitOpen,
         FirstReply::WrongSignature,
     ];
-    const STRATEGIES: [Strategy; 3] =
-        [Strategy::HigherTierWins, Strategy::RequireHuman, Strategy::DisputeSummary];
-    const APART: [Values; 2] = [Values::Same, Values::FirstMore];
-    const FRESHNESS: [Freshness; 2] = [Freshness::Fresh, Freshness::Stale(StaleBehavior::FailClosed)];
+    const STRATEGIES: [ConflictStrategy; 3] =
+        [ConflictStrategy::HigherTierWins, ConflictStrategy::RequireHuman, ConflictStrategy::DisputeSummary];
+    const APART: [CaseValues; 2] = [CaseValues::Same, CaseValues::FirstMore];
+    const FRESHNESS: [CaseFreshness; 2] =
+        [CaseFreshness::Fresh, CaseFreshness::Stale(StaleBehavior::FailClosed)];
     let cases = each(std::iter::once(PLAIN), &REPLIES, |case, reply| case.reply = reply);
-    let cases = each(cases, &KEPT, |case, kept| case.kept = kept);
+    let cases = each(cases, &KEPT, |case, kept| case.cached = kept);
     let cases = each(cases, &ON_TIMEOUT, |case, on_timeout| case.on_timeout = on_timeout);
     let cases = each(cases, &ON_BUDGET, |case, on_budget| case.on_budget = on_budget);
     let cases = each(cases, &[false, true], |case, too_long| case.takes_too_long = too_long);
@@ -214,14 +227,15 @@ pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
 }
 
 /// Claims and locks × class × tiers × values × strategies × mode × whether the first oracle answers.
-pub(super) fn claims_and_people() -> impl Iterator<Item = Case> {
-    const STRATEGIES: [Strategy; 3] =
-        [Strategy::HigherTierWins, Strategy::MostRecent, Strategy::WeightedAverage];
-    const CLAIMS: [Claim; 4] = [Claim::None, Claim::AsFirst, Claim::Other, Claim::OtherConfirmed];
-    const STATES: [(FirstReply, Freshness); 3] = [
-        (FirstReply::Answered, Freshness::Fresh),
-        (FirstReply::Answered, Freshness::Stale(StaleBehavior::FailClosed)),
-        (FirstReply::HardTimeout, Freshness::Fresh),
+pub(super) fn claim_and_reviewer_cases() -> impl Iterator<Item = TableCase> {
+    const STRATEGIES: [ConflictStrategy; 3] =
+        [ConflictStrategy::HigherTierWins, ConflictStrategy::MostRecent, ConflictStrategy::WeightedAverage];
+    const CLAIMS: [CaseClaim; 4] =
+        [CaseClaim::None, CaseClaim::AsFirst, CaseClaim::Other, CaseClaim::OtherConfirmed];
+    const STATES: [(FirstReply, CaseFreshness); 3] = [
+        (FirstReply::Answered, CaseFreshness::Fresh),
+        (FirstReply::Answered, CaseFreshness::Stale(StaleBehavior::FailClosed)),
+        (FirstReply::HardTimeout, CaseFreshness::Fresh),
     ];
     let cases = each(std::iter::once(PLAIN), &CLAIMS, |case, claim| case.claim = claim);
     let cases = each(cases, &[false, true], |case, always_human| case.always_human = always_human);
@@ -234,7 +248,7 @@ pub(super) fn claims_and_people() -> impl Iterator<Item = Case> {
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
-impl Case {
+impl TableCase {
     /// The requested axis.
     fn axis(&self) -> &'static str {
         match self.class {
@@ -243,11 +257,11 @@ impl Case {
         }
     }
 
-    pub(super) fn said(&self) -> (&'static str, &'static str) {
+    pub(super) fn stated_values(&self) -> (&'static str, &'static str) {
         match self.values {
-            Values::Same => ("10", "10.04"),
-            Values::FirstMore => ("12", "10"),
-            Values::FirstLess => ("10", "12"),
+            CaseValues::Same => ("10", "10.04"),
+            CaseValues::FirstMore => ("12", "10"),
+            CaseValues::FirstLess => ("10", "12"),
         }
     }
 
@@ -256,21 +270,22 @@ impl Case {
     }
 
     /// The inputs of the decision.
-    pub(super) fn inputs(&self) -> Inputs {
+    pub(super) fn inputs(&self) -> DecisionInputs {
         let axis = self.axis();
         let always_human = if self.always_human { vec![axis] } else { Vec::new() };
         let threshold = match self.threshold {
-            Threshold::None => json!(null),
-            Threshold::Kept => json!(2),
-            Threshold::Exceeded => json!("1.5"),
+            CaseThreshold::None => json!(null),
+            CaseThreshold::Kept => json!(2),
+            CaseThreshold::Exceeded => json!("1.5"),
         };
         let (mode, stage) = match self.mode {
-            Mode::Inline => (EnforcementMode::Inline, Stage::First),
-            Mode::AsyncAtFirst => (EnforcementMode::Async, Stage::First),
-            Mode::AsyncLater => (EnforcementMode::Async, Stage::Delayed),
-            Mode::NonAuthoritative => (EnforcementMode::NonAuthoritativeOnly, Stage::First),
+            CaseMode::Inline => (EnforcementMode::Inline, DecisionStage::First),
+            CaseMode::AsyncAtFirst => (EnforcementMode::Async, DecisionStage::First),
+            CaseMode::AsyncLater => (EnforcementMode::Async, DecisionStage::Delayed),
+            CaseMode::NonAuthoritative => (EnforcementMode::NonAuthoritativeOnly, DecisionStage::First),
         };
-        let tolerance = if self.on_timeout == OnTimeout::ServeStale { json!(600) } else { json!(null) };
+        let tolerance =
+            if self.on_timeout == OracleTimeoutBehavior::ServeStale { json!(600) } else { json!(null) };
         let settings = json!({
             "conflict_resolution": {
                 "default_strategy": self.strategy, "same_tier_strategy": self.strategy,
@@ -283,76 +298,76 @@ impl Case {
         let workflow = workflow(&[axis], &["first", "second"], settings);
         let claimed = |value: &str, confirmed: bool| json!({"claimed": {axis: {"value": value, "claimed_by": "p-1", "confirmed": confirmed}}});
         let more = match self.claim {
-            Claim::None => json!({}),
-            Claim::AsFirst => claimed(self.said().0, false),
-            Claim::Other => claimed("99", false),
-            Claim::OtherConfirmed => claimed("99", true),
+            CaseClaim::None => json!({}),
+            CaseClaim::AsFirst => claimed(self.stated_values().0, false),
+            CaseClaim::Other => claimed("99", false),
+            CaseClaim::OtherConfirmed => claimed("99", true),
         };
         let mut inputs = inputs(workflow, &[axis], more);
         inputs.stage = stage;
         inputs.elapsed_ms = if self.takes_too_long { 3001 } else { 3000 };
-        axis_of(&mut inputs, axis).state_sensitive = self.freshness == Freshness::Expired;
-        answers(&mut inputs, "second", self.tiers.1, &[(axis, self.said().1)]);
+        axis_of(&mut inputs, axis).state_sensitive = self.freshness == CaseFreshness::Expired;
+        answers(&mut inputs, "second", self.tiers.1, &[(axis, self.stated_values().1)]);
         inputs.calls.insert("first".parse().expect("an id"), self.first_call());
         inputs.locks.extend(self.is_locked.then(|| self.lock(&inputs)));
         inputs
     }
 
-    fn first_call(&self) -> crate::verification::Call {
+    fn first_call(&self) -> crate::verification::OracleCall {
         let mut candidate = self.candidate();
         let mut latency_ms = 100;
         let reply = match self.reply {
-            FirstReply::Answered => Reply::Answered { candidate: Box::new(candidate.clone()) },
+            FirstReply::Answered => OracleReply::Answered { candidate: Box::new(candidate.clone()) },
             FirstReply::AfterHardTimeout => {
                 latency_ms = 5001;
-                Reply::Answered { candidate: Box::new(candidate.clone()) }
+                OracleReply::Answered { candidate: Box::new(candidate.clone()) }
             }
-            FirstReply::HardTimeout => Reply::TimedOut { cut: Cut::HardTimeout },
-            FirstReply::BudgetCut => Reply::TimedOut { cut: Cut::Budget },
+            FirstReply::HardTimeout => OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
+            FirstReply::BudgetCut => OracleReply::TimedOut { cut: CallTimeLimit::Budget },
             FirstReply::Unavailable => {
-                Reply::Failed { failure: Failure::Unavailable, cause: "status 502".into() }
+                OracleReply::Failed { failure: CallFailure::Unavailable, cause: "status 502".into() }
             }
-            FirstReply::CircuitOpen => Reply::CircuitOpen { retry_after_ms: Some(30_000) },
+            FirstReply::CircuitOpen => OracleReply::CircuitOpen { retry_after_ms: Some(30_000) },
             FirstReply::WrongSignature => {
-                Reply::Refused { refusal: Refusal::Signature, cause: "it does not hold".into() }
+                OracleReply::Refused { refusal: AnswerFault::Signature, cause: "it does not hold".into() }
             }
         };
         let mut first = call(self.tiers.0, &[self.axis()], reply);
         first.latency_ms = latency_ms;
-        if self.kept == Kept::TooOld {
+        if self.cached == CaseCachedAnswer::TooOld {
             candidate.observed_at = ago(601);
         }
-        first.kept = (self.kept != Kept::Nothing).then(|| Box::new(candidate));
+        first.kept = (self.cached != CaseCachedAnswer::Nothing).then(|| Box::new(candidate));
         first
     }
 
-    fn candidate(&self) -> Candidate {
-        let mut candidate = candidate("first", &[(self.axis(), self.said().0)]);
+    fn candidate(&self) -> CandidateAnswer {
+        let mut candidate = candidate("first", &[(self.axis(), self.stated_values().0)]);
         // the other one was verified later
         candidate.record.verified_at = ago(100);
         candidate.observed_at = ago(100);
         match self.freshness {
-            Freshness::Fresh => {}
-            Freshness::Stale(behavior) => {
+            CaseFreshness::Fresh => {}
+            CaseFreshness::Stale(behavior) => {
                 candidate.freshness[0].stale = true;
                 candidate.freshness[0].stale_behavior = behavior;
             }
-            Freshness::Expired => candidate.record.ttl_seconds = Some(60),
+            CaseFreshness::Expired => candidate.record.ttl_seconds = Some(60),
         }
         candidate
     }
 
     /// A lock with the value 7.
-    fn lock(&self, inputs: &Inputs) -> HumanLock {
+    fn lock(&self, inputs: &DecisionInputs) -> HumanLock {
         HumanLock {
             review_id: "verify:0".into(),
             workflow_id: inputs.workflow.workflow_id.clone(),
             ontology: inputs.workflow.ontology.clone(),
-            thing: thing(),
+            thing: sample_subject(),
             known_at: None,
             point_in_time: None,
             axis: self.axis().into(),
-            value: crate::ground::value::Value::Text("7".into()),
+            value: crate::ground::value::AxisValue::Text("7".into()),
             definition: None,
             verifier_id: "1000".into(),
             reason: "seen on paper".into(),
@@ -363,8 +378,8 @@ impl Case {
     }
 
     /// The tier at which the first oracle's answer counts.
-    pub(super) fn first_tier(&self) -> Tier {
-        let tier = Tier::from(self.tiers.0);
-        if self.freshness == Freshness::Stale(StaleBehavior::DegradeTier) { tier.lower() } else { tier }
+    pub(super) fn first_tier(&self) -> VerificationTier {
+        let tier = VerificationTier::from(self.tiers.0);
+        if self.freshness == CaseFreshness::Stale(StaleBehavior::DegradeTier) { tier.lower() } else { tier }
     }
 }

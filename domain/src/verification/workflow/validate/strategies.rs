@@ -1,32 +1,36 @@
 //! Validation of the strategies and limits of a workflow.
 
-use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
+use super::{
+    CASCADE_LIMIT_MAX, WorkflowError, WorkflowValidator, build_field_error, check_distinct, check_within,
+    joined,
+};
 use crate::base::decimal::{Decimal, DecimalError};
 use crate::ground::axis::{Axis, AxisType};
 use crate::ground::freshness::MAX_AGE_S;
-use crate::verification::workflow::{AxisThresholds, Strategy};
+use crate::verification::workflow::{AxisThresholds, ConflictStrategy};
 use strum::VariantArray;
 
-impl Subject<'_> {
-    pub(super) fn check_strategies(&self) -> Result<(), BadWorkflow> {
+impl WorkflowValidator<'_> {
+    pub(super) fn check_strategies(&self) -> Result<(), WorkflowError> {
         let config = &self.workflow.conflict_resolution;
         let limit = config.scope.cascade_limit.into();
-        within("conflict_resolution.scope.cascade_limit", limit, 1..=CASCADE_LIMIT_MAX.into(), "")?;
-        distinct("conflict_resolution.always_human_axes", &config.always_human_axes)?;
+        check_within("conflict_resolution.scope.cascade_limit", limit, 1..=CASCADE_LIMIT_MAX.into(), "")?;
+        check_distinct("conflict_resolution.always_human_axes", &config.always_human_axes)?;
         if let Some(axis) = config.always_human_axes.iter().find(|axis| !self.workflow.axes.contains(axis)) {
-            return Err(BadWorkflow::UnknownAxis {
+            return Err(WorkflowError::UnknownAxis {
                 field: "conflict_resolution.always_human_axes",
                 axis: axis.clone(),
                 known: joined(self.workflow.axes.iter().map(String::as_str)),
             });
         }
-        if config.same_tier_strategy == Strategy::HigherTierWins {
-            let others = Strategy::VARIANTS.iter().filter(|other| **other != Strategy::HigherTierWins);
+        if config.same_tier_strategy == ConflictStrategy::HigherTierWins {
+            let others =
+                ConflictStrategy::VARIANTS.iter().filter(|other| **other != ConflictStrategy::HigherTierWins);
             let fault = format!(
                 "`higher_tier_wins` cannot settle a conflict within a tier; allowed: {}",
-                joined(others.map(Strategy::into_str))
+                joined(others.map(ConflictStrategy::into_str))
             );
-            return Err(field("conflict_resolution.same_tier_strategy", fault));
+            return Err(build_field_error("conflict_resolution.same_tier_strategy", fault));
         }
         self.check_window()?;
         self.check_thresholds()?;
@@ -34,38 +38,41 @@ impl Subject<'_> {
         self.check_numbers("same_tier_strategy", config.same_tier_strategy)
     }
 
-    pub(super) fn check_deviations(&self) -> Result<(), BadWorkflow> {
+    pub(super) fn check_deviations(&self) -> Result<(), WorkflowError> {
         const FIELD: &str = "deviation_limits";
         for (name, limit) in &self.workflow.deviation_limits {
             let numeric = |axis: &&&Axis| matches!(axis.kind, AxisType::Number | AxisType::Integer);
             let numbers = || self.axes.iter().filter(numeric).map(|axis| axis.axis.as_str());
             if !numbers().any(|axis| axis == name) {
                 let (axis, known) = (name.clone(), joined(numbers()));
-                return Err(BadWorkflow::UnknownAxis { field: FIELD, axis, known });
+                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, known });
             }
             let limits = [&limit.max_change, &limit.max_change_ratio];
             if limits.iter().all(|limit| limit.is_none()) {
                 let fault = format!("`{name}` has no limit; allowed: `max_change`, `max_change_ratio`");
-                return Err(field(FIELD, fault));
+                return Err(build_field_error(FIELD, fault));
             }
             if let Some(limit) = limits.into_iter().flatten().find(|limit| **limit < Decimal::from(0)) {
-                return Err(field(FIELD, format!("`{name}`: it is {limit}; allowed: 0 or more")));
+                return Err(build_field_error(FIELD, format!("`{name}`: it is {limit}; allowed: 0 or more")));
             }
         }
         Ok(())
     }
 
-    fn check_window(&self) -> Result<(), BadWorkflow> {
+    fn check_window(&self) -> Result<(), WorkflowError> {
         const FIELD: &str = "conflict_resolution.recency_window_seconds";
         let config = &self.workflow.conflict_resolution;
         let Some(window) = config.recency_window_seconds else { return Ok(()) };
-        if ![config.default_strategy, config.same_tier_strategy].contains(&Strategy::MostRecent) {
-            return Err(field(FIELD, "it is only allowed with the strategy `most_recent`".into()));
+        if ![config.default_strategy, config.same_tier_strategy].contains(&ConflictStrategy::MostRecent) {
+            return Err(build_field_error(
+                FIELD,
+                "it is only allowed with the strategy `most_recent`".into(),
+            ));
         }
-        within(FIELD, window, 1..=MAX_AGE_S, " s")
+        check_within(FIELD, window, 1..=MAX_AGE_S, " s")
     }
 
-    fn check_thresholds(&self) -> Result<(), BadWorkflow> {
+    fn check_thresholds(&self) -> Result<(), WorkflowError> {
         const FIELD: &str = "conflict_resolution.axis_thresholds";
         let config = &self.workflow.conflict_resolution;
         let zero = Decimal::from(0);
@@ -73,17 +80,20 @@ impl Subject<'_> {
             let numbers = || self.axes.iter().filter(|axis| axis.kind.is_numeric()).map(|axis| &axis.axis);
             if !numbers().any(|axis| axis == name) {
                 let (axis, known) = (name.clone(), joined(numbers().map(String::as_str)));
-                return Err(BadWorkflow::UnknownAxis { field: FIELD, axis, known });
+                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, known });
             }
             if *own == AxisThresholds::default() {
                 let fault = format!(
                     "`{name}` has no threshold; allowed: `escalation_delta_threshold`, `escalation_ratio_threshold`"
                 );
-                return Err(field(FIELD, fault));
+                return Err(build_field_error(FIELD, fault));
             }
             let given = [&own.escalation_delta_threshold, &own.escalation_ratio_threshold];
             if let Some(threshold) = given.into_iter().flatten().find(|threshold| **threshold < zero) {
-                return Err(field(FIELD, format!("`{name}`: it is {threshold}; allowed: 0 or more")));
+                return Err(build_field_error(
+                    FIELD,
+                    format!("`{name}`: it is {threshold}; allowed: 0 or more"),
+                ));
             }
         }
         for (name, threshold, least) in [
@@ -92,16 +102,16 @@ impl Subject<'_> {
             ("conflict_resolution.suspicious_ratio", &config.suspicious_ratio, 1),
         ] {
             if let Some(threshold) = threshold.as_ref().filter(|given| **given < Decimal::from(least)) {
-                return Err(field(name, format!("it is {threshold}; allowed: {least} or more")));
+                return Err(build_field_error(name, format!("it is {threshold}; allowed: {least} or more")));
             }
         }
         self.contested().try_for_each(|axis| self.check_thresholds_on(axis))
     }
 
     /// A threshold below an axis's tolerance would send values that agree to a reviewer.
-    fn check_thresholds_on(&self, axis: &Axis) -> Result<(), BadWorkflow> {
+    fn check_thresholds_on(&self, axis: &Axis) -> Result<(), WorkflowError> {
         let thresholds = self.workflow.conflict_resolution.thresholds(axis);
-        let bad = |field, what: &Decimal, fault| BadWorkflow::Strategy {
+        let bad = |field, what: &Decimal, fault| WorkflowError::Strategy {
             field,
             what: what.to_string(),
             axis: axis.axis.clone(),
@@ -130,21 +140,21 @@ impl Subject<'_> {
         Ok(())
     }
 
-    fn check_numbers(&self, field: &'static str, strategy: Strategy) -> Result<(), BadWorkflow> {
-        if !matches!(strategy, Strategy::UseConservative | Strategy::WeightedAverage) {
+    fn check_numbers(&self, field: &'static str, strategy: ConflictStrategy) -> Result<(), WorkflowError> {
+        if !matches!(strategy, ConflictStrategy::UseConservative | ConflictStrategy::WeightedAverage) {
             return Ok(());
         }
         for axis in self.contested() {
             let fault = if !axis.kind.is_numeric() {
                 not_numeric(axis)
-            } else if strategy == Strategy::UseConservative && axis.conservative.is_none() {
+            } else if strategy == ConflictStrategy::UseConservative && axis.conservative.is_none() {
                 "the ontology does not define its `conservative` side; allowed: axes with `conservative`"
                     .into()
             } else {
                 continue;
             };
             let (what, axis) = (format!("`{}`", strategy.into_str()), axis.axis.clone());
-            return Err(BadWorkflow::Strategy { field, what, axis, fault });
+            return Err(WorkflowError::Strategy { field, what, axis, fault });
         }
         Ok(())
     }

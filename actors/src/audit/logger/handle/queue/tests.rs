@@ -1,8 +1,8 @@
 use super::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
 use crate::audit::logger::CommitError;
-use crate::platform::caller::called_by;
-use crate::testing::{World, logged, with_world};
-use oracled_domain::{Caller, Event, EventKind, Peer};
+use crate::platform::caller::run_as_caller;
+use crate::testing::{TestSystem, logged_events, with_system};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, RequestCaller};
 use oracled_store::{LogLine, LogQuery, Store};
 use serde_json::{Value, json};
 use std::future::poll_fn;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
-fn stopped() -> Event {
-    Event::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
+fn stopped() -> AuditEvent {
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
 }
 
-fn caller(request_id: &str) -> Caller {
-    Caller { peer: Peer { uid: 1, gid: 2, pid: Some(3) }, request_id: request_id.into() }
+fn caller(request_id: &str) -> RequestCaller {
+    RequestCaller { peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) }, request_id: request_id.into() }
 }
 
 fn lines(store: &Store) -> Vec<Value> {
@@ -27,15 +27,15 @@ fn lines(store: &Store) -> Vec<Value> {
 
 #[test]
 fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         for request_id in ["r-1", "r-2"] {
-            called_by(caller(request_id), system.log.append(stopped())).await.expect("it is queued");
+            run_as_caller(caller(request_id), system.log.append(stopped())).await.expect("it is queued");
         }
         system.log.append(stopped()).await.expect("it is queued");
-        assert!(logged(&system.store).is_empty(), "an append does not wait for the commit");
+        assert!(logged_events(&system.store).is_empty(), "an append does not wait for the commit");
         sleep(GROUP_WAIT).await;
         for _ in 0..1000 {
-            if logged(&system.store).is_empty() {
+            if logged_events(&system.store).is_empty() {
                 sleep(Duration::from_millis(10)).await;
             }
         }
@@ -51,7 +51,7 @@ fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
 
 #[test]
 fn full_group_is_committed_before_its_wait_ends() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         for _ in 0..GROUP_MAX {
             system.log.append(stopped()).await.expect("it is queued");
         }
@@ -65,18 +65,18 @@ fn full_group_is_committed_before_its_wait_ends() {
 
 #[test]
 fn close_commits_queued_entries() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         for _ in 0..3 {
             system.log.append(stopped()).await.expect("it is queued");
         }
         system.log.close().await;
-        assert_eq!(logged(&system.store).len(), 3);
+        assert_eq!(logged_events(&system.store).len(), 3);
     });
 }
 
 #[test]
 fn append_waits_while_the_queue_is_full_and_drops_no_entry() {
-    with_world(|World { system, .. }| async move {
+    with_system(|TestSystem { system, .. }| async move {
         let count = QUEUED_MAX + 2 * GROUP_MAX;
         let log = system.log.clone();
         let mut all = pin!(unconstrained(async {
@@ -89,20 +89,20 @@ fn append_waits_while_the_queue_is_full_and_drops_no_entry() {
         assert!(!fit_at_once, "{count} entries fit at once");
         all.await;
         system.log.flush().await;
-        assert_eq!(logged(&system.store).len(), count);
+        assert_eq!(logged_events(&system.store).len(), count);
     });
 }
 
 #[test]
 fn append_to_a_failed_journal_is_rejected_and_falls_back() {
-    with_world(|world| async move {
+    with_system(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        called_by(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
+        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
         log.flush().await;
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
-        let refused = called_by(caller("r-2"), log.append(stopped())).await;
+        let refused = run_as_caller(caller("r-2"), log.append(stopped())).await;
         assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let lines: Vec<Value> =

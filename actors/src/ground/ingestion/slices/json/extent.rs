@@ -1,18 +1,18 @@
 //! Finds the end of a JSON value by its brackets and strings alone.
 
-use super::super::input::is_white;
+use super::super::input::is_white_space;
 use memchr::memchr2;
 
 /// A partly scanned value.
 #[derive(Debug, Default)]
-pub(super) struct Extent {
-    state: State,
+pub(super) struct JsonValueScanner {
+    state: JsonScanState,
     /// The closing brackets of the open lists and objects, from the outside in. It is never longer than the value.
     open: Vec<u8>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum JsonScanState {
     #[default]
     Start,
     Bare,
@@ -21,84 +21,90 @@ enum State {
     Escaped,
     /// After a string. The next byte shows whether the string really ended. A missing or extra quote would otherwise swap
     /// the inside and the outside of strings.
-    Behind,
+    AfterText,
 }
 
 /// The value has ended; or the text that is allowed in place of the next byte.
-type Ended = Result<(), &'static str>;
+type JsonScanEnd = Result<(), &'static str>;
 
-impl Extent {
+impl JsonValueScanner {
     /// Scans more of the value. Returns the number of bytes of `chunk` that belong to it, and whether it ends after them.
     /// A value without any bytes is invalid.
-    pub(super) fn feed(&mut self, chunk: &[u8]) -> (usize, Option<Ended>) {
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> (usize, Option<JsonScanEnd>) {
         let mut rest = chunk;
         while let [byte, behind @ ..] = rest {
             let seen = chunk.len() - rest.len();
             match self.state {
-                State::Text => {
-                    let Some(place) = memchr2(b'"', b'\\', rest) else { return (chunk.len(), None) };
-                    let (_, mark) = rest.split_at(place);
+                JsonScanState::Text => {
+                    let Some(found_at) = memchr2(b'"', b'\\', rest) else { return (chunk.len(), None) };
+                    let (_, mark) = rest.split_at(found_at);
                     let [mark, behind @ ..] = mark else { return (chunk.len(), None) };
                     rest = behind;
-                    self.state = if *mark == b'"' { State::Behind } else { State::Escaped };
-                    if self.state == State::Behind && self.open.is_empty() {
+                    self.state =
+                        if *mark == b'"' { JsonScanState::AfterText } else { JsonScanState::Escaped };
+                    if self.state == JsonScanState::AfterText && self.open.is_empty() {
                         return (chunk.len() - rest.len(), Some(Ok(())));
                     }
                     continue;
                 }
-                State::Escaped => self.state = State::Text,
-                State::Start | State::Bare | State::Behind => match self.step(*byte) {
-                    Step::On => {}
-                    Step::Last => return (seen + 1, Some(Ok(()))),
-                    Step::Beyond => return (seen, Some(Ok(()))),
-                    Step::Wrong(wanted) => return (seen, Some(Err(wanted))),
-                },
+                JsonScanState::Escaped => self.state = JsonScanState::Text,
+                JsonScanState::Start | JsonScanState::Bare | JsonScanState::AfterText => {
+                    match self.step(*byte) {
+                        JsonByteRole::Inside => {}
+                        JsonByteRole::Last => return (seen + 1, Some(Ok(()))),
+                        JsonByteRole::After => return (seen, Some(Ok(()))),
+                        JsonByteRole::Invalid(wanted) => return (seen, Some(Err(wanted))),
+                    }
+                }
             }
             rest = behind;
         }
         // the end of the document ends only a scalar value
-        let at_end = chunk.is_empty() && self.state == State::Bare && self.open.is_empty();
+        let at_end = chunk.is_empty() && self.state == JsonScanState::Bare && self.open.is_empty();
         (chunk.len(), at_end.then_some(Ok(())))
     }
 
     /// Scans a byte outside of strings.
-    fn step(&mut self, byte: u8) -> Step {
-        if self.state == State::Behind && !is_white(byte) && !matches!(byte, b',' | b':' | b']' | b'}') {
-            return Step::Wrong("`,`, `:`, `]` or `}` after a string");
+    fn step(&mut self, byte: u8) -> JsonByteRole {
+        if self.state == JsonScanState::AfterText
+            && !is_white_space(byte)
+            && !matches!(byte, b',' | b':' | b']' | b'}')
+        {
+            return JsonByteRole::Invalid("`,`, `:`, `]` or `}` after a string");
         }
         match byte {
-            b'"' if self.state == State::Start || !self.open.is_empty() => {
-                self.state = State::Text;
-                return Step::On;
+            b'"' if self.state == JsonScanState::Start || !self.open.is_empty() => {
+                self.state = JsonScanState::Text;
+                return JsonByteRole::Inside;
             }
             b'[' => self.open.push(b']'),
             b'{' => self.open.push(b'}'),
             b']' | b'}' => match self.open.pop() {
-                Some(close) if close == byte && self.open.is_empty() => return Step::Last,
+                Some(close) if close == byte && self.open.is_empty() => return JsonByteRole::Last,
                 Some(close) if close == byte => {}
-                Some(b']') => return Step::Wrong("`]`, which closes the open list"),
-                Some(_) => return Step::Wrong("`}`, which closes the open object"),
-                None => return Step::Beyond,
+                Some(b']') => return JsonByteRole::Invalid("`]`, which closes the open list"),
+                Some(_) => return JsonByteRole::Invalid("`}`, which closes the open object"),
+                None => return JsonByteRole::After,
             },
-            b',' if self.open.is_empty() => return Step::Beyond,
-            _ if is_white(byte) => {
-                return if self.open.is_empty() { Step::Beyond } else { Step::On };
+            b',' if self.open.is_empty() => return JsonByteRole::After,
+            _ if is_white_space(byte) => {
+                return if self.open.is_empty() { JsonByteRole::After } else { JsonByteRole::Inside };
             }
             _ => {}
         }
-        self.state = State::Bare;
-        Step::On
+        self.state = JsonScanState::Bare;
+        JsonByteRole::Inside
     }
 }
 
 /// The role of a byte outside of strings.
-enum Step {
+enum JsonByteRole {
     /// The byte is part of the value.
-    On,
+    Inside,
     /// The byte is the last one of the value.
     Last,
     /// The byte comes after the value.
-    Beyond,
+    After,
     /// The byte is not allowed here.
-    Wrong(&'static str),
+    Invalid(&'static str),
 }

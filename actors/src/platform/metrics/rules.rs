@@ -1,0 +1,118 @@
+//! The metrics of the rules.
+
+use super::{MetricLabelValue, init_counters, pairs};
+use oracled_domain::rules::{RuleId, RuleVerdict, RulesEvaluation};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+use strum::VariantArray;
+
+/// The label of an evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct EvaluationLabels {
+    verdict: MetricLabelValue,
+}
+
+impl EvaluationLabels {
+    const fn of(verdict: RuleVerdict) -> Self {
+        Self { verdict: MetricLabelValue(verdict.into_str()) }
+    }
+}
+
+/// The labels of the result of one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RuleResultLabels {
+    rule: MetricLabelValue,
+    verdict: MetricLabelValue,
+}
+
+impl RuleResultLabels {
+    const fn of(rule: RuleId, verdict: RuleVerdict) -> Self {
+        Self { rule: MetricLabelValue(rule.into_str()), verdict: MetricLabelValue(verdict.into_str()) }
+    }
+}
+
+/// Where a compiled fact set was found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct FactSetLabels {
+    result: MetricLabelValue,
+}
+
+impl FactSetLabels {
+    const fn of(found: bool) -> Self {
+        Self { result: MetricLabelValue(if found { "hit" } else { "compiled" }) }
+    }
+}
+
+/// The metrics of text checks against facts.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleMetrics {
+    evaluations: Family<EvaluationLabels, Counter>,
+    rules: Family<RuleResultLabels, Counter>,
+    seconds: Histogram,
+    fact_sets: Family<FactSetLabels, Counter>,
+}
+
+impl Default for RuleMetrics {
+    fn default() -> Self {
+        Self {
+            evaluations: init_counters(
+                RuleVerdict::VARIANTS.iter().map(|verdict| EvaluationLabels::of(*verdict)),
+            ),
+            rules: init_counters(
+                pairs(RuleId::VARIANTS, RuleVerdict::VARIANTS)
+                    .map(|(rule, verdict)| RuleResultLabels::of(rule, verdict)),
+            ),
+            seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            fact_sets: init_counters([true, false].map(FactSetLabels::of)),
+        }
+    }
+}
+
+impl RuleMetrics {
+    /// Counts an evaluation.
+    pub(crate) fn count_evaluation(&self, evaluation: &RulesEvaluation) {
+        self.evaluations.get_or_create(&EvaluationLabels::of(evaluation.verdict)).inc();
+        for rule in &evaluation.rules {
+            self.rules.get_or_create(&RuleResultLabels::of(rule.rule, rule.verdict)).inc();
+        }
+    }
+
+    /// Records the duration of an evaluation, without its commit.
+    pub(crate) fn observe_duration(&self, time: Duration) {
+        self.seconds.observe(time.as_secs_f64());
+    }
+
+    /// Counts a lookup of a compiled fact set: found, or compiled now.
+    pub(crate) fn count_fact_set_lookup(&self, found: bool) {
+        self.fact_sets.get_or_create(&FactSetLabels::of(found)).inc();
+    }
+
+    /// Adds the metrics to `registry`.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "rules_evaluations",
+            "texts checked against facts, by verdict",
+            self.evaluations.clone(),
+        );
+        registry.register(
+            "rules_applied",
+            "rules that were applied, by rule and verdict",
+            self.rules.clone(),
+        );
+        registry.register_with_unit(
+            "rules_evaluation",
+            "time to check a text against facts, without its commit",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+        registry.register(
+            "rules_fact_sets",
+            "lookups of compiled fact sets: a hit, or compiled now",
+            self.fact_sets.clone(),
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! The check that refused a verdict stays in force for its session, whether the session is known or not.
+//!
+//! A known session stores the check itself. For any other session the check is a row by session and user id, so that facts of
+//! one user id do not bind another. When the session is registered or gets a verdict, it takes over the row of its owner; other
+//! rows stay. The rows share a limit in bytes; the oldest are dropped first.
+
+use super::session_record::session_update_record;
+use super::{VerdictCache, VerdictCacheError};
+use crate::audit::commit_loop::CommitDecision;
+use crate::audit::logger::{CommitError, LoggerHandle};
+use crate::platform::caller::current_caller_uid;
+use crate::platform::clock::Clock;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
+use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
+use oracled_store::{
+    JournalRecord, RejectingCheckSize, RowExpectation, RowKey, Store, StoreError, TableWrite,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The limit for the refusals of all sessions that are not known.
+const REFUSALS_MAX_BYTES: u64 = 256 << 20;
+
+/// Commits the record of a verdict that the rules refused, and keeps its check for the session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), VerdictCacheError>")]
+pub struct StoreRejectingCheck {
+    /// The session of the verdict.
+    pub session_id: SessionId,
+    /// The check that refused the verdict.
+    pub check: Arc<CandidateCheck>,
+    /// The entries of the refusal.
+    pub record: JournalRecord,
+}
+
+/// Counts a stored refusal, and drops the oldest ones beyond the limit.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct CountRejectingCheck(RejectingCheckKey);
+
+/// The bytes that the refusals take. A row that was removed or replaced still counts until it is the oldest.
+#[derive(Debug)]
+pub(super) struct RejectingCheckUsage {
+    by_age: BTreeMap<u64, (RejectingCheckKey, u64)>,
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl Default for RejectingCheckUsage {
+    fn default() -> Self {
+        Self { by_age: BTreeMap::new(), bytes: 0, max_bytes: REFUSALS_MAX_BYTES }
+    }
+}
+
+impl RejectingCheckUsage {
+    pub(super) fn load(&mut self, store: &Store) -> Result<(), StoreError> {
+        *self = Self { max_bytes: self.max_bytes, ..Self::default() };
+        for size in store.rejecting_check_sizes()? {
+            self.add(size);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, RejectingCheckSize { key, revision, bytes }: RejectingCheckSize) {
+        if self.by_age.insert(revision, (key, bytes)).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Removes the oldest ones beyond the limit, and returns them with their revisions.
+    fn take_excess(&mut self) -> Vec<(RejectingCheckKey, u64)> {
+        let mut excess = Vec::new();
+        while self.bytes > self.max_bytes
+            && let Some((revision, (key, bytes))) = self.by_age.pop_first()
+        {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            excess.push((key, revision));
+        }
+        excess
+    }
+}
+
+/// The key of the current caller's refusal for the session.
+pub(super) fn rejecting_check_key(session_id: &SessionId) -> RejectingCheckKey {
+    RejectingCheckKey { session_id: session_id.clone(), owner_uid: current_caller_uid() }
+}
+
+/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
+/// stored refusal with its revision.
+pub(super) fn find_check_in_force(
+    store: &Store,
+    session_id: &SessionId,
+    session: Option<&SessionRecord>,
+) -> Result<(Option<Arc<CandidateCheck>>, Option<u64>), StoreError> {
+    if let Some(session) = session {
+        return Ok((session.check.clone(), None));
+    }
+    let refusal = store.rejecting_check(&rejecting_check_key(session_id))?;
+    Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
+}
+
+/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale if that refusal has
+/// changed since.
+pub(super) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
+    record.expect.push(RowExpectation { row: RowKey::Refusal(key.clone()), revision });
+    if revision.is_some() {
+        record.writes.push(TableWrite::RemoveRefusal(key));
+    }
+}
+
+async fn store_rejecting_check(
+    refuse: StoreRejectingCheck,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<bool, VerdictCacheError> {
+    let StoreRejectingCheck { session_id, check, record } = refuse;
+    let refused = log.decide_and_commit(|| {
+        let session = store.session(&session_id)?;
+        let (in_force, revision) =
+            find_check_in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
+        let (mut record, mut keeps) = (record.clone(), false);
+        match session {
+            Some((session, revision))
+                if in_force.is_none() && !session.is_foreign_to(current_caller_uid()) =>
+            {
+                let session = SessionRecord { check: Some(Arc::clone(&check)), ..session };
+                let JournalRecord { expect, events, writes, .. } =
+                    session_update_record(&session, Some(revision), clock.now());
+                record.expect.extend(expect);
+                record.events.extend(events);
+                record.writes.extend(writes);
+            }
+            None if in_force.as_ref() != Some(&check) => {
+                keeps = true;
+                let (key, check) = (rejecting_check_key(&session_id), Arc::clone(&check));
+                record.expect.extend([
+                    RowExpectation { row: RowKey::Session(session_id.clone()), revision: None },
+                    RowExpectation { row: RowKey::Refusal(key.clone()), revision },
+                ]);
+                record.writes.push(TableWrite::PutRefusal(RejectingCheck { key, check }));
+            }
+            _ => {}
+        }
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(keeps, record))
+    });
+    Ok(refused.await?.0)
+}
+
+/// Drops a refusal, unless it was replaced or removed meanwhile.
+async fn drop_rejecting_check(key: RejectingCheckKey, revision: u64, log: LoggerHandle, clock: Clock) {
+    let RejectingCheckKey { session_id, owner_uid } = key.clone();
+    let record = JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
+        events: vec![AuditEvent::new(clock.now(), session_id, EventKind::RefusalDropped { owner_uid })],
+        writes: vec![TableWrite::RemoveRefusal(key)],
+        ..JournalRecord::default()
+    };
+    match log.commit(record).await {
+        Ok(_) | Err(CommitError::Stale(_)) => {}
+        Err(error) => tracing::warn!(%error, "could not drop an old refusal"),
+    }
+}
+
+impl Handler<StoreRejectingCheck> for VerdictCache {
+    type Result = ResponseFuture<Result<(), VerdictCacheError>>;
+
+    fn handle(&mut self, message: StoreRejectingCheck, ctx: &mut Context<Self>) -> Self::Result {
+        let (key, cache) = (rejecting_check_key(&message.session_id), ctx.address());
+        let refused =
+            store_rejecting_check(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            if refused.await? {
+                cache.do_send(CountRejectingCheck(key));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Handler<CountRejectingCheck> for VerdictCache {
+    type Result = ();
+
+    fn handle(&mut self, CountRejectingCheck(key): CountRejectingCheck, _: &mut Context<Self>) {
+        match self.store.rejecting_check_size(key) {
+            Ok(Some(size)) => self.refusals.add(size),
+            // a session has already taken the row over
+            Ok(None) => return,
+            Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
+        }
+        for (key, revision) in self.refusals.take_excess() {
+            actix_rt::spawn(drop_rejecting_check(key, revision, self.log.clone(), self.clock.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_refusals_are_dropped_beyond_the_bound() {
+        let mut refusals = RejectingCheckUsage { max_bytes: 10, ..RejectingCheckUsage::default() };
+        let size = |revision, bytes| {
+            let session_id: SessionId = format!("cs_{revision}").parse().expect("an id");
+            RejectingCheckSize {
+                key: RejectingCheckKey { session_id, owner_uid: Some(1001) },
+                revision,
+                bytes,
+            }
+        };
+        for revision in [3, 1, 2] {
+            refusals.add(size(revision, 5));
+        }
+        let dropped = |refusals: &mut RejectingCheckUsage| {
+            refusals.take_excess().into_iter().map(|(_, revision)| revision).collect::<Vec<_>>()
+        };
+        assert_eq!(dropped(&mut refusals), [1]);
+        refusals.add(size(4, 11));
+        assert_eq!(dropped(&mut refusals), [2, 3, 4]);
+        assert_eq!((refusals.bytes, refusals.by_age.len()), (0, 0));
+    }
+}

@@ -1,0 +1,209 @@
+//! Changes that administrators make to a session. Each change and its log entry are one commit.
+
+use super::rejecting_checks::remove_owner_check;
+use super::session_record::address_change_event;
+use super::{VerdictCache, VerdictCacheError, evict_verdict};
+use crate::audit::commit_loop::CommitDecision;
+use crate::audit::logger::LoggerHandle;
+use crate::platform::clock::Clock;
+use crate::verdict::notifier::HeldMails;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use jiff::Timestamp;
+use oracled_domain::audit::event::ValueChange;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, RejectingCheckKey, SessionMismatch};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
+
+/// Corrects a session. A field that is `None` keeps its value.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<CorrectSessionOutcome, VerdictCacheError>")]
+pub struct CorrectSession {
+    /// The session.
+    pub session_id: SessionId,
+    /// The new address.
+    pub customer_email: Option<CustomerEmail>,
+    /// The verdict that was delivered without oracled. A verdict that oracled delivered cannot be corrected.
+    pub original_verdict: Option<VerdictLabel>,
+    /// The user id that owns the session from now on.
+    pub owner_uid: Option<u32>,
+    /// The administrator.
+    pub peer: PeerCredentials,
+}
+
+/// The outcome of a correction.
+#[derive(Debug)]
+pub enum CorrectSessionOutcome {
+    /// The corrected session.
+    Done(Box<SessionRecord>),
+    /// There is no such session.
+    Unknown,
+    /// The original verdict was delivered by oracled and cannot be corrected. Nothing has changed.
+    Mismatch(SessionMismatch),
+}
+
+/// Removes a session with its cached verdict and its queued mails. Returns the session, or `None` if it is unknown.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Option<SessionRecord>, VerdictCacheError>")]
+pub struct RemoveSession {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its queued mails, if there are any, held back from sending.
+    pub mails: Option<HeldMails>,
+    /// The administrator.
+    pub peer: PeerCredentials,
+}
+
+impl CorrectSession {
+    /// The session after the correction.
+    fn correct_session(&self, known: &SessionRecord) -> Result<SessionRecord, SessionMismatch> {
+        let original = match (&known.original, self.original_verdict) {
+            (Some(original), Some(label)) if original.verdict_sha256.is_some() => {
+                if original.verdict_label != label {
+                    return Err(SessionMismatch::OriginalVerdict);
+                }
+                known.original.clone()
+            }
+            (_, Some(label)) => Some(OriginalVerdict::reported(label)),
+            (original, None) => original.clone(),
+        };
+        Ok(SessionRecord {
+            customer_email: self.customer_email.clone().or_else(|| known.customer_email.clone()),
+            owner_uid: self.owner_uid.or(known.owner_uid),
+            original,
+            ..known.clone()
+        })
+    }
+
+    fn event(&self, before: &SessionRecord, after: &SessionRecord, timestamp: Timestamp) -> AuditEvent {
+        let label = |session: &SessionRecord| {
+            OriginalLabel(session.original.as_ref().map(|original| original.verdict_label))
+        };
+        AuditEvent::new(
+            timestamp,
+            self.session_id.clone(),
+            EventKind::SessionCorrected {
+                owner_uid: ValueChange { before: before.owner_uid, after: after.owner_uid },
+                original_verdict: ValueChange { before: label(before), after: label(after) },
+                address_changed: before.customer_email != after.customer_email,
+                peer: self.peer,
+            },
+        )
+    }
+}
+
+async fn correct(
+    correct: CorrectSession,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<CorrectSessionOutcome, VerdictCacheError> {
+    let corrected = log.decide_and_commit(|| {
+        let Some((before, revision)) = store.session(&correct.session_id)? else {
+            return Ok(CommitDecision::Already(CorrectSessionOutcome::Unknown));
+        };
+        let mut after = match correct.correct_session(&before) {
+            Ok(after) => after,
+            Err(mismatch) => return Ok(CommitDecision::Already(CorrectSessionOutcome::Mismatch(mismatch))),
+        };
+        // a refusal from before the session was known applies to its new owner, too
+        let key = RejectingCheckKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
+        let has_no_check = after.check.is_none() && after.delivered_sha256.is_none();
+        let refusal = if has_no_check { store.rejecting_check(&key)? } else { None };
+        let refusal_revision = refusal.map(|(refusal, revision)| {
+            after.check = Some(refusal.check);
+            revision
+        });
+        if after == before {
+            return Ok(CommitDecision::Already(CorrectSessionOutcome::Done(Box::new(after))));
+        }
+        let now = clock.now();
+        let mut record = JournalRecord {
+            expect: vec![RowExpectation {
+                row: RowKey::Session(correct.session_id.clone()),
+                revision: Some(revision),
+            }],
+            events: vec![correct.event(&before, &after, now)],
+            writes: vec![TableWrite::PutSession(after.clone().into())],
+            ..JournalRecord::default()
+        };
+        record.events.extend(address_change_event(&store, Some(&before), &after, now)?);
+        if refusal_revision.is_some() {
+            remove_owner_check(&mut record, key, refusal_revision);
+        }
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(
+            CorrectSessionOutcome::Done(Box::new(after)),
+            record,
+        ))
+    });
+    Ok(corrected.await?.0)
+}
+
+async fn remove(
+    remove: RemoveSession,
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+) -> Result<Option<SessionRecord>, VerdictCacheError> {
+    let RemoveSession { session_id, mails, peer } = remove;
+    let removed = log.decide_and_commit(|| {
+        let Some((session, revision)) = store.session(&session_id)? else {
+            return Ok::<_, VerdictCacheError>(CommitDecision::Already(None));
+        };
+        let verdict = store.verdict_for_removal(&session_id)?;
+        let mut record = JournalRecord {
+            expect: vec![
+                RowExpectation { row: RowKey::Session(session_id.clone()), revision: Some(revision) },
+                RowExpectation {
+                    row: RowKey::Verdict(session_id.clone()),
+                    revision: verdict.as_ref().map(|(_, revision)| *revision),
+                },
+            ],
+            writes: vec![TableWrite::RemoveSession(session_id.clone())],
+            ..JournalRecord::default()
+        };
+        if verdict.is_some() {
+            record.writes.push(TableWrite::RemoveVerdict(session_id.clone()));
+        }
+        let timestamp = clock.now();
+        let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
+        let dropped = dropped.transpose()?.unwrap_or_default();
+        record.events.push(AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            EventKind::SessionRemoved {
+                owner_uid: session.owner_uid,
+                verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
+                peer,
+            },
+        ));
+        Ok(CommitDecision::Change(Some((session, dropped)), record))
+    });
+    let Some((session, dropped)) = removed.await?.0 else { return Ok(None) };
+    if let Some(mails) = mails {
+        mails.report_removed(dropped);
+    }
+    Ok(Some(session))
+}
+
+impl Handler<CorrectSession> for VerdictCache {
+    type Result = ResponseFuture<Result<CorrectSessionOutcome, VerdictCacheError>>;
+
+    fn handle(&mut self, message: CorrectSession, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(correct(message, self.store.clone(), self.log.clone(), self.clock.clone()))
+    }
+}
+
+impl Handler<RemoveSession> for VerdictCache {
+    type Result = ResponseFuture<Result<Option<SessionRecord>, VerdictCacheError>>;
+
+    fn handle(&mut self, message: RemoveSession, ctx: &mut Context<Self>) -> Self::Result {
+        let (session_id, cache) = (message.session_id.clone(), ctx.address());
+        let removed = remove(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let removed = removed.await;
+            evict_verdict(&cache, session_id).await;
+            removed
+        })
+    }
+}

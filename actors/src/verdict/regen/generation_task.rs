@@ -1,0 +1,375 @@
+//! One generation in progress: limits, model call, gate.
+
+use super::{ConfiguredModel, RegenHandles};
+use crate::audit::logger::CommitError;
+use crate::platform::actor_handle::ActorCallError;
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::metrics::ActorMetrics;
+use crate::upstream::oracle_health::{
+    ApplyQuotaWait, CallLease, ListHealthStatuses, PermitError, RequestCallPermit,
+};
+use crate::upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError, ModelHealthEffect};
+use crate::verdict::cache::{FindSession, FindSessionOutcome, VerdictCacheError};
+use crate::verdict::crosscheck::{GateError, JudgeVerdict};
+use crate::verdict::rate_limiter::{
+    CallLimitError, ModelCallSlot, RegenPermit, RegenPermitError, RequestCallRetry, RequestFirstCall,
+    RequestRegen,
+};
+use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use oracled_domain::verdict::generation::GenerationSettings;
+use oracled_domain::verdict::health;
+use oracled_domain::{
+    AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, VerdictGeneration, VerdictPayload,
+    build_verdict_prompt,
+};
+use oracled_store::{Store, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The result of a flight, for all callers that wait for it.
+pub type GenerationResult = Result<SubmissionOutcome, Arc<GenerationError>>;
+
+/// Why there is no verdict. Nothing was delivered, and no part of the verdict is cached.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerationError {
+    /// The session is unknown, and so is its question.
+    #[error("the session is not known")]
+    SessionUnknown,
+    /// The session's first verdict was already delivered. It is regenerated only by a read.
+    #[error("the session's verdict was already delivered")]
+    DeliveredAlready,
+    /// No model is configured.
+    #[error("no model is configured")]
+    NoModel,
+    /// A limit is reached.
+    #[error(transparent)]
+    Limited(CallLimitError),
+    /// The model's circuit is open, or the model requested a wait.
+    #[error("{error}")]
+    NotPermitted {
+        /// The cause.
+        error: PermitError,
+        /// Time until a retry makes sense.
+        retry_after: Duration,
+    },
+    /// The model returned no answer that can be judged.
+    #[error("{error}")]
+    Model {
+        /// Why the call returned no answer.
+        error: ModelError,
+        /// Time until a retry makes sense; `None` if a retry makes no sense.
+        retry_after: Option<Duration>,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The attempt could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The cache failed.
+    #[error(transparent)]
+    Cache(#[from] VerdictCacheError),
+    /// The gate could not judge or log the verdict.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// An actor did not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] ActorCallError),
+    /// The generation task panicked.
+    #[error("generating the verdict failed unexpectedly")]
+    Crashed,
+}
+
+impl From<RegenPermitError> for GenerationError {
+    fn from(error: RegenPermitError) -> Self {
+        match error {
+            RegenPermitError::Limited(limited) => Self::Limited(limited),
+            RegenPermitError::Store(error) => Self::Store(error),
+            RegenPermitError::Commit(error) => Self::Commit(error),
+        }
+    }
+}
+
+/// When to retry if an administrator holds the circuit open, or the model reports no wait.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Runs the flights, which share its parts.
+#[derive(Debug)]
+pub(super) struct GenerationRunner {
+    pub(super) model: Option<ConfiguredModel>,
+    pub(super) handles: RegenHandles,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) metrics: ActorMetrics,
+}
+
+/// A verdict to generate: the submission, its prompt and the settings.
+struct GenerationJob {
+    submission: Submission,
+    prompt: ModelPrompt,
+    settings: GenerationSettings,
+}
+
+/// The permits for a model call.
+struct ModelCallPermits {
+    lease: CallLease,
+    /// The place among the calls in flight, held until the flight ends.
+    _slot: ModelCallSlot,
+    /// The committed attempt, for a regeneration.
+    regen_permit: Option<RegenPermit>,
+}
+
+impl GenerationRunner {
+    /// Regenerates the lost verdict of a session.
+    pub(super) async fn regenerate(&self, session_id: SessionId) -> GenerationResult {
+        self.finish_generation(GatePath::Regen, self.try_regenerate(session_id).await)
+    }
+
+    /// Generates a first verdict.
+    pub(super) async fn generate(&self, submission: Submission) -> GenerationResult {
+        self.finish_generation(GatePath::Generate, self.try_generate(submission).await)
+    }
+
+    fn finish_generation(
+        &self,
+        path: GatePath,
+        result: Result<SubmissionOutcome, GenerationError>,
+    ) -> GenerationResult {
+        let outcome = result
+            .as_ref()
+            .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
+        self.metrics.generation.count_outcome(path, outcome);
+        Ok(result?)
+    }
+
+    async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, GenerationError> {
+        // another flight may have stored the verdict since the reader's cache miss
+        if let Some((delivery, _)) = self.store.verdict(&session_id)? {
+            return Ok(SubmissionOutcome::Replayed(Arc::new(delivery.into())));
+        }
+        let (session, _) = self.store.session(&session_id)?.ok_or(GenerationError::SessionUnknown)?;
+        let model = self.require_model()?;
+        if let Some(wait) = self.regen_wait(&session_id) {
+            return Err(GenerationError::Limited(CallLimitError::Session { wait }));
+        }
+        let job = GenerationJob {
+            prompt: build_verdict_prompt(session.tier, &session.query),
+            settings: model.regen_settings(session.original.as_ref()),
+            submission: Submission {
+                session_id: session_id.clone(),
+                tier: session.tier,
+                query: session.query,
+                payload: None,
+                customer_email: None,
+                check: session.check,
+                path: GatePath::Regen,
+                generation_trace: None,
+            },
+        };
+        let lease = self.request_lease(model).await?;
+        let take = RequestRegen { session_id, tier: session.tier, generation: job.generation() };
+        let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
+        self.call_and_judge(
+            model,
+            job,
+            ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) },
+        )
+        .await
+    }
+
+    async fn try_generate(&self, mut submission: Submission) -> Result<SubmissionOutcome, GenerationError> {
+        match self.handles.cache.ask(FindSession(submission.clone())).await?? {
+            FindSessionOutcome::Cached(cached) => return Ok(SubmissionOutcome::Replayed(cached)),
+            FindSessionOutcome::Mismatch(mismatch) => return Ok(SubmissionOutcome::Mismatch(mismatch)),
+            FindSessionOutcome::Nothing(kept) => submission.check = submission.check.or(kept),
+        }
+        let session = self.store.session(&submission.session_id)?;
+        if session.is_some_and(|(session, _)| session.original.is_some()) {
+            return Err(GenerationError::DeliveredAlready);
+        }
+        let model = self.require_model()?;
+        let prompt = build_verdict_prompt(submission.tier, &submission.query);
+        let job = GenerationJob { submission, prompt, settings: model.original.clone() };
+        let lease = self.request_lease(model).await?;
+        let slot =
+            self.handles.rate_limiter.ask(RequestFirstCall).await?.map_err(GenerationError::Limited)?;
+        self.call_and_judge(model, job, ModelCallPermits { lease, _slot: slot, regen_permit: None }).await
+    }
+
+    fn require_model(&self) -> Result<&ConfiguredModel, GenerationError> {
+        self.model.as_ref().ok_or(GenerationError::NoModel)
+    }
+
+    async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
+        // a verdict that could not be delivered must not cost a model call
+        if let Some((cause, _)) = self.handles.log.report().borrow().new_work_rejection() {
+            return Err(CommitError::Unavailable(cause.clone()).into());
+        }
+        let permit = self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id.clone())).await?;
+        permit.map_err(|error| {
+            let retry_after = match &error {
+                PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
+                PermitError::QuotaWait { retry_after, .. } => *retry_after,
+                PermitError::Unknown(_) => RETRY_AFTER,
+            };
+            GenerationError::NotPermitted { error, retry_after }
+        })
+    }
+
+    /// Whether the circuit has not opened since it permitted the call.
+    async fn is_circuit_closed(&self, oracle_id: &OracleId) -> bool {
+        let statuses = self.handles.oracle_health.ask(ListHealthStatuses).await.unwrap_or_default();
+        statuses.iter().any(|health| {
+            health.oracle_id == *oracle_id && health.status != health::OracleHealthLevel::CircuitOpen
+        })
+    }
+
+    /// Calls the model and sends its answer to the gate.
+    async fn call_and_judge(
+        &self,
+        model: &ConfiguredModel,
+        mut job: GenerationJob,
+        leave: ModelCallPermits,
+    ) -> Result<SubmissionOutcome, GenerationError> {
+        let ModelCallPermits { lease, _slot: _place, regen_permit } = leave;
+        let began = monotonic();
+        let mut called = self.call_model(model, &model.caller, &job).await;
+        let substitute =
+            called.outcome.as_ref().err().and_then(|error| model.substitute_settings(&job.settings, error));
+        if let Some(settings) = substitute.filter(|_| job.submission.path == GatePath::Regen)
+            && self.is_retry_allowed(model).await
+        {
+            let (gone, instead) = (&job.settings.model, &settings.model);
+            tracing::warn!(gone, instead, "the original's model is gone; asking the configured model");
+            job.settings = settings;
+            let first = std::mem::take(&mut called.interactions);
+            called = self.call_model(model, &model.caller.with_time_spent(began.elapsed()), &job).await;
+            called.interactions.splice(0..0, first);
+            called.reached = true;
+        }
+        self.metrics.generation.count_attempts(&called.interactions);
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.metrics.generation.count_refused_request(*status);
+        }
+        lease.report(health_outcome(&called));
+        let ModelCallResult { outcome, interactions, reached, .. } = called;
+        match outcome {
+            Ok(answer) => self.judge_text(job, answer.text, interactions).await,
+            Err(error) => {
+                let wait = self.log_failed_call(&job, interactions, regen_permit.filter(|_| !reached)).await;
+                let retry_after = match &error {
+                    ModelError::Unavailable { retry_after, .. } => {
+                        Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
+                    }
+                    ModelError::Timeout { .. } => Some(wait.unwrap_or_default().max(RETRY_AFTER)),
+                    ModelError::Refused { .. } => wait,
+                    ModelError::RefusedRequest { .. } => None,
+                };
+                Err(GenerationError::Model { error, retry_after })
+            }
+        }
+    }
+
+    async fn call_model(
+        &self,
+        model: &ConfiguredModel,
+        caller: &ModelCaller,
+        job: &GenerationJob,
+    ) -> ModelCallResult {
+        let purpose =
+            ModelCallPurpose { session_id: job.submission.session_id.clone(), path: job.submission.path };
+        let on_quota_wait = async |wait| {
+            let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
+                tracing::warn!(%error, "could not store the wait that the model asked for");
+            }
+        };
+        let may_retry = async || self.is_retry_allowed(model).await;
+        caller.call(&purpose, &job.prompt, &job.settings, on_quota_wait, may_retry).await
+    }
+
+    /// Whether an attempt may be retried: the model's circuit is closed, and the retry budget is not used up.
+    async fn is_retry_allowed(&self, model: &ConfiguredModel) -> bool {
+        let closed = self.is_circuit_closed(&model.oracle_id).await;
+        closed && matches!(self.handles.rate_limiter.ask(RequestCallRetry).await, Ok(Ok(())))
+    }
+
+    /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the model. Returns how
+    /// long the session has to wait.
+    async fn log_failed_call(
+        &self,
+        job: &GenerationJob,
+        interactions: Vec<AuditEvent>,
+        unreached: Option<RegenPermit>,
+    ) -> Option<Duration> {
+        let generation_trace = GenerationTrace { generation: job.generation(), interactions };
+        let mut record = GenerationTrace::record(Some(&generation_trace), None);
+        if let Some(regen_permit) = unreached {
+            regen_permit.remove_attempt(&mut record);
+        }
+        // an entry that cannot be committed goes to the service log; there is no verdict in either case
+        if let Err(error) = self.handles.log.commit(record).await {
+            tracing::warn!(%error, "could not log a model call");
+        }
+        self.regen_wait_for_path(job.submission.path, &job.submission.session_id)
+    }
+
+    /// The time until the session's next regeneration; `None` unless `path` is a regeneration.
+    fn regen_wait_for_path(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
+        (path == GatePath::Regen).then(|| self.regen_wait(session_id)).flatten()
+    }
+
+    /// The time until a session's verdict may be regenerated; `None` for now. The rate limiter decides. This check only
+    /// avoids that requests that come too soon reach the rate limiter and the circuit.
+    fn regen_wait(&self, session_id: &SessionId) -> Option<Duration> {
+        let noted = self.store.regen_attempt(session_id).ok().flatten();
+        let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
+        wait.map(|wait| wait.unsigned_abs())
+    }
+
+    async fn judge_text(
+        &self,
+        job: GenerationJob,
+        text: String,
+        interactions: Vec<AuditEvent>,
+    ) -> Result<SubmissionOutcome, GenerationError> {
+        let generation_trace = Some(GenerationTrace { generation: job.generation(), interactions });
+        let submission = Submission {
+            payload: Some(VerdictPayload::raw(&text)),
+            generation_trace: generation_trace.clone(),
+            ..job.submission
+        };
+        let (path, session_id) = (submission.path, submission.session_id.clone());
+        match self.handles.crosscheck.ask(JudgeVerdict(submission)).await {
+            Ok(outcome) => Ok(outcome?.with_retry_after(self.regen_wait_for_path(path, &session_id))),
+            Err(error) => {
+                // the gate would have logged the call
+                self.handles.log.commit(GenerationTrace::record(generation_trace.as_ref(), None)).await?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl GenerationJob {
+    fn generation(&self) -> VerdictGeneration {
+        VerdictGeneration { prompt_sha256: self.prompt.sha256().clone(), settings: self.settings.clone() }
+    }
+}
+
+/// The effect of a call on the model's health.
+fn health_outcome(called: &ModelCallResult) -> health::CircuitCallOutcome {
+    match called.health {
+        ModelHealthEffect::Answered => {
+            health::CircuitCallOutcome::Success { latency_ms: Some(called.latency_ms) }
+        }
+        ModelHealthEffect::Neutral => health::CircuitCallOutcome::Neutral,
+        ModelHealthEffect::Failed => {
+            let why = called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            match called.outcome {
+                Err(ModelError::RefusedRequest { .. }) => health::CircuitCallOutcome::Refusal(why),
+                _ => health::CircuitCallOutcome::Failure(why),
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Large answers, held in memory until they are sent. One limit applies to all of them together.
+
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::body::{Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+/// Maximum ratio of the length of an answer by the rules to the length of its request.
+const TIMES_REQUEST: usize = 1000;
+/// Approximate maximum length of such an answer, in bytes: a thousand steps and violations of every rule.
+const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// Size of the pieces in which an answer is sent, in bytes. Sent pieces are freed, so the held memory is about what is
+/// unsent.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Maximum wait for free memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits until there is memory for the answer by the rules to a request of `request_bytes`, for the maximum length of the
+/// answer.
+///
+/// # Errors
+/// `Overloaded` if other clients leave their answers unread for too long.
+pub(crate) async fn reserve_rules_response(
+    request_bytes: usize,
+    service: &DaemonService,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    reserve_bytes(request_bytes.saturating_mul(TIMES_REQUEST).min(ANSWER_MAX_BYTES), service).await
+}
+
+/// Waits until there is memory for an answer of `bytes`.
+///
+/// # Errors
+/// `Overloaded` if other clients leave their answers unread for too long.
+pub(crate) async fn reserve_bytes(
+    bytes: usize,
+    service: &DaemonService,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    let room = timeout(PATIENCE, service.reserve_response(bytes)).await;
+    room.map_err(|_| Problem::overloaded("too many answers wait to be read"))
+}
+
+/// An answer with its part of the memory for all answers.
+#[derive(Debug)]
+pub(crate) struct ReservedBody {
+    rest: Bytes,
+    /// Released with the answer, when the last piece has been taken.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl ReservedBody {
+    /// Reduces `room` to the length of `answer`. A small answer needs no room.
+    pub(crate) fn new(answer: Vec<u8>, mut room: Option<OwnedSemaphorePermit>) -> Self {
+        if let Some(room) = &mut room {
+            drop(room.split(room.num_permits().saturating_sub(answer.len())));
+        }
+        Self { rest: answer.into(), _room: room }
+    }
+
+    /// The next piece; `None` after the last.
+    fn next_piece(&mut self) -> Option<Bytes> {
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+/// Several answers, sent in sequence as they arrive.
+#[derive(Debug)]
+pub(crate) struct ReservedBodyStream {
+    coming: mpsc::Receiver<ReservedBody>,
+    /// The answer that is being sent.
+    current: Option<ReservedBody>,
+}
+
+impl ReservedBodyStream {
+    /// The answers that are sent through the channel. At most one answer waits in the channel.
+    pub(crate) fn channel() -> (mpsc::Sender<ReservedBody>, Self) {
+        let (sender, coming) = mpsc::channel(1);
+        (sender, Self { coming, current: None })
+    }
+}
+
+impl From<ReservedBodyStream> for Body {
+    fn from(answers: ReservedBodyStream) -> Self {
+        Self::new(answers)
+    }
+}
+
+impl hyper::body::Body for ReservedBodyStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        loop {
+            if let Some(piece) = self.current.as_mut().and_then(ReservedBody::next_piece) {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            self.current = ready!(self.coming.poll_recv(cx));
+            if self.current.is_none() {
+                return Poll::Ready(None);
+            }
+        }
+    }
+}
+
+impl From<ReservedBody> for Body {
+    fn from(held: ReservedBody) -> Self {
+        Self::new(held)
+    }
+}
+
+impl hyper::body::Body for ReservedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next_piece().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// A response with a body that is already a JSON document.
+pub(crate) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = (status, body.into()).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

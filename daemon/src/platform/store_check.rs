@@ -1,0 +1,185 @@
+//! Checks the whole store and all sources while the daemon serves.
+
+use crate::platform::service::DaemonService;
+use jiff::SignedDuration;
+use oracled_actors::ground::ingestion::{IngestionError, VerifySourceFiles};
+use oracled_actors::platform::clock::monotonic;
+use oracled_domain::ground::id::SourceId;
+use oracled_store::{Store, StoreError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+/// Pause before a failed check is retried.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Time between the end of a check and the next one.
+const CHECK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Pause of a check, as a multiple of its work time. At 9 the check takes a tenth of one core.
+const PAUSE_FACTOR: u32 = 9;
+/// Minimum work time between two pauses.
+const WORK_TIME: Duration = Duration::from_millis(2);
+/// Maximum pause of a check. A stop of the daemon waits for its end.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum time that a stop of the daemon waits for a check, so that a hanging disk does not block the stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of faults of sources that are logged one by one.
+const FAULTS_LOGGED: usize = 100;
+
+/// The check in progress.
+#[derive(Debug)]
+pub(crate) struct StoreCheckTask {
+    task: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl StoreCheckTask {
+    /// Checks the store and then each source: first the rest of the last check, then everything once a day. Damage of the
+    /// store ends the daemon. Faults of a source are only reported.
+    #[must_use]
+    pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let service = Arc::clone(service);
+        let task = tokio::spawn(async move {
+            let Some(damage) = run_checks(&service, stopped).await else { return };
+            tracing::error!(damage, "the store is damaged; the daemon ends");
+            service.system.log.mark_store_damaged().await;
+            service.report_damage(damage);
+        });
+        Self { task, stop }
+    }
+
+    /// Stops the check. Its position is stored for the next one.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        if timeout(STOP_TIMEOUT, self.task).await.is_err() {
+            tracing::warn!("the check of the store did not end in time");
+        }
+    }
+}
+
+/// Repeats the check until the daemon stops, or returns the damage of the store.
+async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
+    loop {
+        let (store, told) = (service.system.store.clone(), stopped.clone());
+        let pause = match spawn_blocking(move || check_store(&store, &told)).await {
+            Ok(Ok(false)) => return None,
+            Ok(Ok(true)) => {
+                log_file_faults(service).await;
+                check_sources(service, &stopped).await;
+                CHECK_EVERY
+            }
+            // not a fault: the store is being reopened, or the disk is full
+            Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => RETRY_PAUSE,
+            Ok(Err(error)) => return Some(error.to_string()),
+            Err(panic) => return Some(panic.to_string()),
+        };
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = stopped.changed() => return None,
+        }
+    }
+}
+
+/// Checks the store with pauses. Returns false if the check was stopped.
+fn check_store(store: &Store, stopped: &watch::Receiver<bool>) -> Result<bool, StoreError> {
+    let pace = CheckPace::new(stopped.clone());
+    store.audit(|_| pace.proceed())
+}
+
+/// Slows a check down, and stops it with the daemon.
+struct CheckPace {
+    began: Mutex<Instant>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl CheckPace {
+    fn new(stopped: watch::Receiver<bool>) -> Self {
+        Self { began: Mutex::new(monotonic()), stopped }
+    }
+
+    /// Pauses if the work time is over. Returns whether the check continues.
+    fn proceed(&self) -> bool {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let worked = began.elapsed();
+        if worked >= WORK_TIME && !*self.stopped.borrow() {
+            thread::sleep((worked * PAUSE_FACTOR).min(LONGEST_PAUSE));
+            *began = monotonic();
+        }
+        !*self.stopped.borrow()
+    }
+}
+
+/// Checks every source that was not checked within the last day, as `oraclectl source verify` does. Each result is stored,
+/// so that the check continues with the other sources after a restart.
+async fn check_sources(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
+    let store = service.system.store.clone();
+    let now = service.system.clock.now();
+    let since = now.saturating_sub(SignedDuration::try_from(CHECK_EVERY).unwrap_or_default());
+    let unchecked = spawn_blocking(move || store.unchecked_sources(since.unwrap_or(now), now)).await;
+    let unchecked = match unchecked {
+        Ok(Ok(unchecked)) => unchecked,
+        Ok(Err(error)) => return tracing::error!(%error, "could not check the sources"),
+        Err(error) => return tracing::error!(%error, "could not check the sources"),
+    };
+    for oracle_id in unchecked {
+        if *stopped.borrow() {
+            return;
+        }
+        check_source(service, oracle_id, stopped).await;
+    }
+}
+
+async fn check_source(service: &Arc<DaemonService>, oracle_id: SourceId, stopped: &watch::Receiver<bool>) {
+    let pace = CheckPace::new(stopped.clone());
+    let proceed = Arc::new(move |_| pace.proceed());
+    let check = VerifySourceFiles { oracle_id: oracle_id.clone(), run_id: None, proceed };
+    let checked = match service.system.ingestion.ask(check).await {
+        Ok(Ok(checked)) => checked,
+        Ok(Err(IngestionError::Store(StoreError::Stopped))) => return,
+        Ok(Err(error)) => return tracing::error!(%oracle_id, %error, "could not check the source"),
+        Err(error) => return tracing::error!(%oracle_id, %error, "could not check the source"),
+    };
+    let faults = checked.fault_count();
+    if faults == 0 {
+        return tracing::debug!(%oracle_id, "the check of the source found no fault");
+    }
+    let of_files = checked.file_fault.iter();
+    for fault in of_files.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
+        tracing::error!(%oracle_id, "{fault}");
+    }
+    tracing::error!(%oracle_id, faults, "the check of the source found faults");
+}
+
+/// Logs the files of sources that are missing, truncated or replaced. Other sources and verdicts are still served.
+async fn log_file_faults(service: &Arc<DaemonService>) {
+    let store = service.system.store.clone();
+    let found = spawn_blocking(move || store.file_faults()).await;
+    let faults = match found {
+        Ok(Ok(faults)) => faults,
+        Ok(Err(error)) => return tracing::error!(%error, "could not check the files of sources"),
+        Err(error) => return tracing::error!(%error, "could not check the files of sources"),
+    };
+    for fault in faults.iter().take(FAULTS_LOGGED) {
+        tracing::error!("{fault}");
+    }
+    if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_LOGGED) {
+        tracing::error!(more, "more files of sources are missing, truncated or replaced");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_ends_a_check_at_its_next_step() {
+        let (stop, stopped) = watch::channel(false);
+        let pace = CheckPace::new(stopped);
+        assert!(pace.proceed());
+        stop.send_replace(true);
+        assert!(!pace.proceed());
+    }
+}

@@ -1,0 +1,131 @@
+use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
+use super::*;
+use crate::ground::frequency::UpdateFrequency;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::ontology::OntologyRef;
+use crate::ground::rejection::RecordRule;
+use crate::ground::run::{IngestionRun, RunCounts, RunInput, RunState, SortedFileRef};
+use crate::ground::source::SourceRegistryEntry;
+
+fn source(timestamp: Timestamp) -> SourceRegistryEntry {
+    let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");
+    SourceRegistryEntry::new(
+        serde_json::from_str(document).expect("it is a registration"),
+        "0".into(),
+        timestamp,
+    )
+}
+
+fn run(timestamp: Timestamp) -> IngestionRun {
+    let sha256 = Sha256Hex::of(b"");
+    let input = RunInput {
+        ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+        pipeline_sha256: sha256.clone(),
+        raw_sha256: sha256.clone(),
+        released_at: timestamp,
+        version: "2020".into(),
+    };
+    IngestionRun {
+        run_id: input.run_id(),
+        oracle_id: "world-bank-population".parse().expect("an id"),
+        number: 1,
+        pipeline_id: "world-bank-population".parse().expect("an id"),
+        input,
+        snapshot: true,
+        replace: false,
+        undoes: None,
+        raw_bytes: 7,
+        source_url: None,
+        retrieved_at: None,
+        invalidation_count: 0,
+        requested_by: "0".into(),
+        state: RunState::Completed,
+        started_at: timestamp,
+        ended_at: Some(timestamp),
+        counts: RunCounts {
+            read: 3,
+            records: 1,
+            rejected: 2,
+            rejected_by_rule: [(RecordRule::Schema, 2)].into(),
+            ..RunCounts::default()
+        },
+        rows: Some(SortedFileRef { sha256, size_bytes: 1, rows: 3, statements: 0 }),
+        cause: None,
+        breaches: Vec::new(),
+        decision: None,
+    }
+}
+
+fn pull_events(run: &IngestionRun) -> [EventKind; 3] {
+    let (pipeline_id, requested_by) = (run.pipeline_id.clone(), "schedule".to_owned());
+    let begun = PullStartedEntry { pipeline_id, requested_by, peer: None };
+    let PullStartedEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let run_id = Some(run.run_id.clone());
+    let ended = PullEndedEntry { pipeline_id, requested_by, run_id, peer };
+    let PullStartedEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let failed = PullFailedEntry { pipeline_id, requested_by, cause: "status 502".into(), peer };
+    [EventKind::PullStarted(begun), EventKind::PullEnded(ended), EventKind::PullFailed(failed)]
+}
+
+fn query_events(timestamp: Timestamp) -> EventKind {
+    EventKind::SourceQueried(QueryEntry {
+        read: SourceReadKind::Query,
+        oracle_id: Some("world-bank-population".parse().expect("an id")),
+        query_id: None,
+        request_sha256: Sha256Hex::of_canonical_json(&["population"]),
+        point_in_time: None,
+        known_at: Some(timestamp),
+        outcome: SourceReadOutcome::Answered,
+        data_version: Some("2020".into()),
+        records_returned: 1,
+        freshness: None,
+        latency_ms: 0.5,
+    })
+}
+
+pub(super) fn all(peer: PeerCredentials, timestamp: Timestamp) -> Vec<EventKind> {
+    let sha256 = Sha256Hex::of(b"");
+    let source = source(timestamp);
+    let oracle_id = source.oracle_id().clone();
+    let policy = FreshnessPolicy::default_for(oracle_id.clone(), UpdateFrequency::Annual, &[]);
+    let run = Box::new(run(timestamp));
+    let [pull_started, pull_ended, pull_failed] = pull_events(&run);
+    let queried = query_events(timestamp);
+    vec![
+        EventKind::DocumentRegistered(DocumentEntry::new(Some(&policy), &policy, peer)),
+        EventKind::SourceChanged(SourceEntry {
+            oracle_id: oracle_id.clone(),
+            change: SourceChange::Approved,
+            before: Box::new(source.clone()),
+            after: Box::new(source.approve().expect("it is pending")),
+            peer,
+        }),
+        EventKind::SourceInvalidated(InvalidationEntry {
+            oracle_id: oracle_id.clone(),
+            trigger: InvalidationCause::Manual,
+            detail: String::new(),
+            peer: Some(peer),
+        }),
+        EventKind::SourceConfirmed(ConfirmationEntry {
+            oracle_id: oracle_id.clone(),
+            invalidated_at: timestamp,
+            confirmed_by: ConfirmationCause::Pull,
+            detail: String::new(),
+            peer: None,
+        }),
+        pull_started,
+        pull_ended,
+        pull_failed,
+        EventKind::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer) }),
+        EventKind::IngestionEnded(RunEntry { run, peer: None }),
+        EventKind::SourcePruned(PruneEntry {
+            oracle_id: oracle_id.clone(),
+            before: timestamp,
+            versions: 4,
+            payloads: vec![sha256.clone()],
+            peer,
+        }),
+        EventKind::SourceRebuilt(RebuildEntry { oracle_id, runs: 2, prunings: 1, files: vec![sha256], peer }),
+        queried,
+    ]
+}

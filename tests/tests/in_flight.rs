@@ -1,0 +1,232 @@
+//! Verdicts in flight: concurrent requests share one, their number and memory are limited, a disconnect loses none,
+//! and an open circuit stops them.
+
+use oracled_api::base::client::DaemonResponse;
+use oracled_domain::{ProductTier, VerdictLabel};
+use oracled_tests::generation::{
+    event_names, generation_request, read_cached, read_metric, read_verdict, register_session,
+    request_verdict, retry_after_s, x_cache,
+};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::wire::{WireConnection, connections, head, post as whole_post};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, problem};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+async fn register_all(daemon: &DaemonProcess<'_>, count: usize) {
+    const CONNECTIONS: usize = 32;
+    let mut tellers = JoinSet::new();
+    for first in 0..CONNECTIONS {
+        let mut routes = daemon.routes().await;
+        tellers.spawn(async move {
+            for n in (first..count).step_by(CONNECTIONS) {
+                register_session(&mut routes, &format!("cs_{n}"), Some(VerdictLabel::Green)).await;
+            }
+        });
+    }
+    tellers.join_all().await;
+}
+
+#[tokio::test]
+async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
+    let count = connections(1000);
+    let model = ModelServer::start().await;
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    register_session(&mut daemon.routes().await, "cs_1", Some(VerdictLabel::Amber)).await;
+    // the delay is long enough for all readers to send their request
+    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_secs(2)));
+    let mut readers = JoinSet::new();
+    for _ in 0..count {
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("it listens");
+        readers.spawn(async move { wire.answer().await.expect("it answers") });
+    }
+    let answers = readers.join_all().await;
+    assert_eq!(model.request_count(), 1);
+    for answer in &answers {
+        assert_eq!((answer.status.as_u16(), &answer.body), (200, &answers[0].body));
+    }
+    let missed = answers.iter().filter(|answer| x_cache(answer) == Some("MISS")).count();
+    assert!(missed > count / 2, "most requests preceded the verdict: {missed}");
+    let told = event_names(&mut daemon.control().await, "cs_1").await;
+    let expected = [
+        "session_registered",
+        "regen_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "verdict_cached",
+        "regen_divergence_check",
+    ];
+    assert_eq!(told, expected, "once");
+}
+
+#[tokio::test]
+async fn concurrent_requests_for_a_first_verdict_share_one_model_call() {
+    let model = ModelServer::start().await;
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(500)));
+    let mut callers = JoinSet::new();
+    for n in 0..64 {
+        let mut routes = daemon.routes().await;
+        callers.spawn(async move {
+            // some clients only read, and share the verdict in flight
+            if n % 8 == 7 {
+                read_verdict(&mut routes, "cs_1").await
+            } else {
+                request_verdict(&mut routes, "cs_1").await
+            }
+        });
+    }
+    let answers = callers.join_all().await;
+    assert_eq!(model.request_count(), 1);
+    let made: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert_eq!(made.len(), 1, "{answers:?}");
+    for answer in &answers {
+        assert!(answer.status.is_success(), "{}", document(answer));
+        assert_eq!(at(answer, "/cached_at"), at(made[0], "/cached_at"));
+    }
+}
+
+#[tokio::test]
+async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
+    const AT_ONCE: usize = 16;
+    let model = ModelServer::start().await;
+    let world = model.create_world(&format!("calls_at_once = {AT_ONCE}"));
+    let daemon = world.serve().await;
+    let missing = connections(10_000);
+    register_all(&daemon, missing).await;
+    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(100)));
+    let mut wires = Vec::with_capacity(missing);
+    for _ in 0..missing {
+        wires.push(WireConnection::connect(&world.socket()).await);
+    }
+    let before = daemon.resident_bytes().unwrap();
+    let mut readers = JoinSet::new();
+    for (n, mut wire) in wires.into_iter().enumerate() {
+        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("it listens");
+        readers.spawn(async move { (n, wire.answer().await.expect("it answers")) });
+    }
+    let (made, turned_away): (Vec<_>, Vec<_>) =
+        readers.join_all().await.into_iter().partition(|(_, answer)| answer.status == 200);
+    for (_, answer) in &turned_away {
+        problem(answer, 503, "model_busy");
+        assert_eq!(retry_after_s(answer), Some(1));
+    }
+    let most = daemon.most_resident_bytes().unwrap();
+    println!("{} of {missing} made; resident: {before} bytes before, {most} at the most", made.len());
+    assert!(made.len() >= AT_ONCE && !turned_away.is_empty());
+    assert_eq!(model.request_count(), made.len());
+    assert!((2..=AT_ONCE).contains(&model.most_in_flight()), "{}", model.most_in_flight());
+    // a connection has buffers, and its request waits for a decision; the database has a page cache
+    let allowed = before + missing as u64 * 32 * KIB + 32 * MIB;
+    assert!(most < allowed, "{most} bytes for {missing} sessions, {before} before");
+
+    // the daemon serves as before, and a repeated request of a refused client succeeds
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let attempts = log(control, "event=regen_attempted&limit=10000").await;
+    assert_eq!(attempts.len(), made.len(), "a refused request does not count as an attempt");
+    let busy = "oracled_verdicts_made_total{path=\"regen\",outcome=\"model_busy\"}";
+    assert_eq!(read_metric(routes, busy).await, turned_away.len() as f64);
+    for (n, answer) in made.iter().take(20) {
+        assert_eq!(read_cached(routes, &format!("cs_{n}")).await.body, answer.body);
+    }
+    for (n, _) in turned_away.iter().take(20) {
+        assert_eq!(x_cache(&read_verdict(routes, &format!("cs_{n}")).await), Some("MISS"));
+    }
+    assert_eq!(at(&get(control, "/v1/status").await, "/in_flight"), 0);
+}
+
+#[tokio::test]
+async fn verdict_in_flight_is_stored_after_its_client_disconnects() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(300)));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    register_session(routes, "read", None).await;
+    let order = generation_request(ProductTier::Quick).to_string();
+    for (n, (session, request)) in [
+        ("read", head("GET", "/v1/verdicts/read", &[]).into_bytes()),
+        ("ordered", whole_post("/v1/verdicts/ordered", &[], order)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut wire = WireConnection::connect(&world.socket()).await;
+        wire.send(request).await.expect("it listens");
+        eventually("the model is asked", async || model.request_count() == n + 1).await;
+        drop(wire);
+        eventually("the verdict is cached", async || read_cached(routes, session).await.status == 200).await;
+        assert_eq!(x_cache(&read_verdict(routes, session).await), Some("HIT"));
+    }
+    assert_eq!(model.request_count(), 2);
+}
+
+/// Requests that are in flight when the daemon is stopped, each with its session.
+fn requests() -> [(&'static str, Vec<u8>); 2] {
+    let order = generation_request(ProductTier::Quick).to_string();
+    [
+        ("read", head("GET", "/v1/verdicts/read", &[]).into_bytes()),
+        ("ordered", whole_post("/v1/verdicts/ordered", &[], order)),
+    ]
+}
+
+/// Stops a daemon while `request` is in flight. Returns the answer, if there is one, and the duration of the stop.
+async fn stop_in_flight(
+    world: &DaemonWorld,
+    model: &ModelServer,
+    request: Vec<u8>,
+) -> (Option<DaemonResponse>, Duration) {
+    let daemon = world.serve().await;
+    register_session(&mut daemon.routes().await, "read", None).await;
+    let mut wire = WireConnection::connect(&world.socket()).await;
+    wire.send(request).await.expect("it listens");
+    eventually("the model is asked", async || model.request_count() == 1).await;
+    let began = Instant::now();
+    daemon.signal("TERM");
+    let answer = wire.answer().await;
+    assert_eq!(daemon.wait().code(), Some(0), "{}", world.service_log());
+    (answer, began.elapsed())
+}
+
+#[tokio::test]
+async fn stopped_daemon_completes_verdicts_in_flight() {
+    for (session, request) in requests() {
+        let model = ModelServer::start().await;
+        model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(700)));
+        let world = model.create_world("");
+        let (answer, _) = stop_in_flight(&world, &model, request).await;
+        let answer = answer.expect("it was answered");
+        assert!(answer.status.is_success(), "{}", document(&answer));
+        let daemon = world.serve().await;
+        assert_eq!(read_cached(&mut daemon.routes().await, session).await.body, answer.body);
+        assert_eq!(model.request_count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn stopped_daemon_does_not_wait_for_a_silent_model() {
+    for (session, request) in requests() {
+        let model = ModelServer::start().await;
+        model.set_default(ScriptedReply::silence());
+        let world = model.create_world("[limits]\nshutdown_s = 1");
+        let (answer, took) = stop_in_flight(&world, &model, request).await;
+        assert!(answer.is_none(), "no answer is sent: {answer:?}");
+        assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&took), "{took:?}");
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        if session == "read" {
+            assert_eq!(event_names(control, "read").await, ["session_registered", "regen_attempted"]);
+            problem(&read_verdict(routes, "read").await, 429, "regen_rate_limited");
+        } else {
+            // a first verdict that was not delivered may be requested again
+            model.set_default(ScriptedReply::with_text(GOOD));
+            assert_eq!(request_verdict(routes, "ordered").await.status, 201);
+        }
+    }
+}

@@ -1,0 +1,612 @@
+//! The daemon's life cycle: configuration, notifications to systemd, and shutdown.
+
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, at, document, error_line, eventually, get, lines, log, post,
+    problem, read_whole_log, submission,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// Sends the head of a submission and waits for `100 Continue`. From then on, the submission is in flight.
+async fn begin_submission(world: &DaemonWorld, session: &str, body: &str) -> WireConnection {
+    let mut wire = WireConnection::connect(&world.socket()).await;
+    let length = body.len().to_string();
+    let headers =
+        [("content-type", "application/json"), ("content-length", &length), ("expect", "100-continue")];
+    let go_on = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
+    assert_eq!(go_on.expect("it answers").status, 100);
+    wire
+}
+
+async fn stops_in_good_order(signal: &str) {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let body = submission(GOOD).to_string();
+    let mut in_flight = begin_submission(&world, "cs_1", &body).await;
+    let mut idle = WireConnection::connect(&world.socket()).await;
+    assert_eq!(idle.exchange(head("GET", "/healthz", &[])).await.expect("it answers").status, 200);
+    daemon.signal(signal);
+    eventually("the routes' socket is removed", async || !world.socket().exists()).await;
+    idle.wait_for_hangup().await;
+    in_flight.send(&body).await.expect("it still listens");
+    assert_eq!(in_flight.answer().await.expect("it still answers").status, 201, "{signal}");
+    let status = daemon.wait();
+    assert_eq!(status.code(), Some(0), "{signal}: {}", world.service_log());
+
+    let daemon = world.serve().await;
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+    let entries = read_whole_log(&mut daemon.control().await).await;
+    let events: Vec<_> = entries.iter().filter_map(|entry| entry.get("event")?.as_str()).collect();
+    let expected =
+        ["service_started", "tmm_crosscheck", "verdict_cached", "service_stopped", "service_started"];
+    assert_eq!(events, expected, "{signal}");
+}
+
+#[tokio::test]
+async fn sigterm_finishes_requests_in_flight_and_exits_with_0() {
+    stops_in_good_order("TERM").await;
+}
+
+#[tokio::test]
+async fn sigint_finishes_requests_in_flight_and_exits_with_0() {
+    stops_in_good_order("INT").await;
+}
+
+#[tokio::test]
+async fn signal_right_after_the_socket_exists_is_handled() {
+    for signal in ["TERM", "INT", "HUP", "HUP", "TERM"] {
+        let world = DaemonWorld::default();
+        let daemon = world.spawn();
+        let began = Instant::now();
+        // no pause, so that the signal arrives while the daemon starts
+        while !world.control_socket().exists() {
+            assert!(began.elapsed() < PATIENCE, "{}", world.service_log());
+        }
+        daemon.signal(signal);
+        if signal == "HUP" {
+            eventually("it reloads", async || world.mirror().contains("\"reload\"")).await;
+            daemon.signal("TERM");
+        }
+        assert_eq!(daemon.wait().code(), Some(0), "{signal}: {}", world.service_log());
+        assert!(world.mirror().contains("service_stopped"), "{signal}: {}", world.mirror());
+    }
+}
+
+#[tokio::test]
+async fn incomplete_request_does_not_delay_shutdown_beyond_its_limit() {
+    let world = DaemonWorld::with_config("[limits]\nshutdown_s = 1");
+    let daemon = world.serve().await;
+    let _never = begin_submission(&world, "cs_1", &submission(GOOD).to_string()).await;
+    assert_eq!(daemon.stop().code(), Some(0));
+    assert!(world.service_log().contains("not everything in flight was finished"), "{}", world.service_log());
+    let last = lines(world.mirror().as_bytes()).pop().unwrap();
+    assert_eq!(last["event"], "service_stopped");
+}
+
+/// The current log level.
+async fn log_level(daemon: &DaemonProcess<'_>) -> Value {
+    at(&get(&mut daemon.control().await, "/v1/log-level").await, "/level")
+}
+
+#[tokio::test]
+async fn sighup_reopens_the_rotated_log_and_applies_the_log_level() {
+    let mut world = DaemonWorld::default();
+    world.config = "log_level = \"info\"".into();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert_eq!(log_level(&daemon).await, "info");
+
+    let (mirror, rotated) =
+        (world.state().join("oracle_log.jsonl"), world.state().join("oracle_log.jsonl.1"));
+    fs::rename(&mirror, &rotated).unwrap();
+    fs::write(world.path("oracled.toml"), "log_level = \"debug\"").unwrap();
+    daemon.signal("HUP");
+    eventually("the level is in force", async || log_level(&daemon).await == "debug").await;
+    eventually("the file exists", async || mirror.exists()).await;
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+
+    let reloads = log(&mut daemon.control().await, "event=control_action").await;
+    assert_eq!(reloads.len(), 1);
+    assert_eq!((&reloads[0]["action"], &reloads[0]["peer"]), (&json!("reload"), &Value::Null), "{reloads:?}");
+    assert!(reloads[0].as_object().unwrap().contains_key("peer"), "the field is null, not missing");
+
+    let entries = read_whole_log(&mut daemon.control().await).await;
+    let mirrored = || [fs::read(&rotated).unwrap(), fs::read(&mirror).unwrap()].concat();
+    assert_eq!(lines(&mirrored()), entries, "both files together have each entry once");
+    assert!(world.mirror().contains("cs_2"), "{}", world.mirror());
+}
+
+#[tokio::test]
+async fn sighup_with_an_invalid_configuration_changes_nothing() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    fs::write(world.path("oracled.toml"), "log_level = \"debug\"\ncolour = \"blue\"").unwrap();
+    daemon.signal("HUP");
+    eventually("the error is logged", async || world.service_log().contains("`colour`")).await;
+    assert_eq!(log_level(&daemon).await, "info");
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert!(log(&mut daemon.control().await, "event=control_action").await.is_empty());
+}
+
+#[tokio::test]
+async fn second_daemon_on_the_same_store_is_refused() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let mut second = world.oracled(&["serve", "--state-dir"]);
+    second.arg(world.state()).arg("--socket").arg(world.path("2.sock"));
+    second.arg("--control-socket").arg(world.path("2c.sock"));
+    let said = error_line(second);
+    assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
+    assert!(!world.path("2.sock").exists());
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+}
+
+#[tokio::test]
+async fn state_files_are_accessible_only_to_the_daemons_user() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let mut open = vec![world.state()];
+    let mut files = 0;
+    while let Some(path) = open.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+        if metadata.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            files += 1;
+        }
+    }
+    assert!(files > 2, "the log, the database and other files");
+}
+
+#[tokio::test]
+async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
+    let mut world = DaemonWorld::default();
+    let told = UnixDatagram::bind(world.path("notify")).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut buffer = [0; 4096];
+        let length = told.recv(&mut buffer).expect("systemd gets a message");
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    world.variables = vec![
+        ("NOTIFY_SOCKET".into(), world.path("notify").to_str().unwrap().into()),
+        ("WATCHDOG_USEC".into(), "100000".into()),
+    ];
+    let daemon = world.spawn();
+    assert_eq!(next().trim_end(), "READY=1", "READY=1 is the first message");
+    // a client that waits for this message may connect at once
+    assert_eq!(get(&mut daemon.routes().await, "/readyz").await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(next().trim_end(), "WATCHDOG=1", "the watchdog message is repeated");
+    }
+    let after_watchdogs = || loop {
+        let said = next();
+        if said.trim_end() != "WATCHDOG=1" {
+            return said;
+        }
+    };
+    daemon.signal("HUP");
+    let reloading = after_watchdogs();
+    let mut lines = reloading.lines();
+    assert_eq!(lines.next(), Some("RELOADING=1"), "{reloading}");
+    let since = lines.next().and_then(|line| line.strip_prefix("MONOTONIC_USEC="));
+    assert!(
+        since.is_some_and(|since| since.parse::<u64>().is_ok()),
+        "Type=notify-reload needs it: {reloading}"
+    );
+    assert_eq!(after_watchdogs().trim_end(), "READY=1");
+    daemon.signal("TERM");
+    assert_eq!(after_watchdogs().trim_end(), "STOPPING=1");
+    assert!(daemon.wait().success());
+}
+
+#[tokio::test]
+async fn json_log_format_writes_each_line_as_json() {
+    let mut world = DaemonWorld::with_config("log_level = \"debug\"");
+    world.flags = ["--log-format", "json"].map(str::to_owned).to_vec();
+    let daemon = world.serve().await;
+    // release builds have no route that causes a panic
+    if cfg!(debug_assertions) {
+        let control = &mut daemon.control().await;
+        assert_eq!(post(control, "/v1/inject-panic/cache", &json!({})).await.status, 204);
+    }
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    daemon.signal("HUP");
+    eventually("it reloads", async || world.service_log().contains("reloaded")).await;
+    assert!(daemon.stop().success());
+    let said = lines(world.service_log().as_bytes());
+    assert!(said.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()), "{said:?}");
+    assert_eq!(said.iter().any(|line| line["level"] == "ERROR"), cfg!(debug_assertions), "{said:?}");
+}
+
+#[tokio::test]
+async fn state_directory_that_others_can_write_to_is_refused() {
+    let world = DaemonWorld::default();
+    fs::create_dir(world.state()).expect("it is made");
+    for (mode, is_taken) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, false), (0o755, true)] {
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        if is_taken {
+            assert!(world.serve().await.stop().success());
+            continue;
+        }
+        let refused = world.run_until_exit();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {said}");
+        assert!(said.contains("chmod go-w"), "{mode:o}: {said}");
+        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was created");
+    }
+}
+
+#[test]
+fn check_config_prints_the_effective_configuration() {
+    let world = DaemonWorld::with_config("contact = \"a@b.c\"\n[limits]\nidle_s = 7");
+    let config = world.config_file();
+    let check = |flags: &[&str]| {
+        let output = world.oracled(&["check-config", "--config"]).arg(&config).args(flags).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed: Value = serde_json::from_str(&check(&["--json"])).unwrap();
+    assert_eq!((&printed["contact"], &printed["limits"]["idle_s"]), (&json!("a@b.c"), &json!(7)));
+    assert_eq!(printed["limits"]["request_s"], 30, "a key that is not given has its default");
+
+    // the output is a configuration file with the same content
+    let toml = check(&[]);
+    assert!(toml.contains("contact = \"a@b.c\"") && toml.contains("[limits]"), "{toml}");
+    fs::write(&config, toml).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&check(&["--json"])).unwrap(), printed);
+}
+
+#[test]
+fn invalid_configuration_is_refused_with_the_name_of_the_key() {
+    for (config, named) in [
+        ("colour = \"blue\"", "`colour`"),
+        ("[limits]\nbody_kib = 1", "`body_kib`"),
+        ("[limits]\nidle_s = 0", "`limits.idle_s`"),
+        ("[limits]\nidle_s = \"soon\"", "limits.idle_s"),
+        ("log_format = \"xml\"", "allowed: text, json"),
+        ("log_level = \"loud=very\"", "`log_level`"),
+        ("phi = 0.5", "`phi`"),
+        ("[limits", "oracled.toml"),
+    ] {
+        let world = DaemonWorld::with_config(config);
+        let check = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
+        assert!(check.stdout.is_empty());
+        // an error of syntax is shown with its line
+        let said = String::from_utf8(check.stderr).unwrap();
+        assert_eq!(check.status.code(), Some(1), "{config}: {said}");
+        assert!(said.starts_with("oracled: configuration") && said.contains(named), "{config}: {said}");
+        let serve = world.run_until_exit();
+        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), said));
+        assert!(!world.state().exists(), "nothing was created");
+    }
+    let world = DaemonWorld::default();
+    let missing = error_line(world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]));
+    assert!(missing.contains("/nowhere/oracled.toml"), "{missing}");
+}
+
+#[test]
+fn flag_overrides_variable_overrides_file_overrides_default() {
+    let mut world = DaemonWorld::with_config(
+        "state_dir = \"/file\"\ncontact = \"file@b\"\nlog_format = \"json\"\n[limits]\nidle_s = 5\nrequest_s = 35",
+    );
+    world.variables = [
+        ("ORACLED_STATE_DIR", "/variable"),
+        ("ORACLED_CONTACT", "variable@b"),
+        ("ORACLED_LIMITS__IDLE_S", "6"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec();
+    let file = world.config_file();
+    let printed = |flags: &[&str]| {
+        let mut command = world.oracled(&["check-config", "--json"]);
+        // a variable can also name the file
+        let output = command.args(flags).env("ORACLED_CONFIG", &file).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
+    };
+    let limits = |config: &Value| (config["limits"]["idle_s"].clone(), config["limits"]["request_s"].clone());
+    let config = printed(&["--state-dir", "/flag", "--log-format", "text"]);
+    assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/flag"), &json!("text")));
+    assert_eq!((&config["contact"], limits(&config)), (&json!("variable@b"), (json!(6), json!(35))));
+    let config = printed(&[]);
+    assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/variable"), &json!("json")));
+
+    world.variables.push(("ORACLED_CONTCAT".into(), "a@b".into()));
+    let refused = world.oracled(&["check-config"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("`ORACLED_CONTCAT`"), "{said}");
+}
+
+#[tokio::test]
+async fn unknown_oracled_variables_are_named_and_do_not_prevent_a_start() {
+    let mut world = DaemonWorld::default();
+    for (name, value) in [("ORACLED_PORT", "tcp://10.0.0.7:8080"), ("ORACLED_SERVICE_HOST", "10.0.0.7")] {
+        world.variables.push((name.into(), value.into()));
+    }
+    let checked = world.oracled(&["check-config", "--json"]).output().unwrap();
+    let said = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{said}");
+    serde_json::from_slice::<Value>(&checked.stdout).expect("it is JSON");
+    let daemon = world.serve().await;
+    assert!(daemon.stop().success());
+    let logged = world.service_log();
+    assert!(logged.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{logged}");
+}
+
+#[tokio::test]
+async fn daemon_without_configuration_uses_the_users_directories() {
+    let world = DaemonWorld::default();
+    let daemon = world.spawn_as(world.oracled(&["serve"]));
+    let socket = world.path(".local/state/oracled/oracled.sock");
+    eventually("it serves", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+    let ready = WireConnection::connect(&socket).await.exchange(head("GET", "/readyz", &[])).await.unwrap();
+    assert_eq!(ready.status, 200);
+    // oraclectl finds the daemon there
+    let status = Command::new(oracled_tests::program("oraclectl"))
+        .args(["status", "--json"])
+        .env_clear()
+        .env("HOME", world.path(""))
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{status:?}");
+    assert!(daemon.stop().success());
+}
+
+/// A world whose temporary directories are in `tmp`, so that a test can check that they are removed.
+fn world_with_tmp() -> (DaemonWorld, PathBuf) {
+    let mut world = DaemonWorld::default();
+    let tmp = world.path("tmp");
+    fs::create_dir(&tmp).expect("a directory");
+    world.variables = vec![("TMPDIR".into(), tmp.display().to_string())];
+    (world, tmp)
+}
+
+/// Output of `oracled dev --exit` in this world, which must exit with 0.
+async fn run_dev(world: &DaemonWorld, options: &[&str]) -> String {
+    let mut command = world.oracled(&["dev", "--exit"]);
+    command.args(options);
+    // the daemon may call a server of this process
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step fails and a file has no color: {said}");
+    said
+}
+
+#[tokio::test]
+async fn dev_exits_with_0_and_leaves_no_files() {
+    let (mut world, tmp) = world_with_tmp();
+    // a running daemon must not be affected
+    for (name, path) in [
+        ("ORACLED_STATE_DIR", world.state()),
+        ("ORACLED_SOCKET", world.socket()),
+        ("ORACLED_CONTROL_SOCKET", world.control_socket()),
+    ] {
+        world.variables.push((name.into(), path.display().to_string()));
+    }
+    let _living = world.serve().await;
+    run_dev(&world, &[]).await;
+    let left: Vec<_> = fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    // without --exit it serves until a signal stops it, and then removes its files, too
+    let mut dev = world.oracled(&["dev"]);
+    dev.stdout(fs::File::create(world.path("said")).unwrap());
+    let daemon = world.spawn_as(dev);
+    let said = || fs::read_to_string(world.path("said")).unwrap();
+    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
+    let socket =
+        said().lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
+    let ready =
+        WireConnection::connect(&socket.unwrap()).await.exchange(head("GET", "/readyz", &[])).await.unwrap();
+    assert_eq!(ready.status, 200);
+    assert_eq!(daemon.stop().code(), Some(0));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+/// The chapters of the walk-through, each with a part of its lines and a part of its responses.
+const CHAPTERS: [(&str, &str, &str); 10] = [
+    ("a coherent verdict is delivered", "coherence 1.0, at least 0.9740 required", "\"replayed\":true"),
+    (
+        "a verdict that contradicts itself or is cut off is refused",
+        "verdict_conflict, empty_analysis, short_summary",
+        "dimension_conflict",
+    ),
+    (
+        "the model generates a verdict, and the customer gets it by mail",
+        "NULL: ",
+        "mail/verdict:dev-1-asked.txt",
+    ),
+    (
+        "a lost verdict is regenerated, and the difference is reported",
+        "delivered: NULL, regenerated: RED; divergence: significant",
+        "mail/divergence:dev-1-asked:",
+    ),
+    ("a failing model is not called until it recovers", "circuit open after ", "model_unavailable"),
+    (
+        "two releases of a source are ingested, and both can be queried",
+        "3554108 as known on 2018-01-01, 2835978 as known now",
+        "became_valid",
+    ),
+    ("a value leads back to its bytes in the payload", "Moldova,MDA,2015,2835978", "raw_sha256"),
+    (
+        "a text is checked against the facts of the source",
+        "no fact supports this claim",
+        "/v1/rules/evaluate",
+    ),
+    (
+        "a disagreement between two sources goes to a reviewer",
+        "Serbia: 7095383, both sources agree",
+        "718130",
+    ),
+    ("the log reproduces every decision", "tmm_crosscheck, verdict_cached", "/v1/executions/"),
+];
+
+/// Requires that the parts are in `text`, in this order.
+fn has_in_order<'p>(text: &str, parts: impl IntoIterator<Item = &'p str>) {
+    let mut rest = text;
+    for part in parts {
+        let at = rest.find(part);
+        assert!(at.is_some(), "{part} is not in\n{rest}");
+        rest = &rest[at.unwrap_or_default() + part.len()..];
+    }
+}
+
+#[tokio::test]
+async fn dev_shows_each_chapter_and_the_responses_with_v() {
+    let (world, _) = world_with_tmp();
+    let brief = run_dev(&world, &[]).await;
+    let passed: Vec<_> = brief.lines().filter_map(|line| line.strip_prefix("✓ ")).collect();
+    assert_eq!(passed, CHAPTERS.map(|(title, ..)| title));
+    has_in_order(&brief, CHAPTERS.iter().flat_map(|(title, line, _)| [*title, *line]));
+    assert!(brief.contains("\n10 of 10 steps passed (") && !brief.contains("POST "), "{brief}");
+    let verbose = run_dev(&world, &["-v"]).await;
+    has_in_order(&verbose, CHAPTERS.iter().flat_map(|(title, line, response)| [*title, *line, *response]));
+}
+
+#[tokio::test]
+async fn dev_fits_two_screens_and_its_commands_work() {
+    let (world, _) = world_with_tmp();
+    std::os::unix::fs::symlink(oracled_tests::program("oraclectl"), world.path("oraclectl")).unwrap();
+    let mut dev = world.oracled(&["dev"]);
+    // as after `cargo run`: oraclectl is beside the program
+    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("said")).unwrap());
+    let daemon = world.spawn_as(dev);
+    let said = || fs::read_to_string(world.path("said")).unwrap();
+    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
+    let said = said();
+    assert!(said.lines().count() <= 48 && said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    let (_, commands) = said.split_once("in another terminal:\n").expect("commands are suggested");
+    let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("there are several");
+    let output = Command::new("sh").args(["-ec", commands]).output().expect("it starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{commands}\n{output:?}");
+    let shown = String::from_utf8(output.stdout).expect("it is text");
+    has_in_order(&shown, ["service_started", "GREEN", "2026-03-06", "2835978"]);
+    let path = curl.rsplit_once("http://oracled").expect("it has a URL").1;
+    let socket = commands.lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET="));
+    let read = WireConnection::connect(socket.expect("it is set").as_ref())
+        .await
+        .exchange(head("GET", path, &[]))
+        .await;
+    assert_eq!(read.expect("it answers").status, 200, "{curl}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[tokio::test]
+async fn dev_with_a_failed_chapter_names_it_and_exits_with_1() {
+    let (mut world, _) = world_with_tmp();
+    // the first two chapters have a longer query
+    world.variables.push(("ORACLED_LIMITS__QUERY_BYTES".into(), "70".into()));
+    let output = world.oracled(&["dev", "--exit"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let fault =
+        "✗ a coherent verdict is delivered: POST /v1/verdicts/dev-1-good: expected status 201 Created";
+    assert!(said.contains(fault) && said.contains("8 of 10 steps passed ("), "{said}");
+}
+
+#[tokio::test]
+async fn dev_stops_on_a_signal_and_leaves_no_files() {
+    for signal in ["INT", "TERM"] {
+        let (world, tmp) = world_with_tmp();
+        let mut dev = world.oracled(&["dev"]);
+        dev.stdout(fs::File::create(world.path("said")).unwrap());
+        let daemon = world.spawn_as(dev);
+        let said = || fs::read_to_string(world.path("said")).unwrap();
+        eventually("a step has passed", async || said().contains("✓ ")).await;
+        daemon.signal(signal);
+        assert_eq!(daemon.wait().code(), Some(1), "{signal}");
+        assert!(!said().contains("steps passed"), "{signal}: {}", said());
+        assert!(world.service_log().contains("stopped by a signal before the end of the walk"), "{signal}");
+        assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[tokio::test]
+async fn dev_uses_the_configured_model_and_mail_service() {
+    let (mut world, tmp) = world_with_tmp();
+    let (model, mail) = (ModelServer::start().await, ModelServer::start().await);
+    let configured = [
+        ("ORACLED_MODEL__PROVIDER", "openai".to_owned()),
+        ("ORACLED_MODEL__NAME", "made-up".to_owned()),
+        ("ORACLED_MODEL__BASE_URL", model.openai_url()),
+        ("ORACLED_MAIL__TRANSPORT", "http".to_owned()),
+        ("ORACLED_MAIL__BASE_URL", mail.url()),
+    ];
+    world.variables.extend(configured.map(|(name, value)| (name.to_owned(), value)));
+    let good =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/src/dev/good.json")).unwrap();
+    model.set_default(ScriptedReply::with_text(&good));
+    let said = run_dev(&world, &[]).await;
+    assert!(said.contains("model   as configured") && said.contains("mail    as configured"), "{said}");
+    assert!(
+        said.contains("7 of 9 steps passed, 2 not checked")
+            && said.contains("· the model generates a verdict"),
+        "{said}"
+    );
+    assert_eq!(model.request_count(), 2, "one call for the first verdict and one for the lost one");
+    assert_eq!(
+        mail.request_count(),
+        1,
+        "only the first delivery is mailed; the regenerated verdict is the same"
+    );
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn dev_continues_if_the_configured_mail_service_is_unreachable() {
+    let (mut world, _) = world_with_tmp();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{nobody}"))];
+    world.variables.extend(configured.map(|(name, value)| (format!("ORACLED_MAIL__{name}"), value)));
+    let said = run_dev(&world, &[]).await;
+    assert!(said.contains("10 of 10 steps passed"), "{said}");
+}
+
+#[tokio::test]
+async fn dev_without_a_model_skips_its_steps() {
+    let (mut world, _) = world_with_tmp();
+    world.variables.push(("ORACLED_MODEL__PROVIDER".into(), "none".into()));
+    let said = run_dev(&world, &[]).await;
+    assert!(said.contains("model   none") && said.contains("7 of 7 steps passed"), "{said}");
+}
+
+#[tokio::test]
+async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
+    let world = DaemonWorld::default();
+    let help = world.oracled(&["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap().to_lowercase();
+    assert!(help.contains("--state-dir"), "{help}");
+    for word in ["record", "mailbox", "dev"] {
+        assert!(!help.contains(word), "{word}: {help}");
+    }
+    for (key, word) in
+        [("provider", "recorded"), ("provider", "dev"), ("transport", "mailbox"), ("transport", "file")]
+    {
+        let section = if key == "provider" { "model" } else { "mail" };
+        let world = DaemonWorld::with_config(&format!("[{section}]\n{key} = \"{word}\""));
+        let said = error_line(world.command());
+        assert!(said.contains(&format!("the value is not a {key}; allowed: ")), "{said}");
+    }
+    // without configuration neither of them is used
+    let daemon = world.serve().await;
+    let asked = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
+    let routes = &mut daemon.routes().await;
+    problem(&post(routes, "/v1/verdicts/cs_1", &asked).await, 503, "model_unavailable");
+    assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
+}
