@@ -80,7 +80,7 @@ macro_rules! document_kinds {
             $($(#[$attribute])* $Kind(Box<$Document>),)+
         }
 
-        $(impl Document for $Document {
+        $(impl RegistryDocument for $Document {
             const KIND: DocumentKind = DocumentKind::$Kind;
 
             fn document_id(&self) -> String {
@@ -118,7 +118,7 @@ macro_rules! document_kinds {
             /// If a member is missing, unknown or invalid.
             pub fn read<'de, D: Deserializer<'de>>(kind: DocumentKind, from: D) -> Result<Self, D::Error> {
                 match kind {
-                    $(DocumentKind::$Kind => Box::deserialize(Unmarked(from)).map(Self::$Kind),)+
+                    $(DocumentKind::$Kind => Box::deserialize(UnmarkedDeserializer(from)).map(Self::$Kind),)+
                 }
             }
 

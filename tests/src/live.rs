@@ -31,7 +31,7 @@ pub struct ScriptedSource {
 
 impl fmt::Debug for ScriptedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Office").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("ScriptedSource").field("port", &self.port).finish_non_exhaustive()
     }
 }
 

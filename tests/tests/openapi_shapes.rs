@@ -55,7 +55,7 @@ fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
 
 /// Members or enum values of each of these types, by the type's name.
 macro_rules! known {
-    ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), known::<$name>())),*]) };
+    ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), member_names::<$name>())),*]) };
 }
 
 /// Adds all schemas that `schema` refers to, directly or indirectly.
@@ -83,7 +83,7 @@ async fn schemas_have_exactly_the_members_and_values_of_their_types() {
     for name in ["VerifyRequest", "Envelope"] {
         reached(&reference(name), &description, &mut shapes);
     }
-    for request in ["EvaluateRequest", "SubmitRequest"] {
+    for request in ["EvaluateTextRequest", "SubmitVerdictRequest"] {
         let facts_from = &description["components"]["schemas"][request]["properties"]["facts_from"];
         let mut of_facts = BTreeMap::new();
         reached(facts_from, &description, &mut of_facts);

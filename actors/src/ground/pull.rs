@@ -192,7 +192,7 @@ impl PayloadPuller {
         let (began, errand) = (monotonic(), self.outbound_request(request));
         let mut pauses = retry_pauses(RETRIES_MAX);
         loop {
-            let error = match self.web.follow(&errand, endpoint.clone(), credential).await {
+            let error = match self.web.follow(&outbound, endpoint.clone(), credential).await {
                 Err(error @ WebError::Failed { .. }) => error,
                 outcome => return outcome,
             };

@@ -156,8 +156,8 @@ impl GeminiCandidate {
             reason => return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
         }
         let parts = self.content.and_then(|content| content.parts).unwrap_or_default();
-        let said = parts.into_iter().filter(|part| part.thought != Some(true));
-        Ok(said.filter_map(|part| part.text).collect())
+        let texts = parts.into_iter().filter(|part| part.thought != Some(true));
+        Ok(texts.filter_map(|part| part.text).collect())
     }
 }
 

@@ -205,7 +205,7 @@ impl WebClient {
             let mut builder = self.client(url, identity)?.get(url.clone());
             builder = builder.header(ACCEPT_ENCODING, "identity");
             for (name, value) in
-                [(IF_NONE_MATCH, &errand.known.etag), (IF_MODIFIED_SINCE, &errand.known.last_modified)]
+                [(IF_NONE_MATCH, &request.known.etag), (IF_MODIFIED_SINCE, &request.known.last_modified)]
             {
                 // a validator that does not fit into a header is left out; the whole answer is then sent
                 if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {

@@ -155,7 +155,7 @@ impl RegenActor {
             if let Ok(SubmissionOutcome::Regenerated(_, check)) = &landed {
                 tower.do_send(NoteDivergence(check.clone()));
             }
-            sender.send_replace(Some(landed));
+            sender.send_replace(Some(outcome));
             drop(sender);
             // if this message is lost, the next flight of the session replaces the entry
             tower.do_send(ClearGeneration(id));

@@ -38,17 +38,17 @@ macro_rules! ids {
         }
 
         impl TryFrom<String> for $name {
-            type Error = BadId;
+            type Error = ParseIdError;
 
-            fn try_from(text: String) -> Result<Self, BadId> {
-                if is_id(&text) { Ok(Self(text)) } else { Err(BadId(excerpt(&text))) }
+            fn try_from(text: String) -> Result<Self, ParseIdError> {
+                if is_id(&text) { Ok(Self(text)) } else { Err(ParseIdError(excerpt(&text))) }
             }
         }
 
         impl std::str::FromStr for $name {
-            type Err = BadId;
+            type Err = ParseIdError;
 
-            fn from_str(text: &str) -> Result<Self, BadId> {
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
                 text.to_owned().try_into()
             }
         }

@@ -47,7 +47,7 @@ pub(super) struct FileIndex {
 impl FileIndex {
     /// Parses the index of blocks with a total length of `data_bytes`; `None` if it is invalid.
     pub(super) fn read(bytes: Vec<u8>, data_bytes: u64) -> Option<Self> {
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let mut rest = bytes.as_slice();
         let mut at = 0;
         while !rest.is_empty() {
@@ -67,23 +67,24 @@ impl FileIndex {
             });
             at += u64::from(len_bytes);
         }
-        places.shrink_to_fit();
-        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new() };
-        let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) <= index.first_key(next));
-        if let [first, .., last] = index.places.as_slice() {
+        positions.shrink_to_fit();
+        let mut index = Self { bytes, positions, shared_bytes: 0, heads: Vec::new() };
+        let ascends = index.positions.is_sorted_by(|one, next| index.first_key(one) <= index.first_key(next));
+        if let [first, .., last] = index.positions.as_slice() {
             index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
         }
-        let heads = index.places.iter().map(|place| head(index.first_key(place), index.shared_bytes));
+        let heads = index.positions.iter().map(|place| head(index.first_key(place), index.shared_bytes));
         index.heads = heads.collect();
         (at == data_bytes && ascends).then_some(index)
     }
 
     /// The number of the only block that can hold `key`; `None` if `key` is before all blocks.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
-        let shared = self.places.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
+        let shared =
+            self.positions.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
         let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
             Ordering::Less => 0,
-            Ordering::Greater => self.places.len(),
+            Ordering::Greater => self.positions.len(),
             Ordering::Equal => {
                 let key_head = head(key, self.shared_bytes);
                 let begin = self.heads.partition_point(|head| *head < key_head);
@@ -111,8 +112,8 @@ impl FileIndex {
 
     pub(super) fn first_key(&self, place: &PiecePosition) -> &[u8] {
         // the parser found both within the bytes
-        let at = place.key_at as usize;
-        self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()
+        let at = position.key_at as usize;
+        self.bytes.get(at..at + position.key_bytes as usize).unwrap_or_default()
     }
 }
 

@@ -52,8 +52,8 @@ pub(super) async fn approve(
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
             shop.read_held_run(&run.run_id)?;
             (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
-            let timestamp = shop.clock.now();
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
+            let timestamp = context.clock.now();
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
             let source = source.with_attempt(&run.run_id);
             Ok(SourceRunChange {
                 source,
@@ -100,23 +100,23 @@ pub(super) async fn undo(
     let claim = shop.claims.claim_for(&undone.oracle_id, ClaimHolder::Upkeep)?;
     let view = shop.store.view(&undone.oracle_id)?;
     let view = view.ok_or_else(|| RegistryError::SourceUnknown(undone.oracle_id.clone()))?;
-    let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == wanted.run_id);
+    let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == request.run_id);
     let number = visible.map(|completed| completed.release.run).ok_or_else(not_completed)?;
     if let Some(by) = view.state.undone_by(number) {
-        let (run_id, by) = (wanted.run_id.clone(), by.run_id.clone());
+        let (run_id, by) = (request.run_id.clone(), by.run_id.clone());
         return Err(IngestionError::Undone { run_id, by });
     }
     if undone.undoes.is_none() && !view.known.is_counted(number) {
         return Err(not_completed());
     }
-    let now = shop.clock.now();
-    let target = UndoneRun { run_id: wanted.run_id.clone(), number };
+    let now = context.clock.now();
+    let target = UndoneRun { run_id: request.run_id.clone(), number };
     let next = view.state.next_number();
     let mut run = IngestionRun {
         run_id: undo_run_id(&target, next),
         number: next,
         undoes: Some(target),
-        requested_by: wanted.peer.uid.to_string(),
+        requested_by: request.peer.uid.to_string(),
         state: RunState::Completed,
         started_at: now,
         ended_at: Some(next_known_at(&view.state, now)),
@@ -132,7 +132,7 @@ pub(super) async fn undo(
     let release = run.release().ok_or_else(not_completed)?;
     let staged = shop.stage_undo(&run, &release, Arc::clone(&view)).await?;
     if staged.pruned > 0 {
-        return Err(IngestionError::ContentPruned { run_id: wanted.run_id, records: staged.pruned });
+        return Err(IngestionError::ContentPruned { run_id: request.run_id, records: staged.pruned });
     }
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
     let commit_context = shop.commit_context();

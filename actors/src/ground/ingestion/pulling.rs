@@ -224,7 +224,7 @@ impl IngestContext {
             let confirmation = SourceConfirmation {
                 confirmed_by: ConfirmationCause::Pull,
                 detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),
-                peer: wanted.peer,
+                peer: requested_pull.peer,
                 invalidation_count: Some(invalidation_count),
             };
             self.commit_context().confirm(&run.oracle_id, confirmation).await?;
@@ -262,8 +262,8 @@ impl IngestContext {
             source_url: Some(url),
             retrieved_at: Some(retrieved_at),
             invalidation_count: Some(invalidation_count),
-            requested_by: wanted.requested_by.clone(),
-            peer: wanted.peer,
+            requested_by: requested_pull.requested_by.clone(),
+            peer: requested_pull.peer,
         };
         let begun = begin(Arc::clone(self), message).await;
         // after a failed commit the run may be durable; then the next start needs the payload

@@ -38,7 +38,7 @@ pub(super) async fn rebuild(
     }
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
     tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files rebuilt");
-    let timestamp = shop.clock.now();
+    let timestamp = context.clock.now();
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the state of the source is unchanged; the commit makes readers of the damaged files close them
     shop.commit_files(

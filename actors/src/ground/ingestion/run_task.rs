@@ -61,10 +61,10 @@ pub(super) async fn begin(
     }
     let record_id = run.record_id(0);
     let digits = split_record_id(&record_id).map_or("", |(digits, _)| digits);
-    if shop.store.runs_with_prefix(digits)?.iter().any(|other| other != run.run_id.as_str()) {
+    if context.store.runs_with_prefix(digits)?.iter().any(|other| other != run.run_id.as_str()) {
         return Err(IngestionError::Collision(run.run_id));
     }
-    let (claim, progress) = shop.claim(&run).await?;
+    let (claim, progress) = context.claim(&run).await?;
     // another run may have become visible before the claim; after the claim none can
     let (source, _) = shop.commit_context().source(&run.oracle_id)?;
     if let Some(known) = known(&source)? {
@@ -145,7 +145,7 @@ pub(super) async fn cancel(
         progress.request_stop(RunStopReason::Cancelled);
         return Ok(());
     }
-    (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
+    (run.state, run.ended_at) = (RunState::Cancelled, Some(context.clock.now()));
     run.cause = Some("cancelled by an administrator".into());
     mark_held_again(&mut run);
     let close = || {

@@ -65,7 +65,7 @@ pub(super) async fn prune(
     .await?;
     shop.store.remove_replaced(&old)?;
     for sha256 in &outcome.payloads {
-        outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
+        outcome.freed_bytes += context.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
     Ok(outcome)
 }
@@ -79,8 +79,8 @@ pub(super) async fn verify(
     let VerifySourceFiles { oracle_id, run_id, proceed } = check;
     let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
-        let found = SourceCheck { checked_at: shop.clock.now(), fault_count: verified.fault_count() };
-        let noted = spawn_blocking(move || shop.store.put_source_check(&oracle_id, found)).await;
+        let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
+        let noted = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
         let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
         if let Err(error) = noted {
             tracing::warn!(%error, "could not store the result of a source check");

@@ -24,15 +24,15 @@ pub(super) struct QueryCursor {
 
 impl QueryCursor {
     /// A digest of the query without its cursor, page size and id.
-    pub(super) fn digest(asked: &OracleQuery) -> String {
+    pub(super) fn digest(query: &OracleQuery) -> String {
         let request = QueryRequest {
             cursor: None,
             max_results: None,
             explain: false,
             include_provenance: false,
-            ..asked.request.clone()
+            ..query.request.clone()
         };
-        let json = serde_json::to_vec(&(&asked.oracle_id, &request)).expect("a query is plain data");
+        let json = serde_json::to_vec(&(&query.oracle_id, &request)).expect("a query is plain data");
         Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
     }
 
@@ -53,7 +53,7 @@ impl QueryCursor {
             let json: Option<Vec<u8>> =
                 pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
             let cursor: Self = serde_json::from_slice(&json?).ok()?;
-            Some(cursor).filter(|cursor| cursor.query == Self::digest(asked))
+            Some(cursor).filter(|cursor| cursor.query == Self::digest(query))
         };
         read().ok_or(InvalidQueryError::Cursor)
     }

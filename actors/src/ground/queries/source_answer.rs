@@ -75,7 +75,7 @@ impl QueryService {
             let Some(freshness) = freshness else { return Ok(heard) };
             match self.enforce_policy(&asked.oracle_id, &freshness, Some(()), &mut waited).await {
                 Ok(None) => {}
-                Ok(Some(())) | Err(_) => return Ok(heard),
+                Ok(Some(())) | Err(_) => return Ok(answer),
             }
         }
     }
@@ -86,8 +86,8 @@ impl QueryService {
         question: IngestedSourceQuestion,
     ) -> Result<(IngestedSourceAnswer, Option<AnswerFreshness>), QueryError> {
         let now = self.clock.now();
-        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
-        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        let unknown = || QueryError::SourceUnknown(question.oracle_id.clone());
+        let view = self.store.view(&question.oracle_id)?.ok_or_else(unknown)?;
         let provided = &view.state.entry.registration.axes_provided;
         let query = ValidatedQuery::new(&subject_query(&asked), &view.ontology, provided)?;
         let time = asked.point_in_time.unwrap_or_else(|| view.state.present(now));

@@ -41,7 +41,7 @@ pub async fn post(
     Extension(still_waiting): Extension<CallerWaitCheck>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let asked = body.parse::<OracleQuery>()?;
+    let query = body.parse::<OracleQuery>()?;
     let queries = service.system.queries.clone();
     let held = service.run_work(async move {
         let QueryAnswerPage { answer, memory_permit } = queries.page(asked, still_waiting).await?;

@@ -243,9 +243,9 @@ fn assert_matches_serde<T: ToSchema + DeserializeOwned>(kind: &str) {
 macro_rules! for_each_kind {
     ($check:ident) => {
         $check::<Ontology>("ontology");
-        $check::<Registration>("source");
+        $check::<SourceRegistration>("source");
         $check::<FreshnessPolicy>("freshness");
-        $check::<Definition>("pipeline");
+        $check::<PipelineDefinition>("pipeline");
         $check::<Adapter>("adapter");
         $check::<Workflow>("workflow");
     };

@@ -35,7 +35,7 @@ fn request(filters: Json) -> QueryRequest {
     serde_json::from_value(json!({ "axes_requested": ["amount"], "filters": filters })).unwrap()
 }
 
-fn record() -> BTreeMap<String, Value> {
+fn record() -> BTreeMap<String, AxisValue> {
     serde_json::from_value(json!({
         "area": "ABW", "year": "2000", "amount": "10.5", "name": "Aruba", "kind": "one", "flag": true,
         "day": "2020-01-31", "parts.x.amount": "1", "parts.y.amount": "20",
@@ -101,7 +101,7 @@ fn times_compare_and_sort_chronologically() {
         ValidatedFilter::new(&serde_json::from_value(filter).unwrap(), (place, axis), 0).unwrap()
     };
     let (whole, half) = ("2020-01-31T10:00:00Z", "2020-01-31T10:00:00.5Z");
-    let record = |day: &str| BTreeMap::from([("day".to_owned(), Value::Text(day.into()))]);
+    let record = |day: &str| BTreeMap::from([("day".to_owned(), AxisValue::Text(day.into()))]);
     for (day, operator, value, holds) in
         [(half, "gt", whole, true), (whole, "lt", half, true), (half, "lte", whole, false)]
     {

@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// An entry of `facts_from`: `{"query": …}` or `{"verify": …}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Entry", rename_all = "snake_case")]
+#[serde(try_from = "FactsFromInput", rename_all = "snake_case")]
 pub enum FactsFrom {
     /// The records of a source, as with `POST /v1/query`.
     Query(Box<OracleQuery>),

@@ -29,7 +29,7 @@ pub(in super::super) async fn refresh(
     let (source, _) = shop.commit_context().source(&oracle_id)?;
     let now = shop.clock.now();
     let (sender, mut ended) = {
-        let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         match refreshing.get(&oracle_id) {
             // if the sender is gone, the refresh has ended without a report
             Some(SourceRefreshState::InProgress(ended)) if ended.has_changed().is_ok() => {
