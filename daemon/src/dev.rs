@@ -69,8 +69,8 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
 
 /// Runs all chapters. The model decides which of them call it, and whether their responses are checked.
 async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
-    walk.run_chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
-    walk.run_chapter(
+    walk.chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
+    walk.chapter(
         "a verdict that contradicts itself or is cut off is refused",
         true,
         verdicts::refuse_verdicts,
@@ -79,13 +79,13 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     let outside = walk.outside;
     if !matches!(outside.model, DevModel::Missing) {
         let is_known = matches!(outside.model, DevModel::Recorded { .. });
-        walk.run_chapter(
+        walk.chapter(
             "the model generates a verdict, and the customer gets it by mail",
             is_known,
             verdicts::generate_verdict,
         )
         .await?;
-        walk.run_chapter(
+        walk.chapter(
             "a lost verdict is regenerated, and the difference is reported",
             is_known,
             verdicts::regenerate_verdict,
@@ -93,20 +93,20 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
         .await?;
     }
     if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
-        walk.run_chapter("a failing model is not called until it recovers", true, verdicts::simulate_outage)
+        walk.chapter("a failing model is not called until it recovers", true, verdicts::simulate_outage)
             .await?;
     }
-    walk.run_chapter(
+    walk.chapter(
         "two releases of a source are ingested, and both can be queried",
         true,
         facts::ingest_two_releases,
     )
     .await?;
-    walk.run_chapter("a value leads back to its bytes in the payload", true, facts::trace_value).await?;
-    walk.run_chapter("a text is checked against the facts of the source", true, facts::check_texts).await?;
-    walk.run_chapter("a disagreement between two sources goes to a reviewer", true, facts::decide_dispute)
+    walk.chapter("a value leads back to its bytes in the payload", true, facts::trace_value).await?;
+    walk.chapter("a text is checked against the facts of the source", true, facts::check_texts).await?;
+    walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decide_dispute)
         .await?;
-    walk.run_chapter("the log reproduces every decision", true, facts::reproduce_decision).await
+    walk.chapter("the log reproduces every decision", true, facts::reproduce_decision).await
 }
 
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the

@@ -277,7 +277,7 @@ impl IngestContext {
         match self.store.sources() {
             Ok(sources) => {
                 sources.iter().for_each(|source| {
-                    self.metrics.ingestion.init_counters_of_source(source.entry.oracle_id())
+                    self.metrics.ingestion.init_counters_of_source(source.entry.oracle_id());
                 });
             }
             Err(error) => {

@@ -189,7 +189,7 @@ impl PayloadPuller {
         endpoint: &Url,
         credential: Option<&UpstreamCredential>,
     ) -> Result<WebResponseHead, WebError> {
-        let (began, errand) = (monotonic(), self.outbound_request(request));
+        let (began, outbound) = (monotonic(), self.outbound_request(request));
         let mut pauses = retry_pauses(RETRIES_MAX);
         loop {
             let error = match self.web.follow(&outbound, endpoint.clone(), credential).await {

@@ -175,8 +175,8 @@ impl QueryService {
         query: OracleQuery,
         still_waiting: CallerWaitCheck,
     ) -> Result<QueryAnswerPage, QueryError> {
-        let mut entry = self.open_query_entry(&asked);
-        let answered = self.answer(asked, entry.began(), &still_waiting).await;
+        let mut entry = self.open_query_entry(&query);
+        let answered = self.answer(query, entry.began(), &still_waiting).await;
         self.metrics.queries.count_query(entry.elapsed(), outcome(answered.as_ref().err()));
         if let Ok(page) = &answered {
             entry.note_answer(&page.answer);
@@ -192,13 +192,13 @@ impl QueryService {
         began: Instant,
         still_waiting: &CallerWaitCheck,
     ) -> Result<QueryAnswerPage, QueryError> {
-        if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
+        if !query.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
             return Err(QueryError::QueryId);
         }
         let mut waited = false;
         loop {
-            let (freshness, page) = self.read(asked.clone(), began, still_waiting).await?;
-            if let Some(page) = self.enforce_policy(&asked.oracle_id, &freshness, page, &mut waited).await? {
+            let (freshness, page) = self.read(query.clone(), began, still_waiting).await?;
+            if let Some(page) = self.enforce_policy(&query.oracle_id, &freshness, page, &mut waited).await? {
                 return Ok(page);
             }
         }
@@ -213,19 +213,19 @@ impl QueryService {
         still_waiting: &CallerWaitCheck,
     ) -> Result<(AnswerFreshness, Option<QueryAnswerPage>), QueryError> {
         let now = self.clock.now();
-        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
-        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        let unknown = || QueryError::SourceUnknown(query.oracle_id.clone());
+        let view = self.store.view(&query.oracle_id)?.ok_or_else(unknown)?;
         if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
-            return Err(QueryError::Live(asked.oracle_id));
+            return Err(QueryError::Live(query.oracle_id));
         }
         let warning = match view.state.entry.availability(now) {
             SourceAvailability::Answers => None,
             SourceAvailability::AnswersWithWarning(warning) => Some(warning),
             SourceAvailability::Silent(why) => return Err(QueryError::Silent(why)),
         };
-        let page_bytes = asked.request.page_bytes();
-        let has_patterns = asked.request.has_patterns();
-        let answering = move || RunningQuery::new(asked, view, warning, now, began);
+        let page_bytes = query.request.page_bytes();
+        let has_patterns = query.request.has_patterns();
+        let answering = move || RunningQuery::new(query, view, warning, now, began);
         let (PolicyCheckedAnswer { freshness, answer }, room) = if has_patterns {
             self.scan(page_bytes, still_waiting, move |scan| answering()?.page(scan)).await?
         } else {

@@ -171,7 +171,7 @@ impl DocumentRegistry {
         live: Arc<dyn LiveOracle>,
         metrics: ActorMetrics,
     ) -> Self {
-        Self { context: context, puller, live, metrics }
+        Self { context, puller, live, metrics }
     }
 }
 

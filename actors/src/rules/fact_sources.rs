@@ -142,13 +142,13 @@ impl FactCollector {
     }
 
     async fn query_facts(&self, query: OracleQuery) -> Result<FactSource, FactEntryError> {
-        let view = self.store.view(&asked.oracle_id)?;
-        let view = view.ok_or_else(|| QueryError::SourceUnknown(asked.oracle_id.clone()))?;
-        let axes = asked.request.axes_requested.clone();
-        FactSource::check_query(&view.ontology, &axes, asked.request.cursor.as_deref())?;
-        let request = QueryRequest { include_provenance: true, ..asked.request };
+        let view = self.store.view(&query.oracle_id)?;
+        let view = view.ok_or_else(|| QueryError::SourceUnknown(query.oracle_id.clone()))?;
+        let axes = query.request.axes_requested.clone();
+        FactSource::check_query(&view.ontology, &axes, query.request.cursor.as_deref())?;
+        let request = QueryRequest { include_provenance: true, ..query.request };
         let QueryAnswerPage { answer, memory_permit: room } = // the text is checked even if its caller is gone
-            self.queries.page(OracleQuery { request, ..asked }, Arc::new(|| true)).await?;
+            self.queries.page(OracleQuery { request, ..query }, Arc::new(|| true)).await?;
         let rendered = move || FactSource::from_answer(&answer, &axes, &view.ontology);
         if room.is_none() {
             return Ok(rendered()?);

@@ -165,12 +165,12 @@ impl GeminiCandidate {
 mod tests {
     use super::*;
 
-    fn texts(answer: Value) -> ModelResponse {
+    fn said(answer: Value) -> ModelResponse {
         serde_json::from_value::<GeminiResponse>(answer).expect("an answer").into()
     }
 
     fn candidate(candidate: Value) -> Result<String, ModelRefusal> {
-        texts(json!({"candidates": [candidate]})).text
+        said(json!({"candidates": [candidate]})).text
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn text_is_empty_where_parts_of_the_answer_are_missing() {
         for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
-            assert_eq!(texts(answer).text, Err(ModelRefusal::Empty));
+            assert_eq!(said(answer).text, Err(ModelRefusal::Empty));
         }
         for content in
             [json!(null), json!({}), json!({"parts": null}), json!({"parts": []}), json!({"parts": [{}]})]
@@ -211,12 +211,12 @@ mod tests {
             "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
             "candidates": [{"content": content, "finishReason": "STOP"}],
         });
-        assert_eq!(texts(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
+        assert_eq!(said(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
     }
 
     #[test]
     fn usage_and_model_version_are_kept() {
-        let said = texts(json!({
+        let said = said(json!({
             "candidates": [{"finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},
             "modelVersion": "gemini-2.5-flash-001",

@@ -166,10 +166,10 @@ impl WebClient {
         mut credential: Option<&UpstreamCredential>,
     ) -> Result<WebResponseHead, WebError> {
         for _ in 0..=REDIRECTS_MAX {
-            let (retrieved_at, response) = self.send_with_credential(errand, &url, credential).await?;
+            let (retrieved_at, response) = self.send_with_credential(request, &url, credential).await?;
             match response.status() {
                 StatusCode::OK => return Ok(WebResponseHead { url, response, retrieved_at }),
-                StatusCode::NOT_MODIFIED if *errand.known != HttpValidators::default() => {
+                StatusCode::NOT_MODIFIED if *request.known != HttpValidators::default() => {
                     return Ok(WebResponseHead { url, response, retrieved_at });
                 }
                 status => {
@@ -180,7 +180,7 @@ impl WebClient {
                     let refused = |to| WebError::Redirect { from: format_url(&url), to };
                     let next = self.address_filter.redirect(&url, location).map_err(refused)?;
                     let stays = next.origin() == url.origin();
-                    if !stays && !errand.may_change_origin {
+                    if !stays && !request.may_change_origin {
                         return Err(WebError::Leaves { from: format_url(&url), to: format_url(&next) });
                     }
                     credential = credential.filter(|_| stays);

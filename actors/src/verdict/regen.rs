@@ -84,7 +84,7 @@ pub struct RegenActor {
 #[derive(Debug, Clone)]
 struct RunningGeneration {
     request: GenerationRequest,
-    landed: watch::Receiver<Option<GenerationResult>>,
+    result: watch::Receiver<Option<GenerationResult>>,
 }
 
 /// The request that a flight serves.
@@ -103,7 +103,7 @@ enum GenerationRequest {
 impl RunningGeneration {
     /// Waits for the flight's result.
     async fn wait_for_result(mut self) -> GenerationResult {
-        let result = self.landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         result.unwrap_or_else(|| Err(Arc::new(GenerationError::Crashed)))
     }
 }
@@ -128,14 +128,14 @@ impl RegenActor {
     ) -> Self {
         let (cache, log) = (handles.cache.clone(), handles.log.clone());
         let runner = Arc::new(GenerationRunner { model, handles, store, clock, metrics });
-        Self { runner: runner, cache, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
+        Self { runner, cache, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
     }
 
     /// The session's flight that is still in progress.
     fn find_running_generation(&self, session_id: &SessionId) -> Option<RunningGeneration> {
         let generation = self.running.get(session_id)?;
         // the task has ended once its sender is dropped, either with a result or after a panic
-        let flies = generation.landed.borrow().is_none() && generation.landed.has_changed().is_ok();
+        let flies = generation.result.borrow().is_none() && generation.result.has_changed().is_ok();
         flies.then(|| generation.clone())
     }
 
@@ -146,13 +146,13 @@ impl RegenActor {
         generation: impl Future<Output = GenerationResult> + 'static,
         ctx: &Context<Self>,
     ) -> RunningGeneration {
-        let (sender, landed) = watch::channel(None);
+        let (sender, result) = watch::channel(None);
         let (tower, id) = (ctx.address(), session_id.clone());
-        let new = RunningGeneration { request, landed };
+        let new = RunningGeneration { request, result };
         self.running.insert(session_id, new.clone());
         actix_rt::spawn(run_as_current_caller(async move {
-            let landed = generation.await;
-            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &landed {
+            let outcome = generation.await;
+            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &outcome {
                 tower.do_send(NoteDivergence(check.clone()));
             }
             sender.send_replace(Some(outcome));

@@ -55,18 +55,18 @@ impl VerificationContext {
         request: &SourceCallRequest,
         adapter: &Arc<ValidatedAdapter>,
     ) -> UncheckedReply {
-        let DecisionInputs { question, workflow, execution_id, .. } = &*errand.inputs;
-        let kept = match self.stored_answer(errand) {
+        let DecisionInputs { question, workflow, execution_id, .. } = &*request.inputs;
+        let cached = match self.stored_answer(request) {
             Ok(kept) => kept,
             Err(error) => return UncheckedReply::failed(error.to_string()),
         };
         let ask = LiveQuery {
             adapter: Arc::clone(adapter),
-            oracle_tier: errand.tier(),
-            authority: errand.view.state.entry.registration.authority(None),
+            oracle_tier: request.tier(),
+            authority: request.view.state.entry.registration.authority(None),
             identity: question.thing.clone(),
             point_in_time: question.point_in_time,
-            cached_answer: kept,
+            cached_answer: cached,
             timeout: Duration::from_millis(workflow.oracle_latency.hard_timeout_ms),
             execution_id: execution_id.clone(),
         };
@@ -76,17 +76,17 @@ impl VerificationContext {
 
     /// The cached answer to this question. It may contain only the issue time of the last answer.
     fn stored_answer(&self, request: &SourceCallRequest) -> Result<Option<CachedAnswer>, StoreError> {
-        let kept = self.store.cached_answer(&request.cached_answer_key())?;
-        Ok(kept.map(|(kept, _)| kept.for_question(request.inputs.question.point_in_time)))
+        let stored = self.store.cached_answer(&request.cached_answer_key())?;
+        Ok(stored.map(|(kept, _)| kept.for_question(request.inputs.question.point_in_time)))
     }
 
     /// The cached answer to this question, if it has not expired.
     fn unexpired_answer(&self, request: &SourceCallRequest, now: Timestamp) -> Option<CachedAnswer> {
         let adapter = request.adapter.as_ref()?;
-        let stored = self.stored_answer(request).inspect_err(|error| {
+        let cached = self.stored_answer(request).inspect_err(|error| {
             tracing::error!(oracle_id = %request.oracle_id, %error, "could not read the cached answer of a source");
         });
-        stored.ok()?.filter(|kept| adapter.is_usable(kept, now))
+        cached.ok()?.filter(|kept| adapter.is_usable(kept, now))
     }
 
     /// The cached answer if it can be used without a query: it is fresh by its own ttl and by the source's policy.
@@ -96,8 +96,8 @@ impl VerificationContext {
         now: Timestamp,
     ) -> Option<CandidateAnswer> {
         let adapter = request.adapter.as_ref()?;
-        let kept = self.unexpired_answer(request, now).filter(|kept| adapter.is_fresh(kept, now))?;
-        let candidate = request.prepare_candidate(kept.candidate?, kept.invalidation_count, now);
+        let cached = self.unexpired_answer(request, now).filter(|kept| adapter.is_fresh(kept, now))?;
+        let candidate = request.prepare_candidate(cached.candidate?, cached.invalidation_count, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
@@ -106,8 +106,12 @@ impl VerificationContext {
     pub(super) fn substitute_candidate(&self, request: &SourceCallRequest) -> Option<Box<CandidateAnswer>> {
         let now = self.clock.now();
         let request = self.prepare_source_call(&request.inputs, &request.oracle_id).ok()?;
-        let kept = self.unexpired_answer(&request, now)?;
-        match limit_candidate_size(request.prepare_candidate(kept.candidate?, kept.invalidation_count, now)) {
+        let cached = self.unexpired_answer(&request, now)?;
+        match limit_candidate_size(request.prepare_candidate(
+            cached.candidate?,
+            cached.invalidation_count,
+            now,
+        )) {
             OracleReply::Answered { candidate } => Some(candidate),
             _ => None,
         }

@@ -21,7 +21,7 @@ const PENDING_SLOT_DIVISOR: usize = 4;
 #[derive(Debug)]
 pub(super) struct PendingDecisions {
     /// Execution ids of the decisions in progress. A restarted actor does not start any of them twice.
-    taken_up: Mutex<BTreeSet<String>>,
+    claimed_ids: Mutex<BTreeSet<String>>,
     slots: Semaphore,
 }
 
@@ -35,11 +35,11 @@ impl PendingDecisions {
     /// No pending decisions, with a share of the `at_once` slots.
     pub(super) fn new(at_once: usize) -> Self {
         let slots = Semaphore::new((at_once / PENDING_SLOT_DIVISOR).max(1));
-        Self { taken_up: Mutex::default(), slots: slots }
+        Self { claimed_ids: Mutex::default(), slots }
     }
 
     fn lock_claimed_ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claimed_ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,8 +56,8 @@ impl PendingDecisionClaim {
         execution_id: &str,
         most: usize,
     ) -> Option<Self> {
-        let mut claimed_ids = verifier.pending.lock_claimed_ids();
-        let is_new = claimed_ids.len() < most && claimed_ids.insert(execution_id.to_owned());
+        let mut taken_up = verifier.pending.lock_claimed_ids();
+        let is_new = taken_up.len() < most && taken_up.insert(execution_id.to_owned());
         is_new.then(|| Self { context: Arc::clone(verifier), execution_id: execution_id.to_owned() })
     }
 

@@ -207,14 +207,14 @@ impl VerificationContext {
     /// is not used in place of a query.
     pub(super) async fn call_source(
         &self,
-        errand: SourceCallRequest,
+        request: SourceCallRequest,
         limit: Duration,
         cut: CallTimeLimit,
         is_again: bool,
     ) -> SourceCallResult {
         let (began, asked_at) = (stopwatch(), self.clock.now());
-        let call = errand.unanswered_call(asked_at);
-        if let Some(candidate) = self.fresh_cached_candidate(&errand, asked_at).filter(|_| !is_again) {
+        let call = request.unanswered_call(asked_at);
+        if let Some(candidate) = self.fresh_cached_candidate(&request, asked_at).filter(|_| !is_again) {
             // no call is made, so no lease is needed
             let call = OracleCall {
                 ended_at: Some(asked_at),
@@ -224,11 +224,11 @@ impl VerificationContext {
             };
             return SourceCallResult { call, answer_to_cache: None, earlier_statement: None };
         }
-        let lease = match self.request_source_lease(&errand.oracle_id).await {
+        let lease = match self.request_source_lease(&request.oracle_id).await {
             Ok(lease) => lease,
             Err(reply) => {
                 // the source was not called
-                let substitute = self.substitute_candidate(&errand);
+                let substitute = self.substitute_candidate(&request);
                 return SourceCallResult {
                     call: OracleCall { asked_at: None, reply, kept: substitute, ..call },
                     answer_to_cache: None,
@@ -236,28 +236,29 @@ impl VerificationContext {
                 };
             }
         };
-        let said = timeout_at(began + limit, self.query_source(&errand)).await;
+        let unchecked = timeout_at(began + limit, self.query_source(&request)).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let said = said.unwrap_or_else(|_| UncheckedReply::without_answer(OracleReply::TimedOut { cut }));
+        let unchecked =
+            unchecked.unwrap_or_else(|_| UncheckedReply::without_answer(OracleReply::TimedOut { cut }));
         let UncheckedReply { reply, earlier_statement: before, answer_to_cache: keep, warnings, outcome } =
-            said;
+            unchecked;
         lease.report(match (&reply, outcome) {
-            (OracleReply::TimedOut { .. }, _) => self.timeout_outcome(&errand.oracle_id, latency_ms),
+            (OracleReply::TimedOut { .. }, _) => self.timeout_outcome(&request.oracle_id, latency_ms),
             (_, CircuitCallOutcome::Success { .. }) => {
                 CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }
             }
             (_, outcome) => outcome,
         });
         let now = self.clock.now();
-        let keep = errand
+        let keep = request
             .adapter
             .as_ref()
             .zip(keep)
-            .map(|(adapter, answer)| errand.cacheable_answer(adapter, answer));
+            .map(|(adapter, answer)| request.cacheable_answer(adapter, answer));
         let reply = match reply {
-            OracleReply::Answered { candidate } => limit_candidate_size(errand.prepare_candidate(
+            OracleReply::Answered { candidate } => limit_candidate_size(request.prepare_candidate(
                 *candidate,
-                errand.view.state.invalidation_count,
+                request.view.state.invalidation_count,
                 now,
             )),
             reply => reply,
@@ -268,7 +269,7 @@ impl VerificationContext {
                 OracleReply::Failed { .. } | OracleReply::Refused { .. } | OracleReply::TimedOut { .. }
             )
         };
-        let substitute = if has_none(&reply) { self.substitute_candidate(&errand) } else { None };
+        let substitute = if has_none(&reply) { self.substitute_candidate(&request) } else { None };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
         let ended_at = (!matches!(reply, OracleReply::TimedOut { .. })).then_some(now);
         let call = OracleCall { ended_at, latency_ms, reply, kept: substitute, warnings, ..call };
@@ -297,18 +298,18 @@ impl VerificationContext {
 
     /// Queries the source.
     async fn query_source(&self, request: &SourceCallRequest) -> UncheckedReply {
-        match &errand.adapter {
-            Some(adapter) => self.query_live_source(errand, adapter).await,
-            None => self.query_ingested_source(errand).await,
+        match &request.adapter {
+            Some(adapter) => self.query_live_source(request, adapter).await,
+            None => self.query_ingested_source(request).await,
         }
     }
 
     async fn query_ingested_source(&self, request: &SourceCallRequest) -> UncheckedReply {
-        let DecisionInputs { question, workflow, .. } = &*errand.inputs;
+        let DecisionInputs { question, workflow, .. } = &*request.inputs;
         let source_question = IngestedSourceQuestion {
-            oracle_id: errand.oracle_id.clone(),
+            oracle_id: request.oracle_id.clone(),
             identity: question.thing.clone(),
-            paths: errand.paths.clone(),
+            paths: request.paths.clone(),
             point_in_time: question.point_in_time,
             known_at: question.known_at,
             with_previous: !workflow.deviation_limits.is_empty(),

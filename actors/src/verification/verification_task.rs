@@ -156,8 +156,8 @@ impl VerificationContext {
     /// Waits for a slot until this time.
     async fn wait_for_slot(&self, until: Instant) -> Result<OwnedSemaphorePermit, VerifyError> {
         let slot = Arc::clone(&self.slots).acquire_owned();
-        let place = timeout_at(until, slot).await.map_err(|_| VerifyError::Busy)?;
-        Ok(place.expect("the semaphore is never closed"))
+        let slot = timeout_at(until, slot).await.map_err(|_| VerifyError::Busy)?;
+        Ok(slot.expect("the semaphore is never closed"))
     }
 
     /// Decides with the current open reviews, locks and baselines of the subject.

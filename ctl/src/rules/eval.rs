@@ -71,7 +71,7 @@ impl RulesEvalArgs {
         loop {
             let outcome = match items.recv().await {
                 Some(CaseFeedItem::Case(case, _room)) => {
-                    CaseOutcome::from_answer(case, answers.next_answer().await?)?
+                    CaseOutcome::from_answer(case, answers.next().await?)?
                 }
                 Some(CaseFeedItem::NoCase(line, fault)) => CaseOutcome::from_line_fault(line, &fault),
                 Some(CaseFeedItem::Unreadable(cause)) => return Err(self.read_error(cause)),
@@ -117,7 +117,7 @@ struct BatchResponseReader {
 
 impl BatchResponseReader {
     /// The answer to the next case.
-    async fn next_answer(&mut self) -> Result<ReceivedBatchLine, CtlError> {
+    async fn next(&mut self) -> Result<ReceivedBatchLine, CtlError> {
         if let Some(BatchRequest { body, accepted }) = self.requests.take() {
             let response = self.client.post_lines(PATH, body).await?;
             self.lines = Some(response_lines(response).await?);

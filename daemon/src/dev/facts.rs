@@ -1,6 +1,6 @@
 //! Chapters about facts: a source, the provenance of its values, a text, sources that disagree, and the log.
 
-use super::walk::{ChapterLines, DevWalk, text_at};
+use super::walk::{ChapterLines, DevWalk, text};
 use anyhow::Context;
 use hyper::{Method, StatusCode};
 use oracled_domain::Sha256Hex;
@@ -37,11 +37,11 @@ pub(super) async fn ingest_two_releases(walk: &mut DevWalk<'_>) -> anyhow::Resul
     Ok(vec![
         format!(
             "World Bank, population: {} records in release {}, {} in release {}; {} are superseded",
-            text_at(&first, "/run/counts/records"),
+            text(&first, "/run/counts/records"),
             FIRST.0,
-            text_at(&second, "/run/counts/records"),
+            text(&second, "/run/counts/records"),
             SECOND.0,
-            text_at(&second, "/run/counts/changes/superseded"),
+            text(&second, "/run/counts/changes/superseded"),
         ),
         format!(
             "Moldova in 2015: {} as known on 2018-01-01, {} as known now",
@@ -53,7 +53,7 @@ pub(super) async fn ingest_two_releases(walk: &mut DevWalk<'_>) -> anyhow::Resul
 
 pub(super) async fn trace_value(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let now = query(walk, &walk.id("world-bank"), None).await?;
-    walk.record_id = text_at(&now, "/response/records/0/record_id");
+    walk.record_id = text(&now, "/response/records/0/record_id");
     let provenance = walk.get(&format!("/v1/records/{}/provenance", walk.record_id)).await?;
     let place = |name| usize::try_from(provenance.pointer(name)?.as_u64()?).ok();
     let (offset, len) = (place("/raw/offset").unwrap_or_default(), place("/raw/len").unwrap_or_default());
@@ -65,12 +65,12 @@ pub(super) async fn trace_value(walk: &mut DevWalk<'_>) -> anyhow::Result<Chapte
             "{} is from record {} of release {}",
             population_text(&now),
             walk.record_id,
-            text_at(&provenance, "/source_version")
+            text(&provenance, "/source_version")
         ),
         format!(
             "payload bytes {offset} to {}: {raw} (SHA-256 {})",
             offset + len,
-            text_at(&provenance, "/raw_hash")
+            text(&provenance, "/raw_hash")
         ),
     ])
 }
@@ -88,7 +88,7 @@ pub(super) async fn check_texts(walk: &mut DevWalk<'_>) -> anyhow::Result<Chapte
         walk.check(&evaluation, "/verdict", verdict)?;
         let violations = evaluation.pointer("/rules/0/violations/0/message").and_then(Value::as_str);
         let because = violations.map(|message| format!(" ({message})")).unwrap_or_default();
-        lines.push(format!("{}: {claim}{because}", text_at(&evaluation, "/verdict")));
+        lines.push(format!("{}: {claim}{because}", text(&evaluation, "/verdict")));
     }
     Ok(lines)
 }
@@ -119,7 +119,7 @@ pub(super) async fn decide_dispute(walk: &mut DevWalk<'_>) -> anyhow::Result<Cha
     walk.check(&agreed, "/axes/population/basis", "agreement")?;
     let disputed = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
     walk.check(&disputed, "/kind", "human_review")?;
-    let review = format!("/v1/reviews/{}/resolve", text_at(&disputed, "/review_id"));
+    let review = format!("/v1/reviews/{}/resolve", text(&disputed, "/review_id"));
     let resolution = json!({
         "values": {"population": 2_835_978},
         "reason": "the later release",
@@ -129,18 +129,18 @@ pub(super) async fn decide_dispute(walk: &mut DevWalk<'_>) -> anyhow::Result<Cha
     let decided = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
     walk.check(&decided, "/kind", "authoritative")?;
     walk.check(&decided, "/axes/population/basis", "human_lock")?;
-    walk.execution_id = text_at(&decided, "/execution_id");
+    walk.execution_id = text(&decided, "/execution_id");
     let stated = |n: u8| {
-        let value = text_at(&disputed, &format!("/candidates/{n}/values/population/value"));
-        format!("{value} ({})", text_at(&disputed, &format!("/candidates/{n}/oracle_id")))
+        let value = text(&disputed, &format!("/candidates/{n}/values/population/value"));
+        format!("{value} ({})", text(&disputed, &format!("/candidates/{n}/oracle_id")))
     };
     Ok(vec![
-        format!("Serbia: {}, both sources agree", text_at(&agreed, "/axes/population/value")),
-        format!("Moldova: {} or {}; kind: {}", stated(0), stated(1), text_at(&disputed, "/kind")),
+        format!("Serbia: {}, both sources agree", text(&agreed, "/axes/population/value")),
+        format!("Moldova: {} or {}; kind: {}", stated(0), stated(1), text(&disputed, "/kind")),
         format!(
             "the reviewer chooses {}; reason: {}",
-            text_at(&decided, "/axes/population/value"),
-            text_at(&resolution, "/reason")
+            text(&decided, "/axes/population/value"),
+            text(&resolution, "/reason")
         ),
     ])
 }
@@ -150,10 +150,10 @@ pub(super) async fn reproduce_decision(walk: &mut DevWalk<'_>) -> anyhow::Result
     let explained = walk.control(Method::GET, &execution, "", StatusCode::OK).await?;
     walk.check(&explained, "/decisions/0/reproduced", true)?;
     let session = walk.id("good");
-    let events = walk.read_event_names(&session).await?;
+    let events = walk.events(&session).await?;
     let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
     Ok(vec![
-        format!("{} log entries; session {session} has {}", text_at(&status, "/entries"), events.join(", ")),
+        format!("{} log entries; session {session} has {}", text(&status, "/entries"), events.join(", ")),
         format!("decision {} is reproduced from its logged inputs", walk.execution_id),
     ])
 }
@@ -194,7 +194,7 @@ async fn ingest(walk: &mut DevWalk<'_>, oracle_id: &str, release: (&str, &str)) 
     let (day, payload) = release;
     let path = format!("/v1/pipelines/{oracle_id}/runs?version={day}&released_at={day}");
     let run = walk.control(Method::POST, &path, payload, StatusCode::ACCEPTED).await?;
-    walk.wait_for(&format!("/v1/runs/{}", text_at(&run, "/run/run_id")), "/run/state", "completed").await
+    walk.wait_for(&format!("/v1/runs/{}", text(&run, "/run/run_id")), "/run/state", "completed").await
 }
 
 async fn approve(walk: &mut DevWalk<'_>, oracle_id: &str) -> anyhow::Result<()> {
@@ -223,5 +223,5 @@ fn filter(axis: &str, value: impl Into<Value>) -> Value {
 
 /// The value of the first record of a query's answer.
 fn population_text(answer: &Value) -> String {
-    text_at(answer, "/response/records/0/axes/population")
+    text(answer, "/response/records/0/axes/population")
 }

@@ -2,7 +2,7 @@
 
 use super::model::QUERY as RECORDED_QUERY;
 use super::upstreams::DevModel;
-use super::walk::{ChapterLines, DevWalk, text_at};
+use super::walk::{ChapterLines, DevWalk, text};
 use hyper::{Method, StatusCode};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(super) async fn deliver_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
         format_summary(&first),
         format!(
             "coherence {}, at least {:.4} required; a second submission returns the same verdict",
-            text_at(&first, "/decision/coherence_score"),
+            text(&first, "/decision/coherence_score"),
             first.pointer("/decision/threshold").and_then(Value::as_f64).unwrap_or_default(),
         ),
     ])
@@ -64,7 +64,7 @@ pub(super) async fn refuse_verdicts(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
         let flags = flags.into_iter().flatten().filter_map(Value::as_str);
         let mut flags: Vec<_> = flags.filter_map(|flag| flag.split(':').next()).collect();
         flags.dedup();
-        let coherence = text_at(&refused, "/decision/coherence_score");
+        let coherence = text(&refused, "/decision/coherence_score");
         lines.push(format!("{title}: coherence {coherence}, {}", flags.join(", ")));
     }
     Ok(lines)
@@ -75,7 +75,7 @@ pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<C
     let request = json!({"tier": "full", "query": RECORDED_QUERY, "customer_email": CUSTOMER});
     let generated = walk.post(&format!("/v1/verdicts/{session}"), &request, StatusCode::CREATED).await?;
     walk.check(&generated, "/verdict/verdict", "NULL")?;
-    let mail = walk.wait_for_mail(&format!("verdict:{session}")).await?;
+    let mail = walk.mail(&format!("verdict:{session}")).await?;
     Ok([format_summary(&generated)].into_iter().chain(mail).collect())
 }
 
@@ -91,11 +91,11 @@ pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result
     walk.check(&regenerated, "/disclaimer", DISCLAIMER)?;
     let difference = format!(
         "delivered: {}, regenerated: {}; divergence: {}",
-        text_at(&regenerated, "/original_verdict"),
-        text_at(&regenerated, "/verdict/verdict"),
-        text_at(&regenerated, "/divergence_level"),
+        text(&regenerated, "/original_verdict"),
+        text(&regenerated, "/verdict/verdict"),
+        text(&regenerated, "/divergence_level"),
     );
-    let mail = walk.wait_for_mail(&format!("divergence:{session}:")).await?;
+    let mail = walk.mail(&format!("divergence:{session}:")).await?;
     Ok([difference].into_iter().chain(mail).collect())
 }
 
@@ -111,14 +111,14 @@ pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
         let oracles = walk.control(Method::GET, ORACLES, "", StatusCode::OK).await?;
         calls += 1;
         if error.is_empty() {
-            error = text_at(&failed, "/detail");
+            error = text(&failed, "/detail");
         }
-        if text_at(&oracles, "/0/status") == "circuit_open" || calls == CALLS_MAX {
+        if text(&oracles, "/0/status") == "circuit_open" || calls == CALLS_MAX {
             break oracles;
         }
     };
     set_down(walk, false);
-    let failures = text_at(&open, "/0/consecutive_failures");
+    let failures = text(&open, "/0/consecutive_failures");
     walk.check(&open, "/0/status", "circuit_open")?;
     walk.wait_for(ORACLES, "/0/status", "unhealthy").await?;
     let generated = walk.post(&path, &request, StatusCode::CREATED).await?;
@@ -140,5 +140,5 @@ fn set_down(walk: &DevWalk<'_>, down: bool) {
 
 /// The verdict of a response, and the beginning of its summary.
 fn format_summary(response: &Value) -> String {
-    format!("{}: {}", text_at(response, "/verdict/verdict"), text_at(response, "/verdict/summary"))
+    format!("{}: {}", text(response, "/verdict/verdict"), text(response, "/verdict/summary"))
 }

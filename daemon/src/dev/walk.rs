@@ -90,7 +90,7 @@ impl<'w> DevWalk<'w> {
     }
 
     /// Runs a chapter and prints its lines. A chapter fails at its first unexpected response, unless it is not checked.
-    pub(super) async fn run_chapter(
+    pub(super) async fn chapter(
         &mut self,
         title: &str,
         is_checked: bool,
@@ -112,12 +112,12 @@ impl<'w> DevWalk<'w> {
             Ok(lines) => {
                 writeln!(out, "{mark} {title}")?;
                 for line in lines {
-                    writeln!(out, "    {}", shorten(&line, LINE_CHARS))?;
+                    writeln!(out, "    {}", shortened(&line, LINE_CHARS))?;
                 }
             }
             Err(fault) => {
                 let fault = format!("{}: {fault:#}", self.request);
-                writeln!(out, "{mark} {title}: {}", shorten(&fault, BODY_CHARS))?;
+                writeln!(out, "{mark} {title}: {}", shortened(&fault, BODY_CHARS))?;
             }
         }
         let detail = if self.is_verbose || !is_ok { self.detail.as_str() } else { "" };
@@ -153,11 +153,11 @@ impl<'w> DevWalk<'w> {
     }
 
     /// The names of the logged events of a session, in their order.
-    pub(super) async fn read_event_names(&mut self, session: &str) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn events(&mut self, session: &str) -> anyhow::Result<Vec<String>> {
         let path = format!("/v1/log?session={session}");
         let answer = self.call(DevSocket::Control, Method::GET, &path, "", StatusCode::OK).await?;
         let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Value>();
-        entries.map(|entry| Ok(text_at(&entry?, "/event"))).collect()
+        entries.map(|entry| Ok(text(&entry?, "/event"))).collect()
     }
 
     /// Reads from the administrators' socket until the value at a JSON pointer is as expected.
@@ -173,7 +173,7 @@ impl<'w> DevWalk<'w> {
             // the detail has only the last attempt
             self.detail.truncate(before);
             let found = self.control(Method::GET, path, "", StatusCode::OK).await?;
-            if text_at(&found, pointer) == expected || began.elapsed() >= PATIENCE {
+            if text(&found, pointer) == expected || began.elapsed() >= PATIENCE {
                 self.check(&found, pointer, expected)?;
                 return Ok(found);
             }
@@ -182,7 +182,7 @@ impl<'w> DevWalk<'w> {
     }
 
     /// Waits for the mail whose id begins with `id`, if mails go into files. Returns its recipient and its subject.
-    pub(super) async fn wait_for_mail(&mut self, id: &str) -> anyhow::Result<Option<String>> {
+    pub(super) async fn mail(&mut self, id: &str) -> anyhow::Result<Option<String>> {
         let Some(mailbox) = self.outside.mailbox.as_ref().filter(|_| self.is_checked) else {
             return Ok(None);
         };
@@ -228,10 +228,10 @@ impl<'w> DevWalk<'w> {
         self.describe(&format!("{}{place}", self.request), body);
         self.detail.push_str(&format!("      {}\n", answer.status));
         let response = String::from_utf8_lossy(&answer.body);
-        self.detail.push_str(&format!("      {}\n", shorten(&response, BODY_CHARS)));
+        self.detail.push_str(&format!("      {}\n", shortened(&response, BODY_CHARS)));
         if answer.status != status {
             let problem: Value = answer.json().unwrap_or_default();
-            bail!("expected status {status}, got {}: {}", answer.status, text_at(&problem, "/detail"));
+            bail!("expected status {status}, got {}: {}", answer.status, text(&problem, "/detail"));
         }
         Ok(answer)
     }
@@ -239,13 +239,13 @@ impl<'w> DevWalk<'w> {
     fn describe(&mut self, title: &str, body: &str) {
         self.detail.push_str(&format!("    {title}\n"));
         if !body.is_empty() {
-            self.detail.push_str(&format!("      {}\n", shorten(body, BODY_CHARS)));
+            self.detail.push_str(&format!("      {}\n", shortened(body, BODY_CHARS)));
         }
     }
 }
 
 /// The value at a JSON pointer: a text without its quotes, any other value as JSON.
-pub(super) fn text_at(document: &Value, pointer: &str) -> String {
+pub(super) fn text(document: &Value, pointer: &str) -> String {
     match document.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         found => found.unwrap_or(&Value::Null).to_string(),
@@ -253,7 +253,7 @@ pub(super) fn text_at(document: &Value, pointer: &str) -> String {
 }
 
 /// `text` on one line, without control characters, and shortened.
-pub(super) fn shorten(text: &str, chars: usize) -> String {
+pub(super) fn shortened(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (count, mut shown) = (line.chars().count(), String::new());
     for character in line.chars().take(if count > chars { chars.saturating_sub(1) } else { count }) {

@@ -71,7 +71,7 @@ impl MissingSourceReason {
 
 /// The result of one call.
 enum ClassifiedReply<'a> {
-    Voice(&'a CandidateAnswer),
+    Usable(&'a CandidateAnswer),
     Nothing,
     Several,
     Missing(MissingSourceReason, String),
@@ -98,11 +98,11 @@ impl<'a> CollectedAnswers<'a> {
         if let ClassifiedReply::Missing(absence, cause) = &heard {
             warnings.push(format!("{oracle_id}: {cause}"));
             if let Some(candidate) = find_cached_answer(inputs, oracle_id, call, *absence, &mut warnings) {
-                (heard, is_kept) = (ClassifiedReply::Voice(candidate), true);
+                (heard, is_kept) = (ClassifiedReply::Usable(candidate), true);
             }
         }
         match heard {
-            ClassifiedReply::Voice(candidate) => {
+            ClassifiedReply::Usable(candidate) => {
                 let mut tier = VerificationTier::from(call.oracle_tier);
                 if !candidate.record.is_pinned() {
                     tier = tier.lower();
@@ -167,7 +167,7 @@ fn classify_reply<'a>(
                             "{oracle_id}: answered late, after {took} ms; {soft} ms are the soft timeout"
                         ));
                     }
-                    ClassifiedReply::Voice(candidate)
+                    ClassifiedReply::Usable(candidate)
                 }
             }
         }

@@ -366,7 +366,7 @@ impl<'a> AxisSettlement<'a> {
             ConflictOutcome::Escalated(reason) => self.reject([reason].into()),
             ConflictOutcome::Disputed => self.reject([AxisReason::Disputed].into()),
             ConflictOutcome::Nothing if on_axis.has_unverified => {
-                self.reject([AxisReason::UnverifiedOnly].into())
+                self.reject([AxisReason::UnverifiedOnly].into());
             }
             ConflictOutcome::Nothing => self.reject([AxisReason::NoValue].into()),
         }

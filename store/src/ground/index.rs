@@ -36,7 +36,7 @@ pub(super) fn put_piece(bytes: &mut Vec<u8>, first_key: &[u8], piece: &[u8]) -> 
 #[derive(Debug)]
 pub(super) struct FileIndex {
     bytes: Vec<u8>,
-    places: Vec<PiecePosition>,
+    positions: Vec<PiecePosition>,
     /// The length of the prefix that all first keys share.
     shared_bytes: usize,
     /// The bytes of each first key after that prefix, as [`head`] returns them. A search in this list touches little
@@ -58,7 +58,7 @@ impl FileIndex {
             if !(1..=MAX_PIECE_BYTES).contains(&u64::from(len_bytes)) {
                 return None;
             }
-            places.push(PiecePosition {
+            positions.push(PiecePosition {
                 at,
                 crc,
                 len_bytes,
@@ -89,7 +89,7 @@ impl FileIndex {
                 let key_head = head(key, self.shared_bytes);
                 let begin = self.heads.partition_point(|head| *head < key_head);
                 let alike = self.heads.get(begin..)?.partition_point(|head| *head == key_head);
-                let alike = self.places.get(begin..begin + alike)?;
+                let alike = self.positions.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
         };
@@ -98,11 +98,11 @@ impl FileIndex {
 
     /// The position of the block with this number, counted from 0.
     pub(super) fn piece_position(&self, block: usize) -> Option<&PiecePosition> {
-        self.places.get(block)
+        self.positions.get(block)
     }
 
     pub(super) fn piece_positions(&self) -> &[PiecePosition] {
-        &self.places
+        &self.positions
     }
 
     /// The index as it is stored in the file.
@@ -110,7 +110,7 @@ impl FileIndex {
         &self.bytes
     }
 
-    pub(super) fn first_key(&self, place: &PiecePosition) -> &[u8] {
+    pub(super) fn first_key(&self, position: &PiecePosition) -> &[u8] {
         // the parser found both within the bytes
         let at = position.key_at as usize;
         self.bytes.get(at..at + position.key_bytes as usize).unwrap_or_default()

@@ -29,9 +29,9 @@ pub(super) async fn approve(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
 ) -> Result<IngestionRun, IngestionError> {
-    let decision = shop.run_decision(&wanted);
-    let held = shop.read_held_run(&wanted.run_id)?;
-    let ready = shop.prepare_pipeline_of_run(&held)?;
+    let decision = context.run_decision(&request);
+    let held = context.read_held_run(&request.run_id)?;
+    let ready = context.prepare_pipeline_of_run(&held)?;
     let mut run = IngestionRun {
         state: RunState::Running,
         ended_at: None,
@@ -41,16 +41,16 @@ pub(super) async fn approve(
         decision: Some(decision),
         ..held
     };
-    let (claim, _) = shop.claim(&run).await?;
-    let (source, _) = shop.commit_context().source(&run.oracle_id)?;
+    let (claim, _) = context.claim(&run).await?;
+    let (source, _) = context.commit_context().source(&run.oracle_id)?;
     // another run may have brought the version since
-    if let Some(known) = shop.find_counting_run(&run, &source, run.replace)? {
+    if let Some(known) = context.find_counting_run(&run, &source, run.replace)? {
         return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state });
     }
-    let commit_context = shop.commit_context();
-    let begun = shop.log.decide_and_commit(|| {
+    let commit_context = context.commit_context();
+    let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
-            shop.read_held_run(&run.run_id)?;
+            context.read_held_run(&run.run_id)?;
             (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
             let timestamp = context.clock.now();
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
@@ -66,8 +66,8 @@ pub(super) async fn approve(
     // the run's number is final only after the commit
     let progress = Arc::new(RunTracker::new(run.clone()));
     claim.assign_to_run(&progress);
-    shop.metrics.ingestion.count_started_run();
-    tokio::spawn(run_as_current_caller(execute_run(shop, ready, claim, progress)));
+    context.metrics.ingestion.count_started_run();
+    tokio::spawn(run_as_current_caller(execute_run(context, ready, claim, progress)));
     Ok(run)
 }
 
@@ -76,16 +76,16 @@ pub(super) async fn discard(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
 ) -> Result<IngestionRun, IngestionError> {
-    let mut run = shop.read_held_run(&wanted.run_id)?;
-    (run.state, run.decision) = (RunState::Discarded, Some(shop.run_decision(&wanted)));
-    run.ended_at = Some(shop.clock.now());
+    let mut run = context.read_held_run(&request.run_id)?;
+    (run.state, run.decision) = (RunState::Discarded, Some(context.run_decision(&request)));
+    run.ended_at = Some(context.clock.now());
     let close = || {
-        shop.read_held_run(&wanted.run_id)?;
-        shop.decide_closing(&shop.commit_context(), &run, Some(wanted.peer))
+        context.read_held_run(&request.run_id)?;
+        context.decide_closing(&context.commit_context(), &run, Some(request.peer))
     };
-    shop.log.decide_and_commit(close).await?;
-    shop.metrics.ingestion.count_operator_decision(&run);
-    shop.remove_unless_needed(&run).await;
+    context.log.decide_and_commit(close).await?;
+    context.metrics.ingestion.count_operator_decision(&run);
+    context.remove_unless_needed(&run).await;
     Ok(run)
 }
 
@@ -94,11 +94,11 @@ pub(super) async fn undo(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
 ) -> Result<IngestionRun, IngestionError> {
-    let unknown = || IngestionError::RunUnknown(wanted.run_id.clone());
-    let (undone, _) = shop.store.run(&wanted.run_id)?.ok_or_else(unknown)?;
-    let not_completed = || IngestionError::NotCompleted(wanted.run_id.clone());
-    let claim = shop.claims.claim_for(&undone.oracle_id, ClaimHolder::Upkeep)?;
-    let view = shop.store.view(&undone.oracle_id)?;
+    let unknown = || IngestionError::RunUnknown(request.run_id.clone());
+    let (undone, _) = context.store.run(&request.run_id)?.ok_or_else(unknown)?;
+    let not_completed = || IngestionError::NotCompleted(request.run_id.clone());
+    let claim = context.claims.claim_for(&undone.oracle_id, ClaimHolder::Upkeep)?;
+    let view = context.store.view(&undone.oracle_id)?;
     let view = view.ok_or_else(|| RegistryError::SourceUnknown(undone.oracle_id.clone()))?;
     let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == request.run_id);
     let number = visible.map(|completed| completed.release.run).ok_or_else(not_completed)?;
@@ -124,24 +124,24 @@ pub(super) async fn undo(
         rows: None,
         cause: None,
         breaches: Vec::new(),
-        decision: Some(shop.run_decision(&wanted)),
+        decision: Some(context.run_decision(&request)),
         source_url: None,
         retrieved_at: None,
         ..undone
     };
     let release = run.release().ok_or_else(not_completed)?;
-    let staged = shop.stage_undo(&run, &release, Arc::clone(&view)).await?;
+    let staged = context.stage_undo(&run, &release, Arc::clone(&view)).await?;
     if staged.pruned > 0 {
         return Err(IngestionError::ContentPruned { run_id: request.run_id, records: staged.pruned });
     }
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
-    let commit_context = shop.commit_context();
-    let committed = shop.log.decide_and_commit(|| {
+    let commit_context = context.commit_context();
+    let committed = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id, |source| {
             let files = source.files.clone();
             let completed = completed_run_entry(&run, release.clone(), staged.rows.clone());
             let source = source.with_completed(completed, Vec::new(), files);
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
             Ok(SourceRunChange {
                 source,
                 run: run.clone(),
@@ -153,7 +153,7 @@ pub(super) async fn undo(
     // after a failed commit the store may or may not name the files; if not, the next start removes them
     staged.keep_files();
     committed?;
-    shop.metrics.ingestion.count_operator_decision(&run);
+    context.metrics.ingestion.count_operator_decision(&run);
     drop(claim);
     Ok(run)
 }

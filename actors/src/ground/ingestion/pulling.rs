@@ -105,19 +105,20 @@ pub(super) async fn pull(
     context: Arc<IngestContext>,
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let _place = shop.pulls.claim_slot(&wanted.pipeline_id)?;
-    let RequestedPull { pipeline_id, requested_by, peer } = wanted.clone();
-    let began_at = shop.clock.now();
+    let _place = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
+    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let began_at = context.clock.now();
     let entry = PullStartedEntry { pipeline_id, requested_by, peer };
-    shop.commit_pull_state(
-        &wanted,
-        LastPullTimes { began_at, ended_at: None },
-        AuditEvent::new(began_at, None, EventKind::PullStarted(entry)),
-    )
-    .await?;
-    let pulled = try_pull(Arc::clone(&shop), &wanted).await;
-    let RequestedPull { pipeline_id, requested_by, peer } = wanted.clone();
-    let timestamp = shop.clock.now();
+    context
+        .commit_pull_state(
+            &requested_pull,
+            LastPullTimes { began_at, ended_at: None },
+            AuditEvent::new(began_at, None, EventKind::PullStarted(entry)),
+        )
+        .await?;
+    let pulled = try_pull(Arc::clone(&context), &requested_pull).await;
+    let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
+    let timestamp = context.clock.now();
     let event = match &pulled {
         Ok(outcome) => {
             let run_id = outcome.run().map(|run| run.run_id.clone());
@@ -128,7 +129,7 @@ pub(super) async fn pull(
             )
         }
         Err(error) => {
-            shop.metrics.ingestion.count_failed_pull();
+            context.metrics.ingestion.count_failed_pull();
             let cause = error.to_string();
             AuditEvent::new(
                 timestamp,
@@ -137,7 +138,9 @@ pub(super) async fn pull(
             )
         }
     };
-    shop.commit_pull_state(&wanted, LastPullTimes { began_at, ended_at: Some(timestamp) }, event).await?;
+    context
+        .commit_pull_state(&requested_pull, LastPullTimes { began_at, ended_at: Some(timestamp) }, event)
+        .await?;
     pulled
 }
 
@@ -145,20 +148,25 @@ async fn try_pull(
     context: Arc<IngestContext>,
     requested_pull: &RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let ready = shop.commit_context().pipeline(&wanted.pipeline_id)?;
-    let source_state = shop.read_pull_source_state(&ready, shop.clock.now())?;
+    let ready = context.commit_context().pipeline(&requested_pull.pipeline_id)?;
+    let source_state = context.read_pull_source_state(&ready, context.clock.now())?;
     // read before the request: the payload does not end a later invalidation
     let invalidation_count = source_state.invalidation_count();
-    let known = source_state.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
+    let known = source_state.read_by(&ready).map(|run| context.pulls.validators(run)).unwrap_or_default();
     let request = PullRequest::of(&ready.definition.pipeline, known);
-    let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
-    let archiving = PayloadArchiver::begin(shop.store.files().clone());
-    let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
+    let request = request.ok_or_else(|| IngestionError::NotPulled(requested_pull.pipeline_id.clone()))?;
+    let archiving = PayloadArchiver::begin(context.store.files().clone());
+    let answer = context.puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(PayloadFetchOutcome::Payload(pulled)) => pulled,
         Ok(PayloadFetchOutcome::Unchanged { retrieved_at }) => {
-            return shop
-                .end_unchanged_pull(wanted, source_state.read_by(&ready), invalidation_count, retrieved_at)
+            return context
+                .end_unchanged_pull(
+                    requested_pull,
+                    source_state.read_by(&ready),
+                    invalidation_count,
+                    retrieved_at,
+                )
                 .await;
         }
         Err(PullError::Keep(_)) => {
@@ -170,7 +178,7 @@ async fn try_pull(
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    shop.start_pulled_run(wanted, &ready, invalidation_count, pulled, payload).await
+    context.start_pulled_run(requested_pull, &ready, invalidation_count, pulled, payload).await
 }
 
 impl IngestContext {
@@ -181,7 +189,7 @@ impl IngestContext {
         last: LastPullTimes,
         event: AuditEvent,
     ) -> Result<(), IngestionError> {
-        let pipeline_id = &wanted.pipeline_id;
+        let pipeline_id = &requested_pull.pipeline_id;
         let changed = self.log.decide_and_commit(|| {
             let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
             let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
@@ -247,14 +255,16 @@ impl IngestContext {
         if let Some(run) = source_state.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
             self.store.remove_new_payload(&raw_sha256)?;
-            return self.end_unchanged_pull(wanted, Some(run), invalidation_count, retrieved_at).await;
+            return self
+                .end_unchanged_pull(requested_pull, Some(run), invalidation_count, retrieved_at)
+                .await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
         let modified = modified.map(|modified| modified.timestamp());
         let PayloadVersion { version, released_at } =
             source_state.version_of_payload(&raw_sha256, modified, retrieved_at);
         let message = StartRun {
-            pipeline_id: wanted.pipeline_id.clone(),
+            pipeline_id: requested_pull.pipeline_id.clone(),
             version,
             released_at,
             replace: false,

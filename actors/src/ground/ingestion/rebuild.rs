@@ -25,10 +25,10 @@ pub(super) async fn rebuild(
     oracle_id: SourceId,
     peer: PeerCredentials,
 ) -> Result<RebuildOutcome, IngestionError> {
-    let claim = shop.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?;
+    let claim = context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?;
     // a rebuild counts as a run; the semaphore is never closed
-    let slot = shop.run_slots.acquire().await;
-    let work = (Arc::clone(&shop), oracle_id.clone());
+    let slot = context.run_slots.acquire().await;
+    let work = (Arc::clone(&context), oracle_id.clone());
     let rebuilt = spawn_blocking(move || (work.0.rebuild_files(&work.1, &claim), claim)).await;
     drop(slot);
     let (outcome, _claim) = rebuilt.map_err(|error| IngestionError::Inside(error.to_string()))?;
@@ -41,12 +41,13 @@ pub(super) async fn rebuild(
     let timestamp = context.clock.now();
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the state of the source is unchanged; the commit makes readers of the damaged files close them
-    shop.commit_files(
-        &oracle_id,
-        AuditEvent::new(timestamp, None, EventKind::SourceRebuilt(entry)),
-        |source| source,
-    )
-    .await?;
+    context
+        .commit_files(
+            &oracle_id,
+            AuditEvent::new(timestamp, None, EventKind::SourceRebuilt(entry)),
+            |source| source,
+        )
+        .await?;
     Ok(outcome)
 }
 

@@ -44,17 +44,17 @@ pub(super) async fn begin(
     if !is_version(&message.version) {
         return Err(IngestionError::invalid_version(&message.version));
     }
-    let ready = shop.commit_context().pipeline(&message.pipeline_id)?;
-    let (source, _) = shop.commit_context().source(&ready.definition.pipeline.oracle_id)?;
-    let (now, released_at) = (source.present(shop.clock.now()), message.released_at);
+    let ready = context.commit_context().pipeline(&message.pipeline_id)?;
+    let (source, _) = context.commit_context().source(&ready.definition.pipeline.oracle_id)?;
+    let (now, released_at) = (source.present(context.clock.now()), message.released_at);
     if released_at.duration_since(now) > AHEAD_MAX {
         return Err(IngestionError::Ahead { released_at, now });
     }
     let (peer, replace) = (message.peer, message.replace);
-    let run = shop.plan_run(message, &ready, &source);
-    let known = |source| match shop.find_counting_run(&run, source, replace)? {
+    let run = context.plan_run(message, &ready, &source);
+    let known = |source| match context.find_counting_run(&run, source, replace)? {
         Some(known) => Ok::<_, IngestionError>(Some(known)),
-        None => Ok(shop.find_held_run(&run, peer)?),
+        None => Ok(context.find_held_run(&run, peer)?),
     };
     if let Some(known) = known(&source)? {
         return Ok(StartRunOutcome::Unchanged(Box::new(known)));
@@ -66,7 +66,7 @@ pub(super) async fn begin(
     }
     let (claim, progress) = context.claim(&run).await?;
     // another run may have become visible before the claim; after the claim none can
-    let (source, _) = shop.commit_context().source(&run.oracle_id)?;
+    let (source, _) = context.commit_context().source(&run.oracle_id)?;
     if let Some(known) = known(&source)? {
         return Ok(StartRunOutcome::Unchanged(Box::new(known)));
     }
@@ -74,8 +74,8 @@ pub(super) async fn begin(
     if source.held.len() >= HELD_MAX {
         return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
     }
-    let commit_context = shop.commit_context();
-    let begun = shop.log.decide_and_commit(|| {
+    let commit_context = context.commit_context();
+    let begun = context.log.decide_and_commit(|| {
         let entry = RunEntry { run: Box::new(run.clone()), peer };
         decide_run_change(&commit_context, &run.oracle_id, |source| {
             let registration = &source.entry.registration;
@@ -91,18 +91,18 @@ pub(super) async fn begin(
     });
     if let Err(error) = begun.await {
         if matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) {
-            tokio::spawn(async move { shop.remove_once_log_writable(&run).await });
+            tokio::spawn(async move { context.remove_once_log_writable(&run).await });
         }
         return Err(error);
     }
-    shop.metrics.ingestion.count_started_run();
-    tokio::spawn(run_as_current_caller(execute_run(shop, ready, claim, progress)));
+    context.metrics.ingestion.count_started_run();
+    tokio::spawn(run_as_current_caller(execute_run(context, ready, claim, progress)));
     Ok(StartRunOutcome::Started(Box::new(run)))
 }
 
 /// Resumes the runs that were interrupted.
 pub(super) async fn resume_all(context: Arc<IngestContext>) {
-    let runs = match shop.store.runs() {
+    let runs = match context.store.runs() {
         Ok(runs) => runs,
         Err(error) => {
             tracing::error!(%error, "could not read the interrupted ingestion runs");
@@ -111,18 +111,18 @@ pub(super) async fn resume_all(context: Arc<IngestContext>) {
     };
     for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
         tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "ingestion run resumed");
-        let (claim, progress) = match shop.claims.claim_for_run(&run) {
+        let (claim, progress) = match context.claims.claim_for_run(&run) {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::error!(run_id = %run.run_id, %error, "could not resume an ingestion run");
                 continue;
             }
         };
-        shop.metrics.ingestion.count_started_run();
-        match shop.prepare_pipeline_of_run(&run) {
-            Ok(ready) => drop(tokio::spawn(execute_run(Arc::clone(&shop), ready, claim, progress))),
+        context.metrics.ingestion.count_started_run();
+        match context.prepare_pipeline_of_run(&run) {
+            Ok(ready) => drop(tokio::spawn(execute_run(Arc::clone(&context), ready, claim, progress))),
             Err(error) => {
-                let context = Arc::clone(&shop);
+                let context = Arc::clone(&context);
                 tokio::spawn(async move {
                     context.end(&progress, failed_read(error.to_string())).await;
                     drop(claim);
@@ -138,7 +138,7 @@ pub(super) async fn cancel(
     run_id: Sha256Hex,
     peer: PeerCredentials,
 ) -> Result<(), IngestionError> {
-    let Some(progress) = shop.claims.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
+    let Some(progress) = context.claims.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
     let mut run = progress.run.clone();
     if progress.is_rebuild() {
         // a completed run that is read again stays completed
@@ -149,9 +149,11 @@ pub(super) async fn cancel(
     run.cause = Some("cancelled by an administrator".into());
     mark_held_again(&mut run);
     let close = || {
-        shop.decide_unless_ended(&run_id, || shop.decide_closing(&shop.commit_context(), &run, Some(peer)))
+        context.decide_unless_ended(&run_id, || {
+            context.decide_closing(&context.commit_context(), &run, Some(peer))
+        })
     };
-    let (_, cancelled) = shop.log.decide_and_commit(close).await?;
+    let (_, cancelled) = context.log.decide_and_commit(close).await?;
     if cancelled.is_none() {
         return Err(IngestionError::NotRunning(run_id));
     }
@@ -200,16 +202,16 @@ pub(super) async fn execute_run(
     let outcome = tokio::select! {
         _ = progress.wait_for_stop() => PayloadReadOutcome::EndedEarly,
         // the semaphore is never closed
-        place = shop.run_slots.acquire() => {
-            let outcome = shop.read_payload(ready, &progress).await;
+        place = context.run_slots.acquire() => {
+            let outcome = context.read_payload(ready, &progress).await;
             drop(place);
             outcome
         }
     };
-    shop.end(&progress, outcome).await;
+    context.end(&progress, outcome).await;
     // release the source first: `remove_unless_needed` waits for the archive lock, whose holder may wait for this source
     drop(claim);
-    shop.remove_unless_needed(&progress.run).await;
+    context.remove_unless_needed(&progress.run).await;
 }
 
 /// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The answer for a

@@ -28,13 +28,13 @@ pub(super) async fn prune(
     before: Option<Timestamp>,
     peer: PeerCredentials,
 ) -> Result<PruneOutcome, IngestionError> {
-    let kept_until = shop.latest_prune_time(&oracle_id)?;
+    let kept_until = context.latest_prune_time(&oracle_id)?;
     let before = before.unwrap_or(kept_until);
     if before > kept_until {
         return Err(IngestionError::Retained { before, kept_until });
     }
-    let claim = Arc::new(shop.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
-    let view = shop.view(&oracle_id)?;
+    let claim = Arc::new(context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
+    let view = context.view(&oracle_id)?;
     let old = view.state.clone();
     let held = Arc::clone(&claim);
     let pruned = spawn_blocking(move || view.prune(before, |_| held.is_allowed_to_continue())).await;
@@ -43,13 +43,13 @@ pub(super) async fn prune(
         pruned.ok_or_else(|| IngestionError::Inside("the daemon is stopping; nothing was pruned".into()))?;
     let _turn = ARCHIVING.lock().await;
     let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
-    let payloads = shop.list_removable_payloads(&old, &pruned.unneeded, before)?;
+    let payloads = context.list_removable_payloads(&old, &pruned.unneeded, before)?;
     let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
     if outcome.versions == 0 && outcome.payloads.is_empty() {
         return Ok(outcome);
     }
     let files = pruned.into_kept_files();
-    let timestamp = shop.clock.now();
+    let timestamp = context.clock.now();
     let entry = PruneEntry {
         oracle_id: oracle_id.clone(),
         before,
@@ -57,13 +57,14 @@ pub(super) async fn prune(
         payloads: outcome.payloads.clone(),
         peer,
     };
-    shop.commit_files(
-        &oracle_id,
-        AuditEvent::new(timestamp, None, EventKind::SourcePruned(entry)),
-        |source| SourceState { files: files.clone(), ..source },
-    )
-    .await?;
-    shop.store.remove_replaced(&old)?;
+    context
+        .commit_files(
+            &oracle_id,
+            AuditEvent::new(timestamp, None, EventKind::SourcePruned(entry)),
+            |source| SourceState { files: files.clone(), ..source },
+        )
+        .await?;
+    context.store.remove_replaced(&old)?;
     for sha256 in &outcome.payloads {
         outcome.freed_bytes += context.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
@@ -77,7 +78,7 @@ pub(super) async fn verify(
     check: VerifySourceFiles,
 ) -> Result<SourceCheckReport, IngestionError> {
     let VerifySourceFiles { oracle_id, run_id, proceed } = check;
-    let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
+    let verified = verify_until_settled(&context, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
         let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
         let noted = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
@@ -98,7 +99,7 @@ async fn verify_until_settled(
 ) -> Result<SourceCheckReport, IngestionError> {
     let awaited = Arc::new(());
     loop {
-        let (check, checked_id, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
+        let (check, checked_id, awaited_too) = (Arc::clone(context), oracle_id.clone(), Arc::clone(&awaited));
         let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
         let checked = spawn_blocking(move || {
             // if the files cannot be opened, the open view is used: its payloads can still be checked
@@ -124,7 +125,7 @@ async fn verify_until_settled(
             checked.await.map_err(|error| IngestionError::Inside(error.to_string()))?;
         let (verified, files) = checked?;
         let is_settled =
-            |files| Ok::<_, IngestionError>(shop.commit_context().source(oracle_id)?.0.files == files);
+            |files| Ok::<_, IngestionError>(context.commit_context().source(oracle_id)?.0.files == files);
         if verified.file_fault.is_none() || files.map_or(Ok(true), is_settled)? {
             return Ok(verified);
         }

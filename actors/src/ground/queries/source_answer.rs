@@ -71,9 +71,9 @@ impl QueryService {
     ) -> Result<IngestedSourceAnswer, QueryError> {
         let mut waited = false;
         loop {
-            let (heard, freshness) = self.read_source_answer(asked.clone()).await?;
-            let Some(freshness) = freshness else { return Ok(heard) };
-            match self.enforce_policy(&asked.oracle_id, &freshness, Some(()), &mut waited).await {
+            let (answer, freshness) = self.read_source_answer(question.clone()).await?;
+            let Some(freshness) = freshness else { return Ok(answer) };
+            match self.enforce_policy(&question.oracle_id, &freshness, Some(()), &mut waited).await {
                 Ok(None) => {}
                 Ok(Some(())) | Err(_) => return Ok(answer),
             }
@@ -89,16 +89,16 @@ impl QueryService {
         let unknown = || QueryError::SourceUnknown(question.oracle_id.clone());
         let view = self.store.view(&question.oracle_id)?.ok_or_else(unknown)?;
         let provided = &view.state.entry.registration.axes_provided;
-        let query = ValidatedQuery::new(&subject_query(&asked), &view.ontology, provided)?;
-        let time = asked.point_in_time.unwrap_or_else(|| view.state.present(now));
-        let scope = ReleaseScope { known_at: asked.known_at, released_by: Some(time) };
+        let query = ValidatedQuery::new(&subject_query(&question), &view.ontology, provided)?;
+        let time = question.point_in_time.unwrap_or_else(|| view.state.present(now));
+        let scope = ReleaseScope { known_at: question.known_at, released_by: Some(time) };
         if view.knowledge(scope).latest().is_none() {
             // it is unknown what the source would have answered: "no record" would mislead the decision
             let cause = "no release of it is known for the requested time".to_owned();
             let reply = OracleReply::Failed { failure: CallFailure::Internal, cause };
             return Ok((IngestedSourceAnswer { reply, previous: None, warnings: Vec::new() }, None));
         }
-        let look = IngestedSourceLookup { view, query, question: asked, time, now };
+        let look = IngestedSourceLookup { view, query, question, time, now };
         match look.read_answer(LOOKUP) {
             Ok(Some(heard)) => Ok(heard),
             Ok(None) | Err(QueryError::TooCostly) => {

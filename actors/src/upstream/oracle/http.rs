@@ -113,9 +113,9 @@ impl HttpLiveOracle {
         let kept = question.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
         let known =
             HttpValidators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
-        let errand = self.outbound_request(&ask.adapter, &url, &known);
-        let (endpoint, credential) = self.check_request(&ask.adapter, &errand)?;
-        let head = self.web.follow(&errand, endpoint, credential).await?;
+        let request = self.outbound_request(&ask.adapter, &url, &known);
+        let (endpoint, credential) = self.check_request(&ask.adapter, &request)?;
+        let head = self.web.follow(&request, endpoint, credential).await?;
         if let Some(kept) = kept.filter(|_| head.response.status() == StatusCode::NOT_MODIFIED) {
             return Ok(LiveAnswer::unchanged(ask, kept, head.retrieved_at, latency_ms(began)));
         }

@@ -85,7 +85,7 @@ fn apply_registration(
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));
     let first = known.and_then(|session| session.original.clone());
     let speaks_against =
-        |first: &OriginalVerdict| original_verdict.is_some_and(|told| told != first.verdict_label);
+        |first: &OriginalVerdict| original_verdict.is_some_and(|label| label != first.verdict_label);
     match mismatch {
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(SessionMismatch::OriginalVerdict),

@@ -162,8 +162,7 @@ fn judgement_is_logged_even_if_its_commit_stays_stale() {
         let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &message.query, message.path));
         let entry = AuditEvent::new(system.clock.now(), id("cs_1"), entry);
         let admitted =
-            super::commit_unless_committed::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log)
-                .await;
+            commit_unless_committed::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;
         assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck"]);
     });

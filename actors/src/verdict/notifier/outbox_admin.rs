@@ -132,7 +132,7 @@ impl MailAdminAction {
         peer: PeerCredentials,
         (store, log, clock): (Store, LoggerHandle, Clock),
     ) -> Result<(MailState, MailStateChange), OutboxError> {
-        let mail_id = &taken.mail_id;
+        let mail_id = &claim.mail_id;
         let done = log.decide_and_commit(|| {
             let unknown = || OutboxError::Unknown(mail_id.clone());
             let now = clock.now();

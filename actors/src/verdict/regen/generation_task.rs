@@ -75,7 +75,7 @@ pub enum GenerationError {
     /// An actor did not answer.
     #[error(transparent)]
     NoAnswer(#[from] ActorCallError),
-    /// The flight's task panicked.
+    /// The generation task panicked.
     #[error("generating the verdict failed unexpectedly")]
     Crashed,
 }
@@ -233,17 +233,17 @@ impl GenerationRunner {
     ) -> Result<SubmissionOutcome, GenerationError> {
         let ModelCallPermits { lease, _slot: _place, regen_permit } = leave;
         let began = monotonic();
-        let mut called = self.call_model(model, &model.caller, &order).await;
+        let mut called = self.call_model(model, &model.caller, &job).await;
         let substitute =
-            called.outcome.as_ref().err().and_then(|error| model.substitute_settings(&order.settings, error));
-        if let Some(settings) = substitute.filter(|_| order.submission.path == GatePath::Regen)
+            called.outcome.as_ref().err().and_then(|error| model.substitute_settings(&job.settings, error));
+        if let Some(settings) = substitute.filter(|_| job.submission.path == GatePath::Regen)
             && self.is_retry_allowed(model).await
         {
-            let (gone, instead) = (&order.settings.model, &settings.model);
+            let (gone, instead) = (&job.settings.model, &settings.model);
             tracing::warn!(gone, instead, "the original's model is gone; asking the configured model");
-            order.settings = settings;
+            job.settings = settings;
             let first = std::mem::take(&mut called.interactions);
-            called = self.call_model(model, &model.caller.with_time_spent(began.elapsed()), &order).await;
+            called = self.call_model(model, &model.caller.with_time_spent(began.elapsed()), &job).await;
             called.interactions.splice(0..0, first);
             called.reached = true;
         }
@@ -254,10 +254,9 @@ impl GenerationRunner {
         lease.report(health_outcome(&called));
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         match outcome {
-            Ok(answer) => self.judge_text(order, answer.text, interactions).await,
+            Ok(answer) => self.judge_text(job, answer.text, interactions).await,
             Err(error) => {
-                let wait =
-                    self.log_failed_call(&order, interactions, regen_permit.filter(|_| !reached)).await;
+                let wait = self.log_failed_call(&job, interactions, regen_permit.filter(|_| !reached)).await;
                 let retry_after = match &error {
                     ModelError::Unavailable { retry_after, .. } => {
                         Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
@@ -278,7 +277,7 @@ impl GenerationRunner {
         job: &GenerationJob,
     ) -> ModelCallResult {
         let purpose =
-            ModelCallPurpose { session_id: order.submission.session_id.clone(), path: order.submission.path };
+            ModelCallPurpose { session_id: job.submission.session_id.clone(), path: job.submission.path };
         let on_quota_wait = async |wait| {
             let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id.clone(), wait };
             if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
@@ -286,7 +285,7 @@ impl GenerationRunner {
             }
         };
         let may_retry = async || self.is_retry_allowed(model).await;
-        caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await
+        caller.call(&purpose, &job.prompt, &job.settings, on_quota_wait, may_retry).await
     }
 
     /// Whether an attempt may be retried: the model's circuit is closed, and the retry budget is not used up.
@@ -303,7 +302,7 @@ impl GenerationRunner {
         interactions: Vec<AuditEvent>,
         unreached: Option<RegenPermit>,
     ) -> Option<Duration> {
-        let generation_trace = GenerationTrace { generation: order.generation(), interactions };
+        let generation_trace = GenerationTrace { generation: job.generation(), interactions };
         let mut record = GenerationTrace::record(Some(&generation_trace), None);
         if let Some(regen_permit) = unreached {
             regen_permit.remove_attempt(&mut record);
@@ -312,7 +311,7 @@ impl GenerationRunner {
         if let Err(error) = self.handles.log.commit(record).await {
             tracing::warn!(%error, "could not log a model call");
         }
-        self.regen_wait_for_path(order.submission.path, &order.submission.session_id)
+        self.regen_wait_for_path(job.submission.path, &job.submission.session_id)
     }
 
     /// The time until the session's next regeneration; `None` unless `path` is a regeneration.
@@ -334,11 +333,11 @@ impl GenerationRunner {
         text: String,
         interactions: Vec<AuditEvent>,
     ) -> Result<SubmissionOutcome, GenerationError> {
-        let generation_trace = Some(GenerationTrace { generation: order.generation(), interactions });
+        let generation_trace = Some(GenerationTrace { generation: job.generation(), interactions });
         let submission = Submission {
             payload: Some(VerdictPayload::raw(&text)),
             generation_trace: generation_trace.clone(),
-            ..order.submission
+            ..job.submission
         };
         let (path, session_id) = (submission.path, submission.session_id.clone());
         match self.handles.crosscheck.ask(JudgeVerdict(submission)).await {

@@ -164,7 +164,7 @@ fn clocks_may_differ_by_a_minute() {
 #[test]
 fn untrusted_source_with_extreme_values_has_no_effect() {
     let boasts = ScriptedSourceReply::Changed(POISON, |candidate| {
-        candidate.record.verification_method = "by God".into()
+        candidate.record.verification_method = "by God".into();
     });
     let in_anothers_name =
         ScriptedSourceReply::Changed(POISON, |candidate| candidate.record.oracle_id = source_id("live"));
@@ -248,7 +248,7 @@ fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
 #[test]
 fn replayed_old_answer_does_not_replace_the_cached_one() {
     let old = ScriptedSourceReply::Changed("54208", |candidate| {
-        candidate.observed_at -= SignedDuration::from_hours(24)
+        candidate.observed_at -= SignedDuration::from_hours(24);
     });
     with_scene(
         |_| {},

@@ -119,7 +119,7 @@ pub(crate) fn describe_reply(reply: &OracleReply) -> String {
         // the envelope shows the values, or withholds them
         OracleReply::Answered { .. } | OracleReply::NoRecord | OracleReply::NotAwaited => word.into(),
         OracleReply::Several { records } => format!("{word}: {records} records"),
-        OracleReply::TimedOut { cut } => format!("{word}: {}", self::describe_cut(*cut)),
+        OracleReply::TimedOut { cut } => format!("{word}: {}", describe_cut(*cut)),
         OracleReply::Failed { failure, cause } => format!("{word}: {}, {cause}", failure.into_str()),
         OracleReply::CircuitOpen { retry_after_ms: Some(after_ms) } => {
             format!("{word}: for {}", format_span(after_ms.div_ceil(1000)))
@@ -232,7 +232,7 @@ mod tests {
         let candidate = |outcome: &str, late: bool, stale: bool| {
             let candidate = json!({"oracle_id": "office-a", "outcome": outcome, "stale": stale, "contested": false,
                 "late": late, "latency_ms": 2500});
-            self::describe_outcome(&serde_json::from_value(candidate).expect("it is one"))
+            describe_outcome(&serde_json::from_value(candidate).expect("it is one"))
         };
         assert_eq!(candidate("answered", false, false), "answered in 2500 ms");
         assert_eq!(candidate("answered", true, false), "answered in 2500 ms, late");

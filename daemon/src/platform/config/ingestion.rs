@@ -18,7 +18,7 @@ const LEFT_FOR_THE_REST_S: u64 = 1;
 
 /// Ranges of the own network that may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Words", into = "Vec<String>")]
+#[serde(try_from = "AddressRangeList", into = "Vec<String>")]
 pub struct AddressRanges(Vec<IpNet>);
 
 /// A list of ranges, or comma-separated ranges, since a variable is one text.

@@ -88,7 +88,7 @@ pub struct ModelSection {
 }
 
 /// Checks a word that is part of a URL and of the log.
-fn check_word(key: &'static str, word: &str) -> Result<(), ConfigError> {
+fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
     let visible = |c: char| !c.is_control() && !c.is_whitespace();
     if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
         return Ok(());
@@ -144,8 +144,8 @@ impl ModelSection {
         if self.provider == ModelProvider::None {
             return Ok(());
         }
-        check_word("model.name", &self.name)?;
-        check_word("model.version", &self.version)?;
+        word("model.name", &self.name)?;
+        word("model.version", &self.version)?;
         if self.provider == ModelProvider::OpenAi && self.name == LOCKED_MODEL {
             return Err(not_allowed_error(
                 "model.name",

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 /// The rules that apply if a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Words", into = "Vec<String>")]
+#[serde(try_from = "RuleIdList", into = "Vec<String>")]
 pub struct RulesProfile(Vec<RuleId>);
 
 /// A list of ids, or comma-separated ids, since a variable is one text.

@@ -44,7 +44,7 @@ fn record() -> BTreeMap<String, AxisValue> {
 }
 
 /// The bytes of a row of these values.
-fn row(axes: BTreeMap<String, Value>) -> Vec<u8> {
+fn row(axes: BTreeMap<String, AxisValue>) -> Vec<u8> {
     RecordContent { axes, ..RecordContent::default() }.to_row(0, &ontology()).unwrap()
 }
 
@@ -166,7 +166,7 @@ fn filter_number_is_exact_or_rejected() {
         let filter = serde_json::from_str::<QueryFilter>(&filter).map_err(|error| error.to_string())?;
         let filter =
             ValidatedFilter::new(&filter, (2, &ontology.axes[2]), 0).map_err(|error| error.to_string())?;
-        let row = row(BTreeMap::from([("amount".to_owned(), Value::Text(amount.into()))]));
+        let row = row(BTreeMap::from([("amount".to_owned(), AxisValue::Text(amount.into()))]));
         Ok::<_, String>(filter.is_match(&ContentRow::read(&row).unwrap()))
     };
     for (value, amount) in [
@@ -292,7 +292,7 @@ fn requested_axis_without_a_value_is_null() {
         record.retain(|path, _| matches!(path.as_str(), "area" | "year" | "parts.x.amount"));
         let without_group =
             BTreeMap::from_iter(record.clone().into_iter().filter(|(path, _)| !path.contains('.')));
-        let empty = |axes: &BTreeMap<String, Value>| {
+        let empty = |axes: &BTreeMap<String, AxisValue>| {
             let chosen = query.select_values(&ontology, axes).into_iter();
             chosen.filter(|(_, value)| value.is_none()).map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
         };

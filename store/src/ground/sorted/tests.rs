@@ -33,7 +33,7 @@ fn plain(rows: u32) -> TestRowMap {
     (0..rows).map(row).collect()
 }
 
-fn all(rows: super::SortedRowRange) -> Vec<SortedRow> {
+fn all(rows: SortedRowRange) -> Vec<SortedRow> {
     rows.collect::<Result<_, _>>().expect("it is read")
 }
 

@@ -25,9 +25,9 @@ pub(in super::super) async fn refresh(
     context: Arc<IngestContext>,
     oracle_id: SourceId,
 ) -> Result<(), IngestionError> {
-    let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
-    let (source, _) = shop.commit_context().source(&oracle_id)?;
-    let now = shop.clock.now();
+    let pipeline_id = context.pulled_pipeline(&oracle_id)?;
+    let (source, _) = context.commit_context().source(&oracle_id)?;
+    let now = context.clock.now();
     let (sender, mut ended) = {
         let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         match refreshing.get(&oracle_id) {
@@ -52,16 +52,16 @@ pub(in super::super) async fn refresh(
     if let Some(sender) = sender {
         // a separate task on this thread: the caller may stop waiting
         actix_rt::spawn(run_as_current_caller(async move {
-            let failed_or_held = shop.pull_for(&oracle_id, pipeline_id).await;
+            let failed_or_held = context.pull_for(&oracle_id, pipeline_id).await;
             let now =
-                shop.commit_context().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
-            let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+                context.commit_context().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
+            let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
             refreshing.remove(&oracle_id);
             if now.completed.len() == source.completed.len() {
                 // a failed run invalidates its source itself
                 let invalidation_count =
                     if failed_or_held { now.invalidation_count } else { source.invalidation_count };
-                let ended_at = shop.clock.now();
+                let ended_at = context.clock.now();
                 refreshing.insert(oracle_id, SourceRefreshState::NothingNew { invalidation_count, ended_at });
             }
             sender.send_replace(true);

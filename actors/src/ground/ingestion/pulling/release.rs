@@ -19,7 +19,7 @@ pub(super) struct PullSourceState {
     /// The run that read the data of this pipeline that is now in force.
     current: Option<IngestionRun>,
     /// The latest attempt of the pipeline that is not visible.
-    in_vain: Option<IngestionRun>,
+    invisible_attempt: Option<IngestionRun>,
 }
 
 /// The version and release date of a payload.
@@ -52,8 +52,8 @@ impl IngestContext {
             Some(completed) => self.store.run(&completed.run_id)?.map(|(run, _)| run),
             None => None,
         };
-        let invisible_attempt = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
-        Ok(PullSourceState { source, current, in_vain: invisible_attempt })
+        let in_vain = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
+        Ok(PullSourceState { source, current, invisible_attempt: in_vain })
     }
 
     fn find_invisible_attempt(

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 struct TestPublisher {
     url: String,
     answer: Arc<Mutex<PublisherAnswer>>,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     /// Whether the publisher answers; while false, requests wait.
     is_answering: watch::Sender<bool>,
 }
@@ -34,9 +34,9 @@ impl TestPublisher {
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
         let said = Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
-        let requests = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
         let (answers, open) = watch::channel(true);
-        let (answer, count) = (Arc::clone(&said), Arc::clone(&requests));
+        let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
         actix_rt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -54,7 +54,7 @@ impl TestPublisher {
                 });
             }
         });
-        Self { url, answer: said, asked: requests, is_answering: answers }
+        Self { url, answer: said, requests: asked, is_answering: answers }
     }
 
     fn set_answer(&self, body: &str, last_modified: Option<&'static str>) {
@@ -63,7 +63,7 @@ impl TestPublisher {
     }
 
     fn request_count(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.requests.load(Ordering::SeqCst)
     }
 }
 

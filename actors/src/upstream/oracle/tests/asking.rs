@@ -223,7 +223,7 @@ async fn query_that_the_adapter_cannot_ask_is_not_sent() {
         failure == CallFailure::Rejected && cause.starts_with("this adapter only covers the present"),
         "{cause}"
     );
-    let thing = BTreeMap::from([("area".into(), AxisValue::Text("..".into()))]);
+    let identity = BTreeMap::from([("area".into(), AxisValue::Text("..".into()))]);
     let answer = oracles().ask(LiveQuery { identity, ..live_query(Arc::clone(&adapter)) }).await;
     assert_eq!(
         (answer.outcome.clone(), failed(answer).0),

@@ -251,7 +251,7 @@ async fn signing_source_must_sign_each_answer() {
         kept.issued_at = Some(now());
         kept
     });
-    let ask = LiveQuery { cached_answer, ..live_query(Arc::clone(&adapter)) };
+    let ask = LiveQuery { cached_answer: kept, ..live_query(Arc::clone(&adapter)) };
     assert_eq!(
         expect_refusal(oracles().ask(ask.clone()).await).0,
         AnswerFault::Signature,

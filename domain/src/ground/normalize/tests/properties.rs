@@ -63,7 +63,7 @@ fn written(members: &[(String, String)]) -> SourceValue {
 fn respelled(raw: &mut SourceValue) {
     match raw {
         SourceValue::Number(digits) if digits.contains('.') && !digits.contains(['e', 'E']) => {
-            digits.push_str("00")
+            digits.push_str("00");
         }
         SourceValue::Number(digits) => digits.push_str(if digits.contains(['e', 'E']) { "" } else { "E+00" }),
         SourceValue::Object(members) => members.iter_mut().for_each(|(_, value)| respelled(value)),
