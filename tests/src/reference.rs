@@ -1,12 +1,14 @@
 //! The reference pages and man pages, generated from the types that they describe.
 
 mod api;
+mod audit_log;
 mod command;
 mod configuration;
 mod man;
 mod markdown;
 mod types;
 
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,9 +36,12 @@ pub fn pages() -> Vec<ReferencePage> {
         ("The routes' socket", oracled::api::openapi::document()),
         ("The administrators' socket", oracled::control::openapi::document()),
     ];
-    let apis = apis.map(|(title, document)| (title, serde_json::from_str(document).expect("it is JSON")));
+    let apis: [(_, Value); 2] =
+        apis.map(|(title, document)| (title, serde_json::from_str(document).expect("it is JSON")));
+    let [_, (_, control)] = &apis;
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
+        ("docs/reference/audit-log.md", audit_log::page(control)),
         ("docs/reference/oraclectl.md", command::page()),
         ("docs/reference/configuration.md", configuration::page()),
         ("docs/man/oracled.8", man::oracled()),

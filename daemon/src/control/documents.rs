@@ -35,7 +35,7 @@ const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of documents in such a body.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
-problems!(ListProblems: PARAMS READ; );
+problems!(ListProblems: PARAMS READ);
 
 /// List the registered documents of a kind, in the order of their ids.
 ///
@@ -137,7 +137,7 @@ pub(super) async fn put(
     .await
 }
 
-problems!(ApplyProblems: JSON_BODY COMMIT; );
+problems!(ApplyProblems: JSON_BODY COMMIT);
 
 /// Register several documents by one commit: all of them, or none if one has a fault.
 ///

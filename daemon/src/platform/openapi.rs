@@ -21,7 +21,7 @@ const RETRY_AFTER: &str = "Retry-After";
 
 /// Declares the problems of an operation: the codes of named sets, and further codes.
 macro_rules! problems {
-    ($name:ident: $($set:ident)*; $($code:ident)*) => {
+    ($name:ident: $($set:ident)* $(; $($code:ident)+)?) => {
         /// The problems of an operation.
         struct $name;
 
@@ -31,7 +31,7 @@ macro_rules! problems {
                 use oracled_api::base::problem::ProblemCode;
                 let sets: &[&[ProblemCode]] = &[
                     $($crate::platform::openapi::sets::$set,)*
-                    &[$(ProblemCode::$code,)*],
+                    &[$($(ProblemCode::$code,)+)?],
                 ];
                 oracled_api::base::openapi::problem_responses(&sets.concat())
             }

@@ -1,7 +1,7 @@
 //! `oraclectl.md`: every verb of `oraclectl`.
 
 use super::markdown::{anchor, code, codes, table};
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 
 /// The page.
 pub(super) fn page() -> String {
@@ -45,9 +45,11 @@ fn section(verb: &Command, level: usize) -> String {
     let below: Vec<&Command> = verb.get_subcommands().collect();
     let usage = verb.clone().render_usage().to_string();
     out += &format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ").replace("\n       ", "\n"));
-    let own = verb.get_arguments().filter(|argument| {
-        !argument.is_global_set() && !["help", "version"].contains(&argument.get_id().as_str())
-    });
+    // clap adds --help and --version to every command
+    let is_built_in = |action: &ArgAction| matches!(action, ArgAction::Help | ArgAction::HelpLong | ArgAction::Version);
+    let own = verb
+        .get_arguments()
+        .filter(|argument| !argument.is_global_set() && !is_built_in(argument.get_action()));
     out += &table(["argument", "meaning"], &own.map(row).collect::<Vec<_>>());
     let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
     if let Some((_, examples)) = examples.split_once(":\n") {

@@ -16,7 +16,7 @@ use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-problems!(QueryProblems: JSON_BODY QUERY; );
+problems!(QueryProblems: JSON_BODY QUERY);
 
 /// Query a source.
 ///

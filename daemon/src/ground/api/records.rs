@@ -66,7 +66,7 @@ pub async fn provenance(
     Ok(Json(service.run_work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
-problems!(RecordedProblems: RECORD READ; );
+problems!(RecordedProblems: RECORD READ);
 
 /// Read the provenance of a record, even if its source does not answer.
 ///

@@ -76,7 +76,7 @@ pub async fn list(
     Ok(Json(ListPage::from_items(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
 }
 
-problems!(ReadProblems: RUN READ; );
+problems!(ReadProblems: RUN READ);
 
 /// Read a run and its progress.
 ///

@@ -17,7 +17,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::verdict::mail::MailState;
 use std::sync::Arc;
 
-problems!(ListProblems: PARAMS READ; );
+problems!(ListProblems: PARAMS READ);
 
 /// List queued mails and dead letters.
 ///

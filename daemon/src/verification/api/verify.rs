@@ -18,7 +18,7 @@ use oracled_store::Store;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-problems!(VerifyProblems: JSON_BODY VERIFY; );
+problems!(VerifyProblems: JSON_BODY VERIFY);
 
 /// Verify values with the sources of a workflow.
 ///

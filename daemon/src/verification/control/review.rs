@@ -30,7 +30,7 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Maximum number of reviews scanned for one page; many may belong to other workflows.
 const LOOKED_AT_MAX: usize = 10_000;
 
-problems!(ListProblems: PARAMS READ; );
+problems!(ListProblems: PARAMS READ);
 
 /// List reviews, the newest first.
 ///
@@ -183,7 +183,7 @@ pub async fn revoke(
     .await
 }
 
-problems!(DismissProblems: JSON_BODY REVIEW COMMIT; );
+problems!(DismissProblems: JSON_BODY REVIEW COMMIT);
 
 /// Dismiss a review without a decision.
 ///
