@@ -130,17 +130,17 @@ struct DeliveryDocument<'d, Q, V, D> {
 }
 
 /// The types of the document in its schema.
-type AnyDocument = DeliveryDocument<'static, (), (), ()>;
+type DeliveryDocumentSchema = DeliveryDocument<'static, (), (), ()>;
 
 impl utoipa::PartialSchema for VerdictDelivery {
     fn schema() -> RefOr<Schema> {
-        <AnyDocument as utoipa::PartialSchema>::schema()
+        <DeliveryDocumentSchema as utoipa::PartialSchema>::schema()
     }
 }
 
 impl ToSchema for VerdictDelivery {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        AnyDocument::schemas(schemas);
+        DeliveryDocumentSchema::schemas(schemas);
     }
 }
 
