@@ -43,7 +43,6 @@ pub struct SystemParts {
     pub oracles: Vec<MonitoredOracle>,
     /// The model that makes verdicts, if one is configured; it is one of the oracles.
     pub model: Option<ConfiguredModel>,
-    /// The limits for calls of the model.
     pub calls: ModelCallLimits,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
@@ -94,7 +93,6 @@ pub struct ActorSystem {
     pub verification_upkeep: ActorHandle<VerificationUpkeep>,
     /// The service that collects facts from sources.
     pub fact_sources: FactCollector,
-    /// The handle of the logger.
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,

@@ -124,7 +124,6 @@ impl ModelRefusal {
     }
 }
 
-/// The metadata of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelAnswerMetadata {
     /// SHA-256 of the answer's body.

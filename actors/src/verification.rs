@@ -83,7 +83,6 @@ pub enum VerifyError {
     Commit(#[from] CommitError),
 }
 
-/// The service.
 #[derive(Debug, Clone)]
 pub struct VerificationService {
     context: Arc<VerificationContext>,

@@ -135,7 +135,6 @@ pub struct DocumentFault {
 /// The change by a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = DocumentChangeKind)]
 pub enum DocumentChangeKind {
     /// No document of this id was registered.
     Created,

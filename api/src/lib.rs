@@ -2,6 +2,9 @@
 //!
 //! The daemon serves these types, and `oraclectl` reads them. Nothing here decides or stores anything.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
 pub mod audit;
 pub mod base;
 pub mod documents;

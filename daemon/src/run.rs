@@ -49,7 +49,6 @@ const CLOSING_TAKES: Duration = Duration::from_secs(10);
 /// the stop.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
-/// A running daemon.
 #[derive(Debug)]
 pub struct RunningDaemon {
     /// The state that its handlers share.

@@ -23,7 +23,6 @@ pub use members::DocumentKindHint;
 
 /// A document that the registry stores.
 pub trait RegistryDocument: Serialize + DeserializeOwned {
-    /// Its kind.
     const KIND: DocumentKind;
 
     /// Its id, unique within its kind.
@@ -40,11 +39,9 @@ pub trait RegistryDocument: Serialize + DeserializeOwned {
     }
 }
 
-/// A registered document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegisteredDocument<D> {
-    /// The document.
     pub document: D,
     /// Its digest.
     pub sha256: Sha256Hex,
@@ -74,7 +71,6 @@ macro_rules! document_kinds {
             $($(#[$attribute])* $Kind,)+
         }
 
-        /// A document of any kind.
         #[derive(Debug, Clone, PartialEq)]
         pub enum AnyDocument {
             $($(#[$attribute])* $Kind(Box<$Document>),)+
@@ -90,7 +86,6 @@ macro_rules! document_kinds {
         })+
 
         impl DocumentKind {
-            /// The JSON Schema of its documents.
             #[must_use]
             pub fn json_schema(self) -> Json {
                 let mut schema = match self {
@@ -122,7 +117,6 @@ macro_rules! document_kinds {
                 }
             }
 
-            /// Its kind.
             #[must_use]
             pub const fn kind(&self) -> DocumentKind {
                 match self {
@@ -152,7 +146,6 @@ macro_rules! document_kinds {
 document_kinds! {
     /// An ontology; its id is `ontology_id@version`.
     Ontology(Ontology), "ontology_id", |ontology| ontology.reference().to_string();
-    /// The registration of a source.
     Source(SourceRegistration), "oracle_name", |source| source.oracle_id.to_string();
     /// The freshness policy of a source, under the source's id.
     FreshnessPolicy(FreshnessPolicy), "default_max_age_seconds", |policy| policy.oracle_id.to_string();

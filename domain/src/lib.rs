@@ -3,8 +3,6 @@
 //! This crate has no async code, no clock, no randomness and no I/O. Each decision takes all its inputs as arguments, so
 //! the same inputs give the same decision in the daemon, in `oraclectl calibrate` and in a test.
 
-#![allow(missing_docs, reason = "`into_str`, which strum derives for wire names, has none")]
-
 pub mod audit;
 pub mod base;
 pub mod documents;

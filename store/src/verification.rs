@@ -26,7 +26,6 @@ pub struct ReviewQuery {
     pub limit: usize,
 }
 
-/// A page of cached answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedAnswerPage {
     /// The answers, each with its key and revision.

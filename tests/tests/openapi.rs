@@ -301,5 +301,5 @@ fn types_have_different_schema_names() {
     }
     assert!(names.files.len() > 200, "{}", names.files.len());
     names.files.retain(|_, files| files.len() > 1);
-    assert_eq!(names.files, BTreeMap::new(), "add `#[schema(as = …)]`");
+    assert_eq!(names.files, BTreeMap::new(), "rename one of the types");
 }

@@ -339,6 +339,6 @@ async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
         "facts_from": [{"query": query}, {"verify": question()}], "constraints": ["1 < 2"],
     });
     // `expected` and `rules` are left out, and an entry has either `query` or `verify`
-    let not_whole = ["EvaluateRequest", "Expected", "FactsFrom"];
-    check_read_as_described("EvaluateRequest", "/v1/rules/evaluate", check, &not_whole).await;
+    let not_whole = ["EvaluateTextRequest", "CandidateExpectations", "FactsFrom"];
+    check_read_as_described("EvaluateTextRequest", "/v1/rules/evaluate", check, &not_whole).await;
 }

@@ -84,8 +84,8 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
 #[tokio::test]
 async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
     let world = DaemonWorld::default();
-    let daemon =
-        serve_census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
+    let changes = json!({"conflict_resolution": {"escalation_delta_threshold": 399}});
+    let daemon = serve_census(&world, changes).await;
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     let claim = ["--claim=population=1", "--by=a visitor\u{1b}[2J"];
     let shown = ctl(&world, &[&ARUBA[..], &claim].concat(), 6);

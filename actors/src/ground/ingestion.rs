@@ -90,7 +90,6 @@ pub struct StartRun {
     pub peer: Option<PeerCredentials>,
 }
 
-/// The outcome of [`StartRun`].
 #[derive(Debug, Clone)]
 pub enum StartRunOutcome {
     /// The run is in progress.
@@ -103,7 +102,6 @@ pub enum StartRunOutcome {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct CancelRun {
-    /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator.
     pub peer: PeerCredentials,
@@ -113,7 +111,6 @@ pub struct CancelRun {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<IngestionRun, IngestionError>")]
 pub struct ApproveRun {
-    /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
@@ -125,7 +122,6 @@ pub struct ApproveRun {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<IngestionRun, IngestionError>")]
 pub struct DiscardRun {
-    /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
@@ -137,7 +133,6 @@ pub struct DiscardRun {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<IngestionRun, IngestionError>")]
 pub struct UndoRun {
-    /// The id of the run.
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
@@ -149,7 +144,6 @@ pub struct UndoRun {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PullOutcome, IngestionError>")]
 pub struct PullPipeline {
-    /// The pipeline that pulls.
     pub pipeline_id: PipelineId,
     /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
@@ -168,7 +162,6 @@ pub struct RefreshSource(pub SourceId);
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PruneOutcome, IngestionError>")]
 pub struct PruneSource {
-    /// The source.
     pub oracle_id: SourceId,
     /// Content is removed if it ceased to be valid before this time; `None` for the retention of its pipelines.
     pub before: Option<Timestamp>,
@@ -180,7 +173,6 @@ pub struct PruneSource {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<RebuildOutcome, IngestionError>")]
 pub struct RebuildSource {
-    /// The source.
     pub oracle_id: SourceId,
     /// The operator.
     pub peer: PeerCredentials,
@@ -194,7 +186,6 @@ pub type CheckProgressCallback = Arc<dyn Fn(SourceCheckProgress) -> bool + Send 
 #[derive(Message)]
 #[rtype(result = "Result<SourceCheckReport, IngestionError>")]
 pub struct VerifySourceFiles {
-    /// The source.
     pub oracle_id: SourceId,
     /// Only this run.
     pub run_id: Option<Sha256Hex>,

@@ -63,7 +63,6 @@ pub struct PullRequest {
     pub known: HttpValidators,
 }
 
-/// The outcome of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PayloadFetchOutcome {
     /// A payload, which was passed on completely.
@@ -81,7 +80,6 @@ pub struct FetchedPayload {
     /// The final URL. If its origin differs from the endpoint's, it has no query, since that often contains a signature
     /// that grants access.
     pub url: String,
-    /// The validators of the payload.
     pub validators: HttpValidators,
     /// Its length, in bytes.
     pub size_bytes: u64,

@@ -61,7 +61,6 @@ pub enum QueryError {
     /// The source does not answer now.
     #[error("{0}")]
     Silent(String),
-    /// The query is invalid.
     #[error(transparent)]
     Bad(#[from] InvalidQueryError),
     /// The query names a time in the future.
@@ -100,13 +99,11 @@ pub enum QueryError {
 /// none.
 #[derive(Debug)]
 pub struct QueryAnswerPage {
-    /// The answer.
     pub answer: QueryAnswer,
     /// One permit for each byte, for about the longest possible JSON of the answer.
     pub memory_permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The service that answers queries.
 #[derive(Debug, Clone)]
 pub struct QueryService {
     store: Store,

@@ -54,12 +54,7 @@ pub enum RegistryError {
     OntologyFixed(OntologyRef),
     /// A pipeline cannot change its source.
     #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
-    PipelineFixed {
-        /// The pipeline.
-        pipeline_id: PipelineId,
-        /// Its source.
-        oracle_id: SourceId,
-    },
+    PipelineFixed { pipeline_id: PipelineId, oracle_id: SourceId },
     /// The ontology is invalid.
     #[error(transparent)]
     Ontology(#[from] OntologyError),
@@ -105,7 +100,6 @@ pub enum RegistryError {
     /// A registered workflow would stop working.
     #[error("workflow {workflow_id} would no longer work: {fault}; change that workflow first")]
     WorkflowKept {
-        /// The workflow.
         workflow_id: WorkflowId,
         /// The fault that it would have.
         fault: WorkflowError,
@@ -113,7 +107,6 @@ pub enum RegistryError {
     /// The source's policy does not have the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
     NoTrigger {
-        /// The source.
         oracle_id: SourceId,
         /// The type of the trigger.
         trigger: &'static str,

@@ -106,7 +106,6 @@ pub(crate) struct WaitingMessage<'v> {
 }
 
 impl WaitingMessage<'_> {
-    /// Counts the message as answered.
     pub(crate) fn count_answered(&self) {
         self.stats.handled.fetch_add(1, Ordering::Relaxed);
         let now = monotonic();

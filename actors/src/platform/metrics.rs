@@ -63,7 +63,6 @@ fn pairs<A: Clone, B: Clone>(first: &[A], second: &[B]) -> impl Iterator<Item = 
     first.iter().flat_map(|one| second.iter().map(|other| (one.clone(), other.clone())))
 }
 
-/// The labels of a judgment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct JudgmentLabels {
     tier: MetricLabelValue,

@@ -31,7 +31,6 @@ pub enum FactCollectionError {
     Entry {
         /// The index of the entry, from 0.
         place: usize,
-        /// The cause.
         cause: FactEntryError,
     },
     /// The entries together give too many facts.

@@ -110,7 +110,6 @@ pub enum ModelError {
 pub enum ModelHealthEffect {
     /// The model answered; the content of the answer does not matter.
     Answered,
-    /// The model failed.
     Failed,
     /// No effect: the request was wrong, or exceeded a rate limit.
     Neutral,

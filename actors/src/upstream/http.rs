@@ -77,7 +77,6 @@ impl HeaderKey {
         Ok(Self { name, value, secret })
     }
 
-    /// Adds the key to `request`.
     pub(crate) fn add_to_request(&self, request: RequestBuilder) -> RequestBuilder {
         request.header(self.name.clone(), self.value.clone())
     }
@@ -86,7 +85,6 @@ impl HeaderKey {
 /// An answer of any status whose head arrived.
 #[derive(Debug)]
 pub struct HttpHeadReply {
-    /// HTTP status.
     pub status: StatusCode,
     /// The wait that `Retry-After` requests.
     pub retry_after: Option<Duration>,
@@ -97,11 +95,9 @@ pub struct HttpHeadReply {
 /// A complete answer of any status.
 #[derive(Debug)]
 pub struct HttpReply {
-    /// HTTP status.
     pub status: StatusCode,
     /// The wait that `Retry-After` requests.
     pub retry_after: Option<Duration>,
-    /// The body.
     pub body: Bytes,
 }
 

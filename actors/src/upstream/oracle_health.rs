@@ -57,7 +57,6 @@ pub struct MonitoredOracle {
     pub probe: Option<Arc<dyn OracleProbe>>,
 }
 
-/// Requests a permit to call an oracle.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CallLease, PermitError>")]
 pub struct RequestCallPermit(pub OracleId);
@@ -77,9 +76,7 @@ pub struct ListHealthStatuses;
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CircuitActionOutcome, CircuitActionError>")]
 pub struct ApplyCircuitAction {
-    /// The oracle.
     pub oracle_id: OracleId,
-    /// The action.
     pub action: CircuitAction,
     /// The administrator.
     pub peer: PeerCredentials,
@@ -94,7 +91,6 @@ pub struct CircuitActionOutcome {
     pub probe: Option<CircuitCallOutcome>,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct ReportCallOutcome {

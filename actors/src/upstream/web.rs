@@ -50,7 +50,6 @@ pub struct HttpValidators {
     pub last_modified: Option<String>,
 }
 
-/// An outbound request.
 #[derive(Debug)]
 pub(crate) struct OutboundRequest<'a> {
     /// The pipeline or source that the request and its credential belong to.

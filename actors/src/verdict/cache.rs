@@ -56,7 +56,6 @@ pub struct ReadVerdict(pub SessionId);
 #[derive(Debug, Message)]
 #[rtype(result = "Result<bool, VerdictCacheError>")]
 pub struct PurgeVerdict {
-    /// The session.
     pub session_id: SessionId,
     /// The administrator.
     pub peer: PeerCredentials,

@@ -48,7 +48,6 @@ pub enum GateError {
 /// Judges a payload. Any function fits this type, but only the gate in `domain` can create an approved value.
 type JudgeFn = fn(UnexpectedFieldHandling, ProductTier, VerdictPayload) -> CrosscheckJudgment;
 
-/// The actor.
 #[derive(Debug)]
 pub struct CrosscheckActor {
     judge: JudgeFn,

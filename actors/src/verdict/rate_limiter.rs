@@ -33,7 +33,6 @@ pub enum CallLimitError {
     /// Too many model calls are in flight.
     #[error("too many model calls in flight (limit {calls_at_once})")]
     Places {
-        /// The limit.
         calls_at_once: usize,
         /// Time until a retry makes sense.
         wait: Duration,
@@ -41,7 +40,6 @@ pub enum CallLimitError {
     /// The budget of model calls per minute is used up.
     #[error("too many model calls (limit {calls_per_minute} a minute)")]
     Budget {
-        /// The limit.
         calls_per_minute: NonZeroU32,
         /// Time until the next call is allowed.
         wait: Duration,
@@ -66,7 +64,6 @@ pub enum RegenPermitError {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(RegenPermit, ModelCallSlot), RegenPermitError>")]
 pub struct RequestRegen {
-    /// The session.
     pub session_id: SessionId,
     /// The tier of the session.
     pub tier: ProductTier,

@@ -70,7 +70,6 @@ struct NoteDivergence(DivergenceCheck);
 #[rtype(result = "()")]
 struct ClearGeneration(SessionId);
 
-/// The actor.
 #[derive(Debug)]
 pub struct RegenActor {
     runner: Arc<GenerationRunner>,

@@ -68,14 +68,12 @@ pub enum SubmissionOutcome {
     Mismatch(SessionMismatch),
     /// The crosscheck rejected the verdict. No part of it is stored.
     RejectedByCrosscheck {
-        /// The decision.
         decision: CrosscheckDecision,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
     /// The crosscheck approved the verdict, but the rules rejected it. No part of it is stored.
     RejectedByRules {
-        /// The evaluation.
         evaluation: Arc<RulesEvaluation>,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,

@@ -14,7 +14,6 @@ use oracled_store::{JournalRecord, StoreError};
 /// Closes a review without a decision.
 #[derive(Debug)]
 pub struct DismissReview {
-    /// Id of the review.
     pub review_id: String,
     /// The reason of the dismissal.
     pub dismissal: DismissalRequest,

@@ -49,7 +49,6 @@ impl VerificationContext {
         Ok(Some(ready))
     }
 
-    /// Queries a live source.
     pub(super) async fn query_live_source(
         &self,
         request: &SourceCallRequest,

@@ -17,7 +17,6 @@ pub enum ReviewClosedError {
         "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: that decision applies until it expires or is revoked"
     )]
     Resolved {
-        /// Id of the review.
         review_id: String,
         /// User id of the reviewer.
         verifier_id: String,
@@ -29,7 +28,6 @@ pub enum ReviewClosedError {
         "review {review_id} was dismissed by uid {verifier_id} at {dismissed_at}: if the dispute remains, the next question opens a new review"
     )]
     Dismissed {
-        /// Id of the review.
         review_id: String,
         /// User id of the reviewer.
         verifier_id: String,

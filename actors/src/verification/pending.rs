@@ -17,7 +17,6 @@ pub(super) const PENDING_DECISIONS_MAX: usize = 2000;
 /// Pending decisions use one in this number of slots, so that waiting callers get theirs.
 const PENDING_SLOT_DIVISOR: usize = 4;
 
-/// The pending decisions.
 #[derive(Debug)]
 pub(super) struct PendingDecisions {
     /// Execution ids of the decisions in progress. A restarted actor does not start any of them twice.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// Resolves a review.
 #[derive(Debug)]
 pub struct ResolveReview {
-    /// Id of the review.
     pub review_id: String,
     /// The decision.
     pub resolution: ReviewResolution,
@@ -195,7 +194,6 @@ fn confirm_baselines(
 }
 
 impl ReviewerDecision<'_> {
-    /// `review` with this decision.
     fn resolve_review(&self, review: &ReviewCase) -> ReviewState {
         let resolved = ResolutionRecord {
             resolution: self.resolution_for_review(review),

@@ -17,7 +17,6 @@ use oracled_store::{JournalRecord, StoreError};
 /// Revokes the resolution of a review.
 #[derive(Debug)]
 pub struct RevokeResolution {
-    /// Id of the review.
     pub review_id: String,
     /// The reason of the revocation.
     pub revocation: RevocationRequest,
@@ -40,7 +39,6 @@ pub enum RevokeError {
     /// The resolution was already revoked.
     #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
     Revoked {
-        /// Id of the review.
         review_id: String,
         /// User id of the reviewer.
         verifier_id: String,

@@ -296,7 +296,6 @@ impl VerificationContext {
         CircuitCallOutcome::Failure(format!("no answer within {latency_ms} ms"))
     }
 
-    /// Queries the source.
     async fn query_source(&self, request: &SourceCallRequest) -> UncheckedReply {
         match &request.adapter {
             Some(adapter) => self.query_live_source(request, adapter).await,

@@ -80,7 +80,7 @@ impl VerificationContext {
         let question = request.read(&workflow, &ontology, asked_at)?;
         // ids sort by time as texts, and are unique across restarts and when the clock jumps back
         let count = self.question_count.fetch_add(1, Ordering::Relaxed);
-        let tag = Sha256Hex::of(format!("{question:?} {} {count}", self.started_at).as_bytes());
+        let tag = Sha256Hex::of_canonical_json(&(request, self.started_at, count));
         let tag: String = tag.as_str().chars().take(TAG_CHARS).collect();
         let execution_id = format!("v-{:014x}-{tag}", asked_at.as_microsecond());
         Ok(DecisionInputs::new(execution_id, workflow, &ontology, question, asked_at))
@@ -357,7 +357,6 @@ fn present_subject_key(inputs: &DecisionInputs) -> SubjectKey {
     SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, true)
 }
 
-/// The key of the subject of the question.
 fn question_subject_key(inputs: &DecisionInputs) -> SubjectKey {
     let question = &inputs.question;
     SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.is_about_the_present())

@@ -52,10 +52,8 @@ struct PostedMail {
     disclaimer: Option<String>,
 }
 
-/// A stored mail.
 #[derive(Debug)]
 pub(super) struct StoredMail {
-    /// Its file.
     pub(super) file: PathBuf,
     /// The content of the file.
     pub(super) text: String,

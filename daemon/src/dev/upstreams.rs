@@ -25,7 +25,6 @@ pub(super) enum DevModel {
         /// Whether the walk has an outage. If `health` is configured, an outage could take too long.
         has_outage: bool,
     },
-    /// The configured model.
     Configured,
     /// No model: the configuration has none, or its key is missing.
     Missing,

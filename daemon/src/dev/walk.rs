@@ -20,7 +20,6 @@ const LINE_CHARS: usize = 96;
 /// Maximum number of characters shown of a body.
 const BODY_CHARS: usize = 4000;
 
-/// The lines of a chapter.
 pub(super) type ChapterLines = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

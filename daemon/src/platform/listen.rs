@@ -58,10 +58,7 @@ pub enum ListenError {
     },
     /// Another kind of file has the socket's path.
     #[error("{path} exists and is not a socket; move it away, or name another path")]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
     /// The socket cannot be created.
     #[error("cannot create the socket {path}: {source}")]
     Io {
@@ -93,7 +90,6 @@ pub enum ListenError {
 /// Both sockets, listening.
 #[derive(Debug)]
 pub struct DaemonSockets {
-    /// The routes' socket.
     pub routes: UnixListener,
     /// The administrators' socket.
     pub control: UnixListener,
@@ -244,7 +240,6 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
     found.map(|group| group.gid).ok_or_else(|| ListenError::UnknownGroup { group: group.to_owned() })
 }
 
-/// The limits of one socket.
 #[derive(Debug, Clone)]
 pub struct SocketLimits {
     /// Maximum number of connections.
@@ -335,7 +330,6 @@ fn read_peer(stream: &UnixStream) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
 }
 
-/// One of the limited connections.
 struct ConnectionSlot(Arc<AtomicUsize>);
 
 impl ConnectionSlot {

@@ -127,7 +127,6 @@ fn request_id() -> Header {
     header.description(Some("The request's own `X-Request-Id`, or a new id.")).build()
 }
 
-/// A document as JSON.
 pub(crate) fn json(document: &OpenApi) -> String {
     let json = serde_json::to_string(document).expect("a description is plain data with string keys");
     // docstrings use Rust's word

@@ -32,7 +32,6 @@ impl SourceChecks {
         }
     }
 
-    /// The progress of the check of a source.
     #[must_use]
     pub fn get(&self, oracle_id: &SourceId) -> Option<SourceCheckProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
@@ -73,11 +72,9 @@ pub(crate) fn request_panics() -> u64 {
 /// The state of the running daemon for its handlers.
 #[derive(Debug)]
 pub struct DaemonService {
-    /// The actors.
     pub system: ActorSystem,
     /// The configuration at the start.
     pub config: DaemonConfig,
-    /// The level of the service log.
     pub log_level: LogLevelHandle,
     /// When the daemon started to serve.
     pub started_at: Timestamp,

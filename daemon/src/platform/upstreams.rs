@@ -36,7 +36,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The clients of upstream systems.
 #[derive(Debug)]
 pub struct UpstreamClients {
-    /// The model.
     pub model: Option<ConfiguredModel>,
     /// The rate limits of model calls.
     pub calls: ModelCallLimits,

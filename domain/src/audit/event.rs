@@ -319,7 +319,6 @@ pub enum EventSeverity {
 }
 
 impl AuditEvent {
-    /// An event of `session_id` at `timestamp`.
     #[must_use]
     pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
         Self { kind, session_id: session_id.into(), timestamp }

@@ -26,7 +26,6 @@ impl VerdictPayload {
         Self::raw(value.get())
     }
 
-    /// The text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0

@@ -68,7 +68,6 @@ pub enum RawRecordError {
 /// Numbers keep their text, without conversion to a binary float: `7.10` is not `7.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceValue {
-    /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
@@ -76,7 +75,6 @@ pub enum SourceValue {
     Number(String),
     /// A text, with its escapes resolved.
     Text(String),
-    /// A list.
     List(Vec<SourceValue>),
     /// An object, with its members in their original order. Names are unique.
     Object(Vec<(String, SourceValue)>),

@@ -39,7 +39,6 @@ pub enum UnitError {
     /// The code does not follow UCUM's grammar.
     #[error("{code:?} is not a UCUM code: expected {expected} at byte {at}")]
     Syntax {
-        /// The code.
         code: String,
         /// The offset of the fault, in bytes.
         at: usize,
@@ -48,14 +47,10 @@ pub enum UnitError {
     },
     /// Parentheses are nested too deeply.
     #[error("{code:?} nests parentheses more than {NESTING_MAX} levels deep")]
-    Nesting {
-        /// The code.
-        code: String,
-    },
+    Nesting { code: String },
     /// A unit is not in the table.
     #[error("{unit:?} in {code:?} is not a known unit (UCUM codes are case-sensitive)")]
     Unknown {
-        /// The code.
         code: String,
         /// The unknown part of the code.
         unit: String,
@@ -63,31 +58,19 @@ pub enum UnitError {
     /// A unit has a prefix that it does not allow.
     #[error("{unit:?} in {code:?} has a prefix, which UCUM does not allow there")]
     Prefix {
-        /// The code.
         code: String,
         /// The part of the code with the prefix.
         unit: String,
     },
     /// An exponent is too large.
     #[error("{code:?} has an exponent outside -{EXPONENT_MAX} to {EXPONENT_MAX}")]
-    Exponent {
-        /// The code.
-        code: String,
-    },
+    Exponent { code: String },
     /// The value in base units is zero, or too large or too small.
     #[error("{code:?} is zero, or has a value of more than {FACTOR_BITS_MAX} bits in base units")]
-    Range {
-        /// The code.
-        code: String,
-    },
+    Range { code: String },
     /// A scale (such as `Cel`) is combined with other units.
     #[error("{code:?} combines {scale:?} with other units, but a scale can only be used alone")]
-    ScaleInTerm {
-        /// The code.
-        code: String,
-        /// The scale.
-        scale: String,
-    },
+    ScaleInTerm { code: String, scale: String },
     /// A scale (such as `Cel`) does not convert to another unit.
     #[error("`{from}` does not convert to `{to}`: a scale only converts to itself")]
     Scale {

@@ -99,7 +99,6 @@ pub enum AxisClass {
 /// The conservative one of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = ConservativeSide)]
 pub enum ConservativeSide {
     /// The lower value.
     Lower,

@@ -16,7 +16,6 @@ pub const PATH_MAX_STEPS: usize = 32;
 /// The format of a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[schema(as = PayloadFormat)]
 pub enum PayloadFormat {
     /// One JSON document (RFC 8259) that contains a list of objects.
     Json {
@@ -153,14 +152,13 @@ pub struct CsvDelimiterError {
 /// The delimiter of a CSV: one ASCII character that is not a letter, a digit, `"` or a line break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "char", into = "char")]
-#[schema(as = CsvDelimiter, value_type = String, pattern = r"^[\x00-\x09\x0b\x0c\x0e-!#-/:-@\[-`{-\x7f]$")]
+#[schema(value_type = String, pattern = r"^[\x00-\x09\x0b\x0c\x0e-!#-/:-@\[-`{-\x7f]$")]
 pub struct CsvDelimiter(u8);
 
 impl CsvDelimiter {
     /// The delimiter of a TSV.
     pub const TAB: Self = Self(b'\t');
 
-    /// The delimiter as a byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.0

@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 /// The limits for one release. A run that exceeds one is held until an operator approves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schema(as = ReleaseGates)]
 pub struct ReleaseGates {
     /// The largest share of the records read that may be rejected, from 0 to 1.
     #[schema(value_type = DecimalText)]

@@ -30,7 +30,6 @@ macro_rules! ids {
         pub struct $name(String);
 
         impl $name {
-            /// The id.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -39,7 +39,6 @@ use steps::{DateFormats, NormalizationStep};
 /// A normalized record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NormalizerOutput {
-    /// The content of the record.
     pub content: RecordContent,
     /// The canonical JSON of the content.
     pub json: Vec<u8>,
@@ -47,7 +46,6 @@ pub struct NormalizerOutput {
     pub row: Vec<u8>,
     /// The values by which the record is indexed: the indexes of their axes, and their key bytes.
     pub index: Vec<(u16, Vec<u8>)>,
-    /// The identity of the record.
     pub identity: RecordIdentity,
     /// The source's own id of the record.
     pub source_record_id: String,

@@ -69,7 +69,6 @@ pub enum OntologyError {
     Axis {
         /// The path of the axis.
         axis: String,
-        /// The fault.
         fault: String,
     },
     /// The number of templates exceeds the limit.
@@ -77,12 +76,7 @@ pub enum OntologyError {
     Templates(usize),
     /// A template is invalid.
     #[error("template `{template_id}`: {fault}")]
-    Template {
-        /// The id of the template.
-        template_id: TemplateId,
-        /// The fault.
-        fault: String,
-    },
+    Template { template_id: TemplateId, fault: String },
 }
 
 impl Ontology {

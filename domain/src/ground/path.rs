@@ -42,12 +42,10 @@ pub struct RawFieldPathError {
     fault: &'static str,
 }
 
-/// An element of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupElement<'r> {
     /// The name of the member, if the group is an object.
     pub name: Option<&'r str>,
-    /// The value of the element.
     pub raw: &'r SourceValue,
 }
 
@@ -123,7 +121,6 @@ impl RawFieldPath {
         walk(root, &self.steps)
     }
 
-    /// The elements of the group.
     pub fn elements<'r>(&self, root: &'r SourceValue) -> impl Iterator<Item = GroupElement<'r>> + use<'r> {
         let (list, members): (&[SourceValue], &[(String, SourceValue)]) = match self.find(root) {
             Some(SourceValue::List(list)) => (list, &[]),

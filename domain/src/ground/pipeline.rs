@@ -25,7 +25,6 @@ pub const DESTINATION: &str = "store";
 /// A pipeline document: a pipeline with its normalization, schemas and tables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
-#[schema(as = PipelineDefinition)]
 pub struct PipelineDefinition {
     /// The pipeline.
     pub pipeline: IngestionPipeline,
@@ -61,11 +60,9 @@ impl Serialize for PipelineDefinition {
     }
 }
 
-/// A registered pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegisteredPipeline {
-    /// The id of the pipeline.
     pub pipeline_id: PipelineId,
     /// The id of the source that it feeds.
     pub oracle_id: SourceId,
@@ -141,7 +138,6 @@ pub struct PipelineRetrieval {
 /// How data is retrieved: `api_pull` and `file_download` by the daemon, `manual_upload` by an administrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = RetrievalMethod)]
 pub enum RetrievalMethod {
     /// Pull from an API that returns records.
     ApiPull,
@@ -162,7 +158,6 @@ impl RetrievalMethod {
 /// The kind of authentication to a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = SourceAuthentication)]
 pub enum SourceAuthentication {
     /// A key in a header.
     ApiKey,
@@ -177,7 +172,6 @@ pub enum SourceAuthentication {
 /// The validation of raw records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = RecordValidation)]
 pub struct RecordValidation {
     /// The id of the JSON Schema, optionally followed by `#` and a JSON Pointer to the part for one record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,7 +222,6 @@ pub struct FieldMapping {
 /// A transformation of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = TextTransform)]
 pub enum TextTransform {
     /// Remove white space at both ends.
     Trim,
@@ -251,7 +244,6 @@ pub struct FixedUnitConversion {
 /// The storage of records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = PipelineStorage)]
 pub struct PipelineStorage {
     /// The destination; only `store`, which is the default, is allowed.
     #[serde(default = "destination")]
@@ -263,7 +255,6 @@ pub struct PipelineStorage {
 /// The data that is kept for audits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = PipelineAudit)]
 pub struct PipelineAudit {
     /// Whether raw payloads are archived.
     pub log_raw_input: bool,
@@ -342,7 +333,6 @@ pub struct AxisMapping {
 /// `many_to_one` the first field that is present to an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = MappingCardinality)]
 pub enum MappingCardinality {
     /// One field becomes one axis.
     #[default]
@@ -368,7 +358,6 @@ pub struct GroupKey {
 /// The definition by which a value was measured, since sources measure different things under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged, deny_unknown_fields, expecting = "expected a string or `{axis, table}`")]
-#[schema(as = MeasurementDefinition)]
 pub enum MeasurementDefinition {
     /// One definition for all values of the axis.
     Always(String),
@@ -419,7 +408,6 @@ pub enum NormalizerType {
 /// A check of a normalized value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ValueCheck)]
 pub struct ValueCheck {
     /// The type of the check.
     pub check_type: ValueCheckType,
@@ -436,7 +424,6 @@ pub struct ValueCheck {
 /// text, or `custom` with a CEL expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = ValueCheckType)]
 pub enum ValueCheckType {
     /// `{min?, max?}`, both inclusive.
     Range,
@@ -452,7 +439,6 @@ pub enum ValueCheckType {
 /// value with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = CheckFailureHandling)]
 pub enum CheckFailureHandling {
     /// Reject the record.
     Reject,

@@ -73,7 +73,6 @@ pub struct RawRecordLocation {
 /// How a record was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = RecordVerification)]
 pub enum RecordVerificationStatus {
     /// Not verified: the pipeline recorded warnings about it.
     Unverified,

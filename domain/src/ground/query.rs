@@ -94,7 +94,6 @@ impl QueryRequest {
     }
 }
 
-/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryAnswer {
     /// The id of the query.
@@ -226,12 +225,10 @@ pub enum InvalidQueryError {
     /// The number of filters exceeds the limit.
     #[error("`filters` has {0} entries (at most {FILTERS_MAX} allowed)")]
     Filters(usize),
-    /// A filter is invalid.
     #[error("filter on `{axis}`: {fault}")]
     Filter {
         /// The axis of the filter.
         axis: String,
-        /// The fault.
         fault: String,
     },
     /// `max_results` is out of range.
@@ -242,7 +239,6 @@ pub enum InvalidQueryError {
     Cursor,
 }
 
-/// A validated query.
 #[derive(Debug)]
 pub struct ValidatedQuery {
     /// The requested axes: the path in the ontology and, for one value of a group, the requested path.

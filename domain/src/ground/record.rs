@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// Its JSON is canonical (RFC 8785): members are sorted and there are no fractions, because numbers are texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = RecordContent)]
 pub struct RecordContent {
     /// Values by the paths of their axes.
     pub axes: BTreeMap<String, AxisValue>,

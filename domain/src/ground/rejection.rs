@@ -58,7 +58,6 @@ pub struct RejectedRecord {
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = RejectionRule)]
 pub enum RecordRule {
     /// The record is readable in the payload's format.
     Readable,

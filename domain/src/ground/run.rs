@@ -35,7 +35,6 @@ pub struct RunInput {
 }
 
 impl RunInput {
-    /// The id of the run.
     #[must_use]
     pub fn run_id(&self) -> Sha256Hex {
         digest_of_json(self)
@@ -166,7 +165,6 @@ pub enum RunState {
 
 /// The effect of a release on the records that were in force at its date.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = ReleaseEffect)]
 pub struct ReleaseEffect {
     /// Records in force before it.
     pub in_force: u64,
@@ -363,7 +361,6 @@ pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
     Some((run, position.parse().ok()?))
 }
 
-/// The progress of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunProgress {
     /// The run.

@@ -31,7 +31,6 @@ const TEXT_MAX_BYTES: usize = 1024;
 /// A source document: the description of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = SourceRegistration)]
 pub struct SourceRegistration {
     /// The stable id.
     pub oracle_id: SourceId,
@@ -157,7 +156,6 @@ pub enum SourceRegistrationError {
     UnknownAxis {
         /// The path of the axis.
         axis: String,
-        /// The id of the ontology.
         ontology_id: String,
         /// The version of the ontology.
         version: String,
@@ -172,12 +170,7 @@ pub enum SourceRegistrationError {
     },
     /// The registration names another ontology than the one given.
     #[error("`ontology` is {named}, but must be {given}")]
-    OtherOntology {
-        /// The ontology that the registration names.
-        named: OntologyRef,
-        /// The ontology given.
-        given: OntologyRef,
-    },
+    OtherOntology { named: OntologyRef, given: OntologyRef },
     /// An identity axis is missing.
     #[error("`axes_provided` does not name the identity axis `{axis}` (all identity axes are required)")]
     IdentityMissing {
@@ -310,7 +303,6 @@ impl SourceRegistryEntry {
         Self { version_history: Vec::new(), ..self.clone() }
     }
 
-    /// The id of the source.
     #[must_use]
     pub const fn oracle_id(&self) -> &SourceId {
         &self.registration.oracle_id

@@ -16,7 +16,6 @@ pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// A value as in a record's canonical JSON, in which each number, date and enum value is a text in one canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
-#[schema(as = AxisValue)]
 pub enum AxisValue {
     /// True or false.
     Bool(bool),
@@ -29,7 +28,6 @@ pub enum AxisValue {
 pub enum TypedValue {
     /// True or false.
     Bool(bool),
-    /// A number.
     Number(Decimal),
     /// A day or a time.
     Date(Date),

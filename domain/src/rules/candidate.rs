@@ -19,7 +19,6 @@ use std::ops::Range;
 pub struct CandidatePart<'a> {
     /// The field of the verdict; `None` if the candidate is one text.
     pub field: Option<&'a str>,
-    /// The text.
     pub text: &'a str,
 }
 
@@ -29,7 +28,6 @@ pub struct CandidatePart<'a> {
 pub struct CandidateText<'a>(Vec<CandidatePart<'a>>);
 
 impl<'a> CandidateText<'a> {
-    /// One text.
     #[must_use]
     pub fn text(text: &'a str) -> Self {
         Self(vec![CandidatePart { field: None, text }])
@@ -75,7 +73,6 @@ impl<'a> NormalizedText<'a> {
         Self { text: normalize(&source), source, origins: OnceCell::new() }
     }
 
-    /// The normalized text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -86,7 +83,6 @@ impl<'a> NormalizedText<'a> {
     }
 }
 
-/// The support in `facts` for each of `claims`.
 pub(super) fn supports(claims: &[CandidateClaim], facts: &SearchableFacts) -> Vec<Option<FactSupport>> {
     let claims: Vec<&str> = claims.iter().map(|claim| claim.normal.as_str()).collect();
     facts.supports(&claims)
@@ -210,7 +206,6 @@ impl<'a> RuleContext<'a> {
         CandidateSpan { end: range.end, field, start: range.start }
     }
 
-    /// The text of a range.
     pub(super) fn text_at(&self, part: usize, range: Range<usize>) -> &'a str {
         self.parts.get(part).and_then(|part| part.text.get(range)).unwrap_or_default()
     }

@@ -38,7 +38,6 @@ pub struct CandidateCheck {
     /// Comparisons that must hold (`latency < timeout`), for RULE-CONT-002.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
-    /// The expectations of the candidate.
     #[serde(default)]
     pub expected: CandidateExpectations,
     /// The rules to apply, each once; by default those of the configured profile.
@@ -70,7 +69,6 @@ pub struct CandidateExpectations {
 /// The maximum number of unsupported claims: a number, or `"CONFIG:UNSUPPORTED_MAX"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnsupportedClaimLimit {
-    /// This number.
     Number(u64),
     /// The configured number.
     Config,

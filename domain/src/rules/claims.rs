@@ -13,7 +13,6 @@ pub(super) struct CandidateRange {
     pub(super) range: Range<usize>,
 }
 
-/// One claim of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CandidateClaim {
     /// The index of the part of the candidate.

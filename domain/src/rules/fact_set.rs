@@ -97,7 +97,6 @@ impl FactSet {
         })
     }
 
-    /// The facts with joints, in that form.
     pub(super) fn joined(&self, form: ComparisonForm, facts: &[String]) -> &JointFacts {
         self.derived(form).joined.get_or_init(|| JointFacts::of(self.in_form(form, facts)))
     }

@@ -15,7 +15,6 @@ pub(super) enum ComparisonForm {
 }
 
 impl ComparisonForm {
-    /// The words of `text`.
     pub(super) fn row(self, text: &str) -> WordSequence {
         match self {
             Self::Words => words::row(text),

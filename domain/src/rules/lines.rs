@@ -12,7 +12,6 @@ pub(super) struct NormalizedLines {
 }
 
 impl NormalizedLines {
-    /// Normalizes `texts`.
     pub(super) fn normalized(texts: &[String]) -> Self {
         Self::of(texts.iter().map(|text| normalize(text)))
     }

@@ -194,7 +194,6 @@ impl NeedleAutomaton {
         }
     }
 
-    /// The fallback of `state`, and its fork.
     fn fallback(&self, state: u32) -> (u32, Option<&NeedleFork>) {
         let fallback = self.states.get(state as usize).map_or(ROOT, |state| state.fallback);
         // a value without the flag gives an index beyond all forks

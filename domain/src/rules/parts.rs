@@ -43,10 +43,8 @@ impl JointFacts {
     }
 }
 
-/// A part of a sentence.
 #[derive(Debug)]
 pub(super) struct SentencePart {
-    /// The range in the sentence.
     pub(super) range: Range<usize>,
     /// The normalized text.
     pub(super) normal: String,

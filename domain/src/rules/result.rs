@@ -23,7 +23,6 @@ use strum::{IntoStaticStr, VariantArray};
 )]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
-#[schema(as = RuleVerdict)]
 pub enum RuleVerdict {
     /// No violation was found.
     Pass,
@@ -48,7 +47,6 @@ impl RuleVerdict {
 
 /// A range of the candidate's original text, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = TextSpan)]
 pub struct CandidateSpan {
     /// The offset after its last byte.
     pub end: usize,
@@ -78,7 +76,6 @@ pub struct RuleViolation {
 
 /// The two compared texts, each cut to 200 characters. The digest covers the complete texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = EvidenceInput)]
 pub struct EvidenceInput {
     /// The examined text, normalized.
     pub text: String,
@@ -89,7 +86,6 @@ pub struct EvidenceInput {
 /// Which of claim and fact contains the other. If both are equal, the claim is in the fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = MatchDirection)]
 pub enum SupportDirection {
     /// The fact contains the claim.
     ClaimInFact,
@@ -99,7 +95,6 @@ pub enum SupportDirection {
 
 /// The result of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = EvidenceOutput)]
 pub struct EvidenceOutput {
     /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -158,7 +153,6 @@ pub enum EvidenceFinding {
 
 /// One step of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = RuleEvidence)]
 pub struct RuleEvidence {
     /// The compared texts.
     pub input: EvidenceInput,
@@ -198,7 +192,6 @@ pub struct RuleResult {
 
 /// The counts of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = EvaluationMetrics)]
 pub struct EvaluationMetrics {
     /// Blank facts.
     pub blank_facts: u64,

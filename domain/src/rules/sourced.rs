@@ -47,7 +47,6 @@ pub struct FactSource {
 /// The origin of sourced facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = AskedSource)]
 pub enum FactQueryTarget {
     /// A source that was queried.
     Query(SourceId),
@@ -79,7 +78,6 @@ pub struct SourcedFact {
 /// The origin of a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = FactSourceOrigin)]
 pub enum SourcedFactOrigin {
     /// A record of a source.
     Record(RecordOrigin),
@@ -134,7 +132,6 @@ impl FactSource {
         self.origins.iter().flat_map(|origin| &origin.facts)
     }
 
-    /// Numbers the facts from `first` on.
     pub(crate) fn number_facts(&mut self, first: usize) {
         let facts = self.origins.iter_mut().flat_map(|origin| &mut origin.facts);
         for (place, fact) in (first..).zip(facts) {

@@ -59,7 +59,6 @@ impl WordSequence {
     }
 }
 
-/// The row of the words in `text`.
 pub(super) fn row(text: &str) -> WordSequence {
     let mut row = WordSequence::default();
     words(text).for_each(|(range, word)| row.push(range, word));

@@ -38,7 +38,6 @@ use strum::{IntoStaticStr, VariantArray};
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = CrosscheckReason)]
 pub enum CrosscheckReason {
     /// C is at least Ω.
     Pass,
@@ -161,7 +160,6 @@ pub struct CrosscheckJudgment {
     pub tier: ProductTier,
     /// The mapping's result.
     pub inspection: CrosscheckInspection,
-    /// The decision.
     pub decision: CrosscheckDecision,
     /// The SHA-256 of the text that may be delivered. For a refused payload, of its text without surrounding white
     /// space.
@@ -216,7 +214,6 @@ impl ApprovedVerdict {
         &self.verdict
     }
 
-    /// The decision that approved it.
     #[must_use]
     pub const fn decision(&self) -> &CrosscheckDecision {
         &self.decision

@@ -21,11 +21,9 @@ use utoipa::openapi::{RefOr, Schema};
 /// again: a damaged document, or one that was tampered with, is an error and never a verdict.
 #[derive(Debug, Clone)]
 pub struct VerdictDelivery {
-    /// The id of the session.
     pub session_id: SessionId,
     /// The customer's query.
     pub query: CustomerQuery,
-    /// The verdict.
     pub approved: ApprovedVerdict,
     /// The time at which it was cached.
     pub cached_at: Timestamp,

@@ -144,9 +144,7 @@ pub struct DivergenceCheck {
 /// A verdict that replaces a lost one, to be compared with the original.
 #[derive(Debug)]
 pub struct RegeneratedVerdict<'r> {
-    /// The tier.
     pub tier: ProductTier,
-    /// Its label.
     pub label: VerdictLabel,
     /// The path on which it came.
     pub path: GatePath,

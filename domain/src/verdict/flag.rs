@@ -13,9 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 /// The path of a required field in the payload. Dimensions are in the seed's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldPath {
-    /// `summary`
     Summary,
-    /// `breakdown`
     Breakdown,
     /// `breakdown.<Dimension>`
     Dimension(VerdictDimension),
@@ -23,7 +21,6 @@ pub enum FieldPath {
     DimensionVerdict(VerdictDimension),
     /// `breakdown.<Dimension>.analysis`
     DimensionAnalysis(VerdictDimension),
-    /// `strategy`
     Strategy,
     /// `strategy.next_step`
     NextStep,

@@ -10,7 +10,6 @@ pub const LOCKED_MODEL: &str = "gemini-2.5-flash";
 /// Generation settings, under the seed's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = GenerationSettings)]
 pub struct GenerationSettings {
     /// The name of the model.
     pub model: String,
@@ -43,7 +42,6 @@ pub struct VerdictGeneration {
 
 /// The token usage of an answer, as reported by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = TokenUsage)]
 pub struct ModelTokenUsage {
     /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,

@@ -71,14 +71,12 @@ pub enum CircuitCallOutcome {
     Neutral,
 }
 
-/// A change of status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthStatusChange {
     /// The previous status.
     pub from: OracleHealthLevel,
     /// The new status; the same if an administrator takes over an open circuit.
     pub to: OracleHealthLevel,
-    /// The cause.
     pub cause: String,
     /// The number of consecutive failures.
     pub consecutive_failures: u32,

@@ -16,7 +16,6 @@ pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
-#[schema(as = InteractionStatus)]
 pub enum InteractionStatus {
     /// A usable answer.
     Success,

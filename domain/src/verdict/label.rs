@@ -41,7 +41,6 @@ impl UnknownWordError {
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWordError)]
-#[schema(as = VerdictTier)]
 pub enum ProductTier {
     /// Quick Take: verdict and summary.
     Quick,
@@ -79,7 +78,6 @@ fn unknown_tier(word: &str) -> UnknownWordError {
 )]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
-#[schema(as = VerdictLabel)]
 pub enum VerdictLabel {
     /// Coherent.
     Green,
@@ -100,16 +98,12 @@ impl VerdictLabel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, Display, EnumString)]
 #[strum(const_into_str)]
 pub enum VerdictDimension {
-    /// "Stability".
     Stability,
-    /// "Turbulence".
     Turbulence,
     /// "Change Rate", with its space.
     #[strum(to_string = "Change Rate")]
     ChangeRate,
-    /// "Completion".
     Completion,
-    /// "Curvature".
     Curvature,
 }
 

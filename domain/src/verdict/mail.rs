@@ -74,7 +74,6 @@ impl MailId {
         Self(format!("divergence:{session_id}:{}", at.as_microsecond()))
     }
 
-    /// The id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -113,7 +112,6 @@ impl fmt::Display for MailId {
 
 /// The state of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = QueuedMail)]
 pub struct MailState {
     /// The id of the mail.
     pub mail_id: MailId,
@@ -142,7 +140,6 @@ pub struct MailState {
 /// A mail in the outbox. It contains an approved verdict; no other content can be mailed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OutboxMail {
-    /// The state of the mail.
     pub standing: MailState,
     /// The delivered verdict; in a notice, the regenerated verdict.
     pub delivery: Arc<VerdictDelivery>,

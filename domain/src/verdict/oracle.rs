@@ -18,7 +18,6 @@ pub struct OracleIdError;
 pub struct OracleId(String);
 
 impl OracleId {
-    /// The id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -10,7 +10,6 @@ pub const REGEN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// The latest attempt to regenerate a session's verdict, with or without an answer of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegenAttempt {
-    /// The id of the session.
     pub session_id: SessionId,
     /// The time of the attempt.
     pub attempted_at: Timestamp,

@@ -10,7 +10,6 @@ use crate::verdict::label::{VerdictDimension, VerdictLabel};
 /// The evaluation of an approved verdict by the rules, with the verdict if it passes.
 #[derive(Debug)]
 pub struct RulesGateOutcome {
-    /// The evaluation.
     pub evaluation: RulesEvaluation,
     /// The verdict that may still be delivered, or a marker that it may not.
     pub outcome: Result<ApprovedVerdict, RulesGateRejection>,

@@ -46,7 +46,6 @@ pub enum SessionIdError {
 pub struct SessionId(String);
 
 impl SessionId {
-    /// The id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -92,11 +91,9 @@ impl fmt::Display for SessionId {
 /// The customer's complete query. Request parsing limits its length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
-#[schema(as = CustomerQuery)]
 pub struct CustomerQuery(String);
 
 impl CustomerQuery {
-    /// A query with this text.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
@@ -202,7 +199,6 @@ impl OriginalVerdict {
 /// The data of a session that outlives its cached verdict, so that a lost verdict can be regenerated and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// The id of the session.
     pub session_id: SessionId,
     /// The tier paid for.
     pub tier: ProductTier,
@@ -285,14 +281,12 @@ pub struct RejectingCheckKey {
 pub struct RejectingCheck {
     /// The session and the user id.
     pub key: RejectingCheckKey,
-    /// The check.
     pub check: Arc<CandidateCheck>,
 }
 
 /// The mismatch between a request and a known session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = SessionMismatch)]
 pub enum SessionMismatch {
     /// The tier is different.
     Tier,

@@ -106,7 +106,6 @@ const fn keep_seconds() -> u64 {
 /// The location of metadata in an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[schema(as = AnswerLocation)]
 pub enum AnswerLocation {
     /// The name of a header.
     Header(String),

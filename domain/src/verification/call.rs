@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 /// The call of one oracle of the workflow. After several attempts, the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = SourceCall)]
 pub struct OracleCall {
     /// The registered tier.
     pub oracle_tier: OracleTier,
@@ -40,7 +39,6 @@ pub struct OracleCall {
 /// The reply of an oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-#[schema(as = SourceReply)]
 pub enum OracleReply {
     /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
     /// timeout.
@@ -125,7 +123,6 @@ impl OracleReply {
         matches!(self, Self::Answered { candidate } if !candidate.deviations.is_empty())
     }
 
-    /// The outcome of the reply.
     #[must_use]
     pub const fn outcome(&self) -> CallOutcome {
         match self {
@@ -145,7 +142,6 @@ impl OracleReply {
 /// The limit that ended a call without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = CallCut)]
 pub enum CallTimeLimit {
     /// The oracle's hard timeout.
     HardTimeout,
@@ -157,7 +153,6 @@ pub enum CallTimeLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = CallFailure)]
 pub enum CallFailure {
     /// The oracle is unreachable, or reports a server error (status 500 and above).
     Unavailable,
@@ -174,7 +169,6 @@ pub enum CallFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = CallRefusal)]
 pub enum AnswerFault {
     /// The signature is missing or invalid.
     Signature,

@@ -26,7 +26,6 @@ pub(super) struct ConflictResolution<'s, 'a> {
     pub(super) outcome: ConflictOutcome<'s, 'a>,
 }
 
-/// The outcome of a resolution.
 #[derive(Debug)]
 pub(super) enum ConflictOutcome<'s, 'a> {
     /// A value, with the statements that support it.

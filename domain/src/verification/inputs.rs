@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 /// The inputs of a decision. The log contains them, so that the decision can be computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = DecisionInputs)]
 pub struct DecisionInputs {
     /// The execution id of the decision.
     pub execution_id: String,
@@ -56,7 +55,6 @@ pub struct DecisionInputs {
 /// When a decision is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = DecisionStage)]
 pub enum DecisionStage {
     /// While the caller waits.
     First,

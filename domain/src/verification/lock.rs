@@ -85,7 +85,6 @@ impl HumanLock {
         now < self.valid_until && !too_old
     }
 
-    /// The verification record of the lock.
     pub(super) fn record(&self) -> OracleVerificationRecord {
         OracleVerificationRecord {
             oracle_id: oracle_id(LOCK_ORACLE_ID),

@@ -102,7 +102,6 @@ pub enum VerifyRequestError {
     /// The request is for another workflow.
     #[error("`workflow` is {named}, and not {given}")]
     OtherWorkflow {
-        /// The workflow in the request.
         named: WorkflowId,
         /// The workflow that validates the request.
         given: WorkflowId,
@@ -116,9 +115,7 @@ pub enum VerifyRequestError {
     /// An axis is not allowed in a field.
     #[error("`{field}`: `{axis}` is not allowed; allowed: {allowed}")]
     UnknownAxis {
-        /// The field.
         field: &'static str,
-        /// The axis.
         axis: String,
         /// The allowed axes.
         allowed: String,
@@ -128,14 +125,7 @@ pub enum VerifyRequestError {
     Group(String),
     /// A value is not valid for its axis.
     #[error("`{field}.{axis}`: {fault}")]
-    Value {
-        /// The field.
-        field: &'static str,
-        /// The axis.
-        axis: String,
-        /// The fault.
-        fault: String,
-    },
+    Value { field: &'static str, axis: String, fault: String },
     /// The request names a time in the future.
     #[error(transparent)]
     Ahead(#[from] FutureTimeError),

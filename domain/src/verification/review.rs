@@ -186,7 +186,6 @@ pub enum ReviewResolutionError {
     /// The ontology is not the review's.
     #[error("the review has the ontology {wanted}, not {given}")]
     OtherOntology {
-        /// The ontology of the review.
         wanted: OntologyRef,
         /// The ontology that validates the resolution.
         given: OntologyRef,
@@ -201,32 +200,22 @@ pub enum ReviewResolutionError {
     },
     /// A value is not valid for its axis.
     #[error("`values.{axis}`: {fault}")]
-    Value {
-        /// The axis.
-        axis: String,
-        /// The fault.
-        fault: String,
-    },
+    Value { axis: String, fault: String },
     /// The definition of a value is missing.
     #[error(
         "`definitions.{axis}` is missing; add the definition of the value, because the candidates have different ones: {said}"
     )]
     NoDefinition {
-        /// The axis.
         axis: String,
         /// The definitions of the candidates.
         said: String,
     },
     /// A definition is for an axis that the review does not have.
     #[error("`definitions.{axis}`: no axis of the review has that name")]
-    OtherDefinition {
-        /// The axis.
-        axis: String,
-    },
+    OtherDefinition { axis: String },
     /// A definition is too long.
     #[error("`definitions.{axis}` has {bytes} bytes; allowed: at most {DEFINITION_MAX_BYTES}")]
     LongDefinition {
-        /// The axis.
         axis: String,
         /// The length of the definition, in bytes.
         bytes: usize,
@@ -236,7 +225,6 @@ pub enum ReviewResolutionError {
         "`values.{axis}`: no candidate or claim has {value}; they have: {said}. Set `own_value` (`--own-value`) to use it anyway"
     )]
     NobodySays {
-        /// The axis.
         axis: String,
         /// The value, with its definition.
         value: String,

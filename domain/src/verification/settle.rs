@@ -79,7 +79,6 @@ pub(super) struct AxisSettlement<'a> {
     pub(super) stale: Vec<&'a SourceId>,
 }
 
-/// The origin of a value.
 #[derive(Debug)]
 pub(super) enum ValueOrigin<'a> {
     /// The axis has no value.

@@ -206,7 +206,6 @@ impl<'a> CollectedStatements<'a> {
         self.outdated.iter().filter(move |(_, other)| *other == reason).map(|(oracle_id, _)| *oracle_id)
     }
 
-    /// The oracles of the statements.
     pub(super) fn oracles(&self) -> impl Iterator<Item = &'a SourceId> {
         self.statements.iter().map(|statement| statement.answer.oracle_id)
     }

@@ -61,7 +61,6 @@ impl CachedAnswer {
 /// last one is a replay even if it is about another time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CachedAnswerKey {
-    /// The source.
     pub oracle_id: SourceId,
     /// The SHA-256 of the entity and of whether the answer is about the past.
     pub about: Sha256Hex,
@@ -156,7 +155,6 @@ pub struct OpenReview {
 /// The key of a subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SubjectKey {
-    /// The workflow.
     pub workflow_id: WorkflowId,
     /// The SHA-256 of the entity and of whether the question is about the present.
     pub about: Sha256Hex,

@@ -183,7 +183,6 @@ impl Default for ConflictScope {
 /// reviewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = ConflictGranularity)]
 pub enum ConflictGranularity {
     /// All values of the sources; a reviewer decides.
     Oracle,
@@ -195,7 +194,6 @@ pub enum ConflictGranularity {
 /// sources for all of them again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = PartialConflictBehavior)]
 pub enum PartialConflictBehavior {
     /// Leave them unchanged.
     Isolate,
@@ -267,7 +265,6 @@ pub enum EnforcementMode {
 /// values and a disclaimer, `FAIL_CLOSED` returns no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[schema(as = OnBudgetExceeded)]
 pub enum BudgetExceededBehavior {
     /// A reviewer decides.
     Escalate,

@@ -87,7 +87,6 @@ pub enum StoreError {
     TooLarge {
         /// The name of the oversized part.
         what: &'static str,
-        /// Its size, in bytes.
         size_bytes: u64,
         /// The limit, in bytes.
         max_bytes: u64,
@@ -105,10 +104,7 @@ pub enum StoreError {
     Stopped,
     /// The store is open, but rejects writes for now, and reads too while it is being reopened.
     #[error("the store is unavailable: {cause}")]
-    Unavailable {
-        /// The cause.
-        cause: String,
-    },
+    Unavailable { cause: String },
 }
 
 /// The content of a file of a source.

@@ -95,7 +95,6 @@ impl TableReader {
     }
 }
 
-/// The name of the row with this head.
 fn name_of(head: Result<StoredRowHead, StoreError>) -> Result<String, StoreError> {
     Ok(String::from_utf8_lossy(rows::name(&head?.key).unwrap_or_default()).into_owned())
 }

@@ -59,7 +59,6 @@ impl TableId {
     }
 }
 
-/// A key of `table`.
 pub(crate) fn key(table: TableId, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![table as u8];
     for part in parts {

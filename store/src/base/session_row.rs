@@ -18,7 +18,6 @@ pub(crate) struct SessionRowPart {
     pub(crate) json: Vec<u8>,
 }
 
-/// The row of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionRow {
     pub(crate) session: Option<SessionRowPart>,

@@ -29,13 +29,11 @@ pub struct StoreCounts {
     pub entries: u64,
     /// Cached verdicts.
     pub verdicts: u64,
-    /// Sessions.
     pub sessions: u64,
     /// Mails in the outbox.
     pub mails: u64,
     /// Registered documents, without the registrations and freshness policies of sources.
     pub documents: u64,
-    /// Sources.
     pub sources: u64,
     /// Ingestion runs.
     pub runs: u64,

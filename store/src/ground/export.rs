@@ -22,7 +22,6 @@ pub enum SourceExportError {
     Write(#[from] io::Error),
 }
 
-/// A line of an export.
 #[derive(Serialize)]
 struct ExportLine {
     provenance: serde_json::Value,

@@ -14,7 +14,6 @@ use std::collections::{HashMap, HashSet};
 /// A run whose payload cannot be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadablePayload {
-    /// The id of the run.
     pub run_id: Sha256Hex,
     /// The version of the source that the run read.
     pub version: String,

@@ -65,7 +65,6 @@ impl SealedFormat {
 /// The source and the content of a file, for the error if it is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileOwner {
-    /// The source.
     pub oracle_id: SourceId,
     /// The content of the file.
     pub kind: SourceFileKind,
@@ -76,7 +75,6 @@ impl FileOwner {
         Self { oracle_id: oracle_id.clone(), kind }
     }
 
-    /// The error for a fault of the file at `path`.
     pub(super) fn damage_error(&self, path: &Path, fault: String) -> StoreError {
         let Self { oracle_id, kind } = self.clone();
         StoreError::SourceFile { oracle_id, kind, path: path.to_owned(), fault }
@@ -100,7 +98,6 @@ pub(super) struct SealedFile {
 }
 
 impl SealedFile {
-    /// Opens the file at `path`.
     pub(super) fn open(path: &Path, owner: &FileOwner) -> Result<Self, StoreError> {
         let not_found = |source| owner.open_error(path, source);
         // opening a named pipe would wait for its writer

@@ -42,7 +42,6 @@ pub struct RowSorter {
     pieces: Vec<(u32, SortPiece)>,
 }
 
-/// Rows in memory.
 #[derive(Debug, Default)]
 pub struct MemoryRows {
     bytes: Vec<u8>,

@@ -57,12 +57,10 @@ pub struct RunStaging {
     bytes: Vec<u8>,
 }
 
-/// An accepted record.
 #[derive(Debug)]
 pub struct AcceptedRecord<'a> {
     /// The record key: the identity of the entity and the source's id of the record.
     pub key: &'a [u8],
-    /// The statement.
     pub statement: &'a StoredStatement,
     /// For each indexed axis with a value: the position of the axis in the ontology, and the key bytes of the value.
     pub index: &'a [(u16, Vec<u8>)],
@@ -78,7 +76,6 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
 /// The files of a run that no commit names yet. If this is dropped before [`StagedRun::named`], it removes them.
 #[derive(Debug)]
 pub struct StagedRun {
-    /// The counts of the run.
     pub counts: RunCounts,
     /// The file with its rejects, its changes, and the positions of its records.
     pub rows: SortedFileRef,

@@ -18,7 +18,6 @@ const ATTEMPTS_MAX: usize = 100;
 /// A source as stored in the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceState {
-    /// Its entry in the registry.
     pub entry: SourceRegistryEntry,
     /// The freshness policy, if one was set: the maximum ages of its answers.
     pub policy: Option<FreshnessPolicy>,
@@ -57,9 +56,7 @@ pub struct StalePeriod {
 /// A visible run, with the values that every reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedRun {
-    /// Its id.
     pub run_id: Sha256Hex,
-    /// The pipeline of the run.
     pub pipeline_id: PipelineId,
     /// The digest of the pipeline's definition.
     pub pipeline_sha256: Sha256Hex,

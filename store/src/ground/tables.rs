@@ -177,7 +177,6 @@ impl Store {
         }
     }
 
-    /// The ontology of a source.
     pub(super) fn ontology_of(&self, state: &SourceState) -> Result<Ontology, StoreError> {
         let reference = &state.entry.registration.ontology;
         let found = self.ontology(reference)?;

@@ -287,7 +287,6 @@ impl TestStore {
         export
     }
 
-    /// The path of a sorted file.
     pub(super) fn facts_path(&self, file: &SortedFileRef) -> PathBuf {
         self.dir.path().join("ground/facts").join(format!("{}.sorted", file.sha256))
     }

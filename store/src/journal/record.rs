@@ -41,7 +41,6 @@ impl From<AuditEvent> for JournalRecord {
 /// A row that must be unchanged since it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowExpectation {
-    /// The row.
     pub row: RowKey,
     /// Its revision: the number of the entry that wrote it; `None` if the row must not exist.
     pub revision: Option<u64>,
@@ -52,7 +51,6 @@ pub struct RowExpectation {
 pub enum RowKey {
     /// A cached verdict.
     Verdict(SessionId),
-    /// A session.
     Session(SessionId),
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
@@ -62,7 +60,6 @@ pub enum RowKey {
     Mail(MailId),
     /// A registered document, by its kind and its id. Sources and their freshness policies have the row `Source`.
     Document(DocumentKind, String),
-    /// A source.
     Source(SourceId),
     /// A pipeline's definition, by its digest.
     Definition(Sha256Hex),

@@ -24,7 +24,6 @@ use tokio::time::sleep;
 const END_PAUSE: Duration = Duration::from_secs(1);
 
 impl IngestContext {
-    /// Ends a run with the outcome of its reading.
     pub(super) async fn end(&self, progress: &RunTracker, outcome: PayloadReadOutcome) {
         progress.set_phase(RunPhase::Committing);
         let mut run = progress.run.clone();

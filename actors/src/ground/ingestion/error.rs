@@ -24,7 +24,6 @@ pub enum IngestionError {
     /// Another run of the source is in progress.
     #[error("run {run_id} of source {oracle_id} is in progress; wait for it, or cancel it")]
     Busy {
-        /// The source.
         oracle_id: SourceId,
         /// The run in progress.
         run_id: Sha256Hex,
@@ -45,7 +44,6 @@ pub enum IngestionError {
     /// The source's files cannot be rebuilt.
     #[error("source {oracle_id} was not rebuilt, and nothing has changed: {why}")]
     NotRebuilt {
-        /// The source.
         oracle_id: SourceId,
         /// The cause.
         why: String,
@@ -65,7 +63,6 @@ pub enum IngestionError {
         REFRESH_PAUSE.as_secs()
     )]
     Resting {
-        /// The source.
         oracle_id: SourceId,
         /// The time of that pull.
         at: Timestamp,
@@ -89,7 +86,6 @@ pub enum IngestionError {
         held.iter().map(Sha256Hex::as_str).collect::<Vec<_>>().join(", ")
     )]
     TooManyHeld {
-        /// The source.
         oracle_id: SourceId,
         /// Its held runs.
         held: Vec<Sha256Hex>,
@@ -117,7 +113,6 @@ pub enum IngestionError {
          ({released_at}); submit a new release under its own version, or replace this version with `replace`"
     )]
     VersionKnown {
-        /// The version.
         version: String,
         /// The run that read it.
         run_id: Sha256Hex,
@@ -133,26 +128,19 @@ pub enum IngestionError {
     Replaced {
         /// The requested run.
         run_id: Sha256Hex,
-        /// Its version.
         version: String,
         /// The run that counts now.
         by: Sha256Hex,
     },
     /// The run is not held.
     #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.into_str())]
-    NotHeld {
-        /// The run.
-        run_id: Sha256Hex,
-        /// Its state.
-        state: RunState,
-    },
+    NotHeld { run_id: Sha256Hex, state: RunState },
     /// The run is not completed, or no longer counts.
     #[error("run {0} is not in force: only a completed run that still counts can be undone")]
     NotCompleted(Sha256Hex),
     /// The run was undone.
     #[error("run {run_id} was undone by run {by}; to restore it, undo run {by}")]
     Undone {
-        /// The run.
         run_id: Sha256Hex,
         /// The run that undid it.
         by: Sha256Hex,
@@ -162,7 +150,6 @@ pub enum IngestionError {
         "undoing run {run_id} would bring back {records} records whose content was pruned; submit the correct release as a new version instead"
     )]
     ContentPruned {
-        /// The run.
         run_id: Sha256Hex,
         /// The number of these records.
         records: u64,
@@ -185,7 +172,6 @@ pub enum IngestionError {
 }
 
 impl IngestionError {
-    /// The error for an invalid version.
     #[must_use]
     pub fn invalid_version(given: &str) -> Self {
         Self::Version(excerpt(given))

@@ -32,7 +32,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// A requested pull.
 #[derive(Debug, Clone)]
 pub(super) struct RequestedPull {
     pub(super) pipeline_id: PipelineId,
@@ -41,7 +40,6 @@ pub(super) struct RequestedPull {
     pub(super) peer: Option<PeerCredentials>,
 }
 
-/// The outcome of a pull.
 #[derive(Debug, Clone)]
 pub enum PullOutcome {
     /// The source has nothing new.
@@ -60,7 +58,6 @@ pub(super) struct PullTracker {
     known_validators: Mutex<HashMap<PipelineId, (Sha256Hex, HttpValidators)>>,
     /// The pulls in progress, at most one for each pipeline. A pull's channel closes when it ends.
     in_progress: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
-    /// The state of the refreshes of each source.
     refreshing: Mutex<HashMap<SourceId, SourceRefreshState>>,
     /// The pipelines' schedules.
     schedules: Mutex<HashMap<PipelineId, PipelineSchedule>>,

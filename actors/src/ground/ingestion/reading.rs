@@ -30,7 +30,6 @@ pub(super) struct PayloadReader {
     pub(super) limits: SliceLimits,
 }
 
-/// The outcome of a reading.
 #[derive(Debug)]
 pub(super) enum PayloadReadOutcome {
     /// The files for the closing commit, and the pipeline that made them.

@@ -81,11 +81,8 @@ impl IngestContext {
         for step in self.store.rebuild_steps(rebuilding.committed())? {
             match step {
                 RebuildStep::Run(completed) if completed.release.undoes.is_some() => {
-                    let staging = RunStaging::new(
-                        rebuilding.temporary_files(),
-                        &completed.run_id,
-                        completed.release.run,
-                    )?;
+                    let (files, run_id) = (rebuilding.temporary_files(), &completed.run_id);
+                    let staging = RunStaging::new(files, run_id, completed.release.run)?;
                     let staged = staging.finish(&*rebuilding.view()?, &completed.release, |_| {
                         claim.is_allowed_to_continue()
                     })?;

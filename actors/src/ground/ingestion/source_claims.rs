@@ -20,10 +20,8 @@ pub(super) struct SourceClaims {
     stopping: AtomicBool,
 }
 
-/// The holder of a claim.
 #[derive(Debug, Clone)]
 pub(super) enum ClaimHolder {
-    /// A run.
     Run(Arc<RunTracker>),
     /// A prune, rebuild or undo.
     Upkeep,

@@ -47,7 +47,6 @@ pub(super) struct PolicyCheckedAnswer {
     pub(super) answer: Option<QueryAnswer>,
 }
 
-/// The outcome of a lookup.
 pub(super) enum QueryLookupOutcome {
     Answered(Box<PolicyCheckedAnswer>),
     /// The query does not name one subject, or the lookup would take too long for the caller's thread.

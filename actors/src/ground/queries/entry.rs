@@ -42,7 +42,6 @@ impl OpenReadEntry {
         self.entry.freshness = Some(metadata.freshness.policy.answer);
     }
 
-    /// Sets the source of the read.
     pub(super) fn set_source(&mut self, oracle_id: &SourceId) {
         self.entry.oracle_id = Some(oracle_id.clone());
     }

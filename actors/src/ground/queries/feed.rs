@@ -34,7 +34,6 @@ pub struct FeedPositionError;
 
 /// A change of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = RecordChange)]
 pub struct FeedChange {
     /// The kind of the change.
     pub kind: VersionChangeKind,

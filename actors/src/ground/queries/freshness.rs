@@ -16,7 +16,6 @@ use tokio::time::timeout;
 #[derive(Debug, thiserror::Error)]
 #[error("the data of source {oracle_id} is stale: {}", .freshness.warnings.join("; "))]
 pub struct StaleDataError {
-    /// The source.
     pub oracle_id: SourceId,
     /// The age of the data, and the allowed age.
     pub freshness: Box<AnswerFreshness>,

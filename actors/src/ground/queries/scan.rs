@@ -48,7 +48,6 @@ impl ProcessorPool {
     }
 }
 
-/// A processor for one scan.
 #[derive(Debug)]
 pub(super) struct ScanPermit {
     _permits: [Option<OwnedSemaphorePermit>; 2],

@@ -23,10 +23,8 @@ use tokio::task::spawn_blocking;
 const VERIFIER_ID: &str = "oracled";
 const VERIFICATION_METHOD: &str = "controlled ingestion";
 
-/// A question to a source.
 #[derive(Debug, Clone)]
 pub(crate) struct IngestedSourceQuestion {
-    /// The source.
     pub(crate) oracle_id: SourceId,
     /// The subject, by its identity axes.
     pub(crate) identity: BTreeMap<String, AxisValue>,
@@ -40,7 +38,6 @@ pub(crate) struct IngestedSourceQuestion {
     pub(crate) with_previous: bool,
 }
 
-/// The answer of a source.
 #[derive(Debug)]
 pub(crate) struct IngestedSourceAnswer {
     pub(crate) reply: OracleReply,
@@ -114,7 +111,6 @@ impl QueryService {
     }
 }
 
-/// The query for one subject.
 fn subject_query(question: &IngestedSourceQuestion) -> QueryRequest {
     let filter = |(axis, value): (&String, &AxisValue)| QueryFilter {
         axis: axis.clone(),

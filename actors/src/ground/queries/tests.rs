@@ -35,7 +35,6 @@ fn request(filters: &[(&str, FilterOperator, serde_json::Value)]) -> QueryReques
 }
 
 impl QueryService {
-    /// The answer to `asked`.
     pub(crate) async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
         Ok(self.page(asked, Arc::new(|| true)).await?.answer)
     }

@@ -7,7 +7,6 @@ use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry}
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
 
-/// A confirmation of a source.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceConfirmation {
     pub(crate) confirmed_by: ConfirmationCause,

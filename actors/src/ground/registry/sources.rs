@@ -18,7 +18,6 @@ use oracled_store::ground::state::SourceState;
 use oracled_store::{JournalRecord, RowKey, TableWrite};
 use std::sync::Arc;
 
-/// The decision of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceReviewDecision {
     /// The source may answer.
@@ -27,12 +26,9 @@ pub enum SourceReviewDecision {
     Deprecate(Timestamp),
 }
 
-/// An invalidation of a source.
 #[derive(Debug)]
 pub struct SourceInvalidation {
-    /// The source.
     pub oracle_id: SourceId,
-    /// Its cause.
     pub trigger: InvalidationCause,
     /// The detail, for the log.
     pub detail: String,

@@ -28,7 +28,6 @@ pub(super) struct RecordLabels {
     result: MetricLabelValue,
 }
 
-/// The metrics of ingestion.
 #[derive(Debug, Clone)]
 pub(crate) struct IngestionMetrics {
     runs: Family<RunLabels, Counter>,

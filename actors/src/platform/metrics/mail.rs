@@ -41,7 +41,6 @@ pub(super) struct OutboxLabels {
     state: MetricLabelValue,
 }
 
-/// The metrics of mail.
 #[derive(Debug, Clone)]
 pub(crate) struct MailMetrics {
     mails: Family<MailLabels, Counter>,

@@ -9,7 +9,6 @@ use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 
-/// The outcome of a query.
 #[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum QueryOutcome {
@@ -23,7 +22,6 @@ pub(crate) enum QueryOutcome {
     Failed,
 }
 
-/// The label of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct QueryLabels {
     result: MetricLabelValue,
@@ -35,7 +33,6 @@ impl QueryLabels {
     }
 }
 
-/// The metrics of queries.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryMetrics {
     queries: Family<QueryLabels, Counter>,
@@ -52,7 +49,6 @@ impl Default for QueryMetrics {
 }
 
 impl QueryMetrics {
-    /// Counts a query with its duration and outcome.
     pub(crate) fn count_query(&self, took: Duration, outcome: QueryOutcome) {
         self.queries.get_or_create(&QueryLabels::new(outcome)).inc();
         self.seconds.observe(took.as_secs_f64());

@@ -10,7 +10,6 @@ use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 use strum::VariantArray;
 
-/// The label of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct EvaluationLabels {
     verdict: MetricLabelValue,
@@ -22,7 +21,6 @@ impl EvaluationLabels {
     }
 }
 
-/// The labels of the result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RuleResultLabels {
     rule: MetricLabelValue,
@@ -73,7 +71,6 @@ impl Default for RuleMetrics {
 }
 
 impl RuleMetrics {
-    /// Counts an evaluation.
     pub(crate) fn count_evaluation(&self, evaluation: &RulesEvaluation) {
         self.evaluations.get_or_create(&EvaluationLabels::of(evaluation.verdict)).inc();
         for rule in &evaluation.rules {

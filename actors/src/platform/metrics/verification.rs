@@ -39,20 +39,17 @@ pub(super) struct ConflictLabels {
     outcome: MetricLabelValue,
 }
 
-/// The labels of a call of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct SourceCallLabels {
     oracle: String,
     outcome: MetricLabelValue,
 }
 
-/// The label of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct SourceLabels {
     oracle: String,
 }
 
-/// The metrics of verification.
 #[derive(Debug, Clone)]
 pub(crate) struct VerificationMetrics {
     decisions: Family<EnvelopeLabels, Counter>,

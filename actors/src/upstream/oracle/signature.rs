@@ -18,7 +18,6 @@ pub(super) struct SignedContent<'b> {
     pub(super) document: Cow<'b, [u8]>,
     /// Id of the key that signed.
     pub(super) kid: String,
-    /// Algorithm of the signature.
     pub(super) algorithm: SignatureAlgorithm,
 }
 

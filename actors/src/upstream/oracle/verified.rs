@@ -21,7 +21,6 @@ const VERIFIER_ID: &str = concat!("oracled/", env!("CARGO_PKG_VERSION"));
 pub(super) struct LiveHttpAnswer<'a> {
     /// The requested URL.
     pub(super) url: &'a str,
-    /// The body.
     pub(super) body: &'a [u8],
     /// The headers that the adapter reads.
     pub(super) headers: &'a BTreeMap<String, String>,

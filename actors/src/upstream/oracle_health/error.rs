@@ -26,10 +26,8 @@ pub enum PermitError {
     /// No oracle has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
-    /// Its circuit is open.
     #[error("the circuit of the oracle `{oracle_id}` is open")]
     CircuitOpen {
-        /// The oracle.
         oracle_id: OracleId,
         /// Time until the next permitted call; `None` if an administrator must close the circuit.
         retry_after: Option<Duration>,
@@ -37,7 +35,6 @@ pub enum PermitError {
     /// The oracle requested a wait that is not over.
     #[error("the quota of the oracle `{oracle_id}` is used up; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
     QuotaWait {
-        /// The oracle.
         oracle_id: OracleId,
         /// Time until calls are permitted again.
         retry_after: Duration,
@@ -50,7 +47,6 @@ pub enum CircuitActionError {
     /// No oracle has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
-    /// The oracle has no probe.
     #[error("the oracle `{0}` has no probe")]
     NoProbe(OracleId),
     /// Another probe of the oracle is running.

@@ -33,7 +33,6 @@ impl CallLease {
         self.trial
     }
 
-    /// Reports the outcome of the call.
     pub fn report(mut self, outcome: CircuitCallOutcome) {
         self.outcome = outcome;
     }

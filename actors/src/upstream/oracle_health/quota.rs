@@ -9,7 +9,6 @@ use std::time::Duration;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ApplyQuotaWait {
-    /// The oracle.
     pub oracle_id: OracleId,
     /// How long no call is permitted.
     pub wait: Duration,

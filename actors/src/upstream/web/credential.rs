@@ -39,7 +39,6 @@ pub enum UpstreamCredentialError {
 /// The credential of a pipeline or a live source.
 #[derive(Debug)]
 pub enum UpstreamCredential {
-    /// An API key in a header.
     ApiKey(HeaderKey),
     /// A fixed bearer token.
     Token(HeaderKey),

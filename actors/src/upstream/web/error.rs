@@ -181,7 +181,6 @@ pub enum WebError {
     Failed {
         /// The requested URL.
         url: String,
-        /// The failure.
         failure: RequestFailure,
     },
     /// The payload has a coding that was not requested.

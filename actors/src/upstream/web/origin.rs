@@ -22,7 +22,6 @@ pub struct UrlOriginError;
 pub struct BoundCredential {
     /// The origin of the endpoints that the credential is for.
     pub origin: UrlOrigin,
-    /// The credential.
     pub credential: UpstreamCredential,
 }
 

@@ -21,7 +21,6 @@ pub(crate) enum ServerStep {
     Send(Vec<u8>),
     /// Send the result of this function, called with the request's head in lower case.
     Reply(ReplyBuilder),
-    /// Wait.
     Wait(Duration),
 }
 

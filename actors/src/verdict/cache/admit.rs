@@ -32,7 +32,6 @@ use std::sync::Arc;
 pub struct AdmitVerdict {
     /// The submission; its payload is `approved` now.
     pub submission: Submission,
-    /// The verdict.
     pub approved: ApprovedVerdict,
     /// The log entries of the gate.
     pub judged: Vec<AuditEvent>,

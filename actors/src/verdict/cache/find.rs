@@ -35,7 +35,6 @@ pub enum FindSessionOutcome {
     /// No verdict is cached, and the session, if it is known, matches the request. Contains the check that is in force for
     /// its verdict.
     Nothing(Option<Arc<CandidateCheck>>),
-    /// The cached verdict.
     Cached(Arc<CachedVerdict>),
     /// The session has another tier, query or owner, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),

@@ -16,7 +16,6 @@ use oracled_store::Store;
 #[derive(Debug, Message)]
 #[rtype(result = "Result<RegisterSessionOutcome, VerdictCacheError>")]
 pub struct RegisterSession {
-    /// The session.
     pub session_id: SessionId,
     /// The tier that was bought.
     pub tier: ProductTier,

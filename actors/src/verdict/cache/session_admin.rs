@@ -19,7 +19,6 @@ use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<CorrectSessionOutcome, VerdictCacheError>")]
 pub struct CorrectSession {
-    /// The session.
     pub session_id: SessionId,
     /// The new address.
     pub customer_email: Option<CustomerEmail>,
@@ -34,7 +33,6 @@ pub struct CorrectSession {
 /// The outcome of a correction.
 #[derive(Debug)]
 pub enum CorrectSessionOutcome {
-    /// The corrected session.
     Done(Box<SessionRecord>),
     /// There is no such session.
     Unknown,
@@ -46,7 +44,6 @@ pub enum CorrectSessionOutcome {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<SessionRecord>, VerdictCacheError>")]
 pub struct RemoveSession {
-    /// The session.
     pub session_id: SessionId,
     /// Its queued mails, if there are any, held back from sending.
     pub mails: Option<HeldMails>,

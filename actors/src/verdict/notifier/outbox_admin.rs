@@ -21,7 +21,6 @@ pub enum OutboxError {
     /// The outbox has no such mail.
     #[error("no mail {0} is in the outbox")]
     Unknown(MailId),
-    /// The mail is in flight.
     #[error("mail {0} is being sent right now, or changed by another request; try again")]
     InFlight(MailId),
     /// The store could not be read.
@@ -51,7 +50,6 @@ pub struct ListMails {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<MailState, OutboxError>")]
 pub struct RequeueMail {
-    /// The mail.
     pub mail_id: MailId,
     /// The administrator.
     pub peer: PeerCredentials,
@@ -61,7 +59,6 @@ pub struct RequeueMail {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<MailState, OutboxError>")]
 pub struct DropMail {
-    /// The mail.
     pub mail_id: MailId,
     /// The administrator.
     pub peer: PeerCredentials,

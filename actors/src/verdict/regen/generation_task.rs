@@ -110,7 +110,6 @@ struct GenerationJob {
     settings: GenerationSettings,
 }
 
-/// The permits for a model call.
 struct ModelCallPermits {
     lease: CallLease,
     /// The place among the calls in flight, held until the flight ends.

@@ -106,7 +106,6 @@ struct MatrixCase {
     kept: MatrixCachedAge,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MatrixCallOutcome {
     InTime,

@@ -91,7 +91,6 @@ pub async fn recorded_provenance(
     Ok(Json(service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
 }
 
-/// The record id in a path.
 fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     // the path has escapes that are not UTF-8
     let Path(record_id) =

@@ -152,7 +152,6 @@ pub async fn confirm(
     .await
 }
 
-/// The reason in a body.
 pub(crate) fn parse_reason(body: &ControlBody) -> Result<String, Problem> {
     let ReasonRequest { reason } = body.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {

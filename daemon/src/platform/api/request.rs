@@ -149,7 +149,6 @@ impl JsonBody {
         &self.text
     }
 
-    /// Length of the body, in bytes.
     #[must_use]
     pub const fn length_bytes(&self) -> usize {
         self.text.len()

@@ -20,7 +20,6 @@ pub enum ConfigError {
          --allow-cleartext"
     )]
     Cleartext {
-        /// The key.
         key: String,
         /// The shown part of its value.
         given: String,
@@ -32,7 +31,6 @@ pub enum ConfigError {
     /// A value is not allowed.
     #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
     NotAllowed {
-        /// The key.
         key: String,
         /// The given value.
         given: String,

@@ -51,16 +51,13 @@ impl From<AddressRanges> for Vec<String> {
     }
 }
 
-/// The origin of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretOrigin {
-    /// A file with the secret.
     File(PathBuf),
     /// The environment variable with this name.
     Variable(String),
 }
 
-/// A credential, and the origin that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "CredentialKeys", into = "CredentialKeys")]
 pub struct ConfiguredCredential {
@@ -73,11 +70,9 @@ pub struct ConfiguredCredential {
 /// A kind of credential. It names where the secrets are, and does not contain them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfiguredSecrets {
-    /// An API key.
     ApiKey {
         /// The header with the key.
         header: String,
-        /// The key.
         key: SecretOrigin,
     },
     /// A bearer token.
@@ -86,9 +81,7 @@ pub enum ConfiguredSecrets {
     Client {
         /// The URL that issues tokens.
         token_url: String,
-        /// The id of the client.
         client_id: String,
-        /// The secret of the client.
         client_secret: SecretOrigin,
         /// The requested scope.
         scope: Option<String>,

@@ -24,7 +24,6 @@ impl FromRequest<Arc<DaemonService>> for ControlBody {
 }
 
 impl ControlBody {
-    /// The bytes of the body.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -6,10 +6,8 @@ use oracled_api::base::problem::ProblemCode::{self, *};
 pub(crate) const READ: &[ProblemCode] = &[StorageUnavailable, Draining];
 /// Work that a commit to the log ends.
 pub(crate) const COMMIT: &[ProblemCode] = READ;
-/// A JSON body.
 pub(crate) const JSON_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidRequest, BodyBroken, BodyTooLarge, UnsupportedMediaType];
-/// A document as a body.
 pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidDocument, BodyBroken, BodyTooLarge, UnsupportedMediaType];
 /// Parameters in the path or the query.

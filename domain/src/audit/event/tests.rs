@@ -179,7 +179,6 @@ fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timesta
 /// Events of the ground-truth layer.
 mod ground_events;
 
-/// Events of verification.
 mod verification_events;
 
 fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
@@ -221,10 +220,9 @@ fn all() -> Vec<AuditEvent> {
         prompt_sha256: Sha256Hex::of(b"prompt"),
         settings: GenerationSettings::locked("model".into()),
     };
-    let label = VerdictLabel::Null;
     let regenerated = RegeneratedVerdict {
         tier: ProductTier::Full,
-        label,
+        label: VerdictLabel::Null,
         path: GatePath::Regen,
         generation: Some(&generation),
     };

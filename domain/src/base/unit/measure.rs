@@ -37,7 +37,6 @@ impl UnitMeasure {
         Self::new(number.into())
     }
 
-    /// One base unit.
     pub(super) fn of_base(code: &'static str) -> Self {
         Self { bases: [(code.into(), 1)].into(), ..Self::one() }
     }
@@ -49,7 +48,6 @@ impl UnitMeasure {
         self
     }
 
-    /// A scale with this code.
     pub(super) fn of_scale(code: String) -> Self {
         Self { scale: Some(code), ..Self::one() }
     }

@@ -150,7 +150,6 @@ impl<'a> UcumCodeParser<'a> {
         }
     }
 
-    /// The unit `name` to the power of `exponent`.
     fn power(&self, name: &str, exponent: &str) -> Result<UnitMeasure, UnitError> {
         let unit = self.unit(name)?;
         if let Some(scale) = unit.scale() {

@@ -11,7 +11,6 @@ pub(super) struct UnitAtom {
     pub(super) definition: UnitDefinition,
 }
 
-/// The definition of a unit.
 #[derive(Debug)]
 pub(super) enum UnitDefinition {
     /// A dimension of its own: one of UCUM's seven base units, or one of its arbitrary units.
@@ -58,7 +57,6 @@ pub(super) const PREFIXES: [(&str, &str); 24] = [
     ("y", "1e-24"),
 ];
 
-/// The units.
 pub(super) const ATOMS: &[UnitAtom] = &[
     // UCUM's seven dimensions
     metric("m", Base),

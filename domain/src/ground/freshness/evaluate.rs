@@ -10,11 +10,9 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
-#[schema(as = FreshnessAnswer)]
 pub enum AnswerHandling {
     /// Serve it without warnings.
     Serve,
-    /// Serve it with warnings.
     ServeWithWarnings,
     /// Serve it with warnings, as an answer of the next lower tier.
     DegradeTier,
@@ -47,7 +45,6 @@ impl From<StaleBehavior> for AnswerHandling {
     }
 }
 
-/// The freshness of one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AxisFreshness {
     /// The path of the axis.

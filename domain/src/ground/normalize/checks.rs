@@ -10,7 +10,6 @@ use regex::Regex;
 /// The maximum number of allowed values that a message lists.
 const ALLOWED_TOLD_MAX: usize = 16;
 
-/// A compiled check.
 #[derive(Debug)]
 pub(super) struct CompiledValueCheck {
     /// The index of the axis in the ontology.

@@ -16,7 +16,6 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The fault of a value.
 pub(super) struct ValueFault {
     /// The fault in words, with the value.
     pub(super) reason: String,

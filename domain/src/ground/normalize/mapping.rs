@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 /// The maximum number of values of one group in one record.
 const GROUP_VALUES_MAX: usize = 10_000;
 
-/// A compiled mapping.
 #[derive(Debug)]
 pub(super) struct CompiledMapping {
     pub(super) source: RawFieldPath,

@@ -26,7 +26,6 @@ const QUOTED_MAX_BYTES: usize = 100;
 /// The URI of a schema while it is compiled.
 const URI: &str = "urn:schema";
 
-/// A compiled schema.
 #[derive(Debug)]
 pub(super) struct CompiledSchema {
     validator: Validator,

@@ -106,7 +106,6 @@ fn raw(record: &Json) -> SourceValue {
     SourceValue::parse(record.to_string().as_bytes()).unwrap()
 }
 
-/// Normalizes `record` by `definition`.
 fn normalized(definition: Json, record: Json) -> Result<NormalizerOutput, RecordRejection> {
     compile_normalizer(definition).unwrap_or_else(|error| panic!("{error}")).normalize(&raw(&record))
 }

@@ -46,15 +46,19 @@ enum FactTemplatePiece<'o> {
     /// Literal text.
     Text(String),
     /// The key of a value of a group, with spaces between its words or unchanged.
-    Key { in_words: bool },
-    /// A property of the axis at `path`.
-    Axis { axis: &'o Axis, path: String, property: AxisProperty },
+    Key {
+        in_words: bool,
+    },
+    Axis {
+        axis: &'o Axis,
+        path: String,
+        property: AxisProperty,
+    },
 }
 
 /// The property of an axis that a template includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AxisProperty {
-    /// The value of the axis.
     Value(NumberFormat),
     /// The UCUM code of the unit of the axis.
     Unit,
@@ -124,7 +128,6 @@ impl<'o> ParsedFactTemplate<'o> {
         self.axes().filter_map(move |(axis, named, told)| is_there(axis, named).then_some(told))
     }
 
-    /// The id of the template.
     #[must_use]
     pub const fn id(&self) -> &TemplateId {
         self.template_id

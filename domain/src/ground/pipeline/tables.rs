@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 /// A lookup table of a pipeline or an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[schema(as = LookupTable)]
 pub enum LookupTable {
     /// Translates words.
     Words(WordTable),
@@ -30,7 +29,6 @@ impl LookupTable {
 /// A table that translates words of the source into words of the ontology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = WordTable)]
 pub struct WordTable {
     /// The ontology's term for each term of the source; null for a term that is ignored on purpose.
     pub entries: BTreeMap<String, Option<String>>,
@@ -43,7 +41,6 @@ pub struct WordTable {
 /// the word unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = UnknownWordHandling)]
 pub enum UnknownWordHandling {
     /// Reject the record.
     #[default]
@@ -57,7 +54,6 @@ pub enum UnknownWordHandling {
 /// The equivalent of one source unit for a substance: 1 IU of vitamin D is 0.025 ug.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = UnitEquivalent)]
 pub struct UnitEquivalent {
     /// The number of target units.
     #[schema(value_type = DecimalText)]

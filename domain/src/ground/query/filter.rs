@@ -27,7 +27,6 @@ const REGEX_WORK: u64 = 16;
 /// The maximum number of values in one `in`.
 const IN_MAX: usize = 1000;
 
-/// A filter of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryFilter {

@@ -20,7 +20,6 @@ use strum::IntoStaticStr;
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = RecordChangeKind)]
 pub enum VersionChangeKind {
     /// The version is new.
     BecameValid,
@@ -42,7 +41,6 @@ pub enum VersionChangeKind {
 /// A version that a run added or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionChange {
-    /// The kind of the change.
     pub kind: VersionChangeKind,
     /// The version before the change; `None` if it is new.
     pub before: Option<RecordVersion>,

@@ -6,7 +6,6 @@ fn compiled(facts: &[String]) -> SearchableFacts {
     SearchableFacts::of(NormalizedLines::normalized(facts), Sha256Hex::of_json(&facts))
 }
 
-/// The support for `claims` by the index.
 fn indexed(set: &SearchableFacts, claims: &[&str]) -> Vec<Option<FactSupport>> {
     let index = FactIndex::of(&set.lines).expect("the facts are not too long");
     claims.iter().map(|claim| index.support(&set.lines, claim)).collect()

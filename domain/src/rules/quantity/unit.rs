@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// A known unit.
 pub(in super::super) struct KnownUnit {
     /// The name in the canonical form.
     pub(in super::super) name: &'static str,
@@ -247,10 +246,8 @@ impl UnitSpellings {
     }
 }
 
-/// The spellings of [`UNITS`].
 pub(in super::super) static UNIT_SPELLINGS: LazyLock<UnitSpellings> =
     LazyLock::new(|| UnitSpellings::of(&UNITS));
-/// The spellings of [`COUNTED`].
 pub(in super::super) static COUNTED_SPELLINGS: LazyLock<UnitSpellings> =
     LazyLock::new(|| UnitSpellings::of(&COUNTED));
 

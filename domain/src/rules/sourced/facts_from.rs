@@ -21,7 +21,7 @@ pub enum FactsFrom {
 /// A request for facts: either a query of a source or a verification by a workflow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = FactsFrom, min_properties = 1, max_properties = 1)]
+#[schema(min_properties = 1, max_properties = 1)]
 struct FactsFromInput {
     /// The records of a source, as with `POST /v1/query`.
     #[schema(nullable = false)]

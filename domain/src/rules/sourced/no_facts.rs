@@ -13,7 +13,6 @@ pub enum NoFactsError {
     /// No template only needs the requested axes.
     #[error("no template of {ontology} uses only {asked}; the axes in its templates are: {named}")]
     NoTemplate {
-        /// The ontology.
         ontology: OntologyRef,
         /// The requested axes, separated by commas.
         asked: String,
@@ -32,7 +31,6 @@ pub enum NoFactsError {
     /// The query has a cursor.
     #[error("`cursor` is not allowed, because facts must cover the complete result of a query")]
     Cursor,
-    /// A fact is too long.
     #[error(transparent)]
     TooLong(#[from] FactTooLongError),
     /// The facts exceed their number or their total size.
@@ -53,7 +51,6 @@ pub enum NoFactsError {
     Nothing {
         /// The verification or the answer.
         of: String,
-        /// The ontology.
         ontology: OntologyRef,
         /// The templates that only need the requested axes.
         templates: String,
@@ -63,16 +60,12 @@ pub enum NoFactsError {
         "workflow {workflow} does not decide within a request, because its `enforcement_mode` is not INLINE, and only an \
          authoritative decision gives facts"
     )]
-    NotInline {
-        /// The id of the workflow.
-        workflow: WorkflowId,
-    },
+    NotInline { workflow: WorkflowId },
     /// The envelope is not authoritative.
     #[error("the decision {execution_id} is {}; only an authoritative decision gives facts{}", kind.into_str(), append_advice(advice.as_ref()))]
     NotAuthoritative {
         /// The id of the verification.
         execution_id: String,
-        /// The kind of the envelope.
         kind: EnvelopeKind,
         /// The time after which the verification may be repeated, in milliseconds.
         retry_after_ms: Option<u64>,
@@ -81,7 +74,6 @@ pub enum NoFactsError {
     },
 }
 
-/// A value that is in no fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OmittedValue {
     /// The record or the verification.
@@ -90,7 +82,6 @@ pub struct OmittedValue {
     pub axis: String,
     /// The definition of the value, if no template includes it.
     pub definition: Option<String>,
-    /// The ontology.
     pub ontology: OntologyRef,
     /// The templates that include the value.
     pub templates: String,

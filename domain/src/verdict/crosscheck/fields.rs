@@ -38,15 +38,12 @@ impl TryFrom<String> for UnexpectedFieldHandling {
 pub(super) enum VerdictLevel {
     /// The verdict itself.
     Root(ProductTier),
-    /// `breakdown`
     Breakdown,
     /// A dimension of `breakdown`.
     Dimension,
-    /// `strategy`
     Strategy,
 }
 
-/// A member that a level has.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum VerdictMember {
     /// A value that the gate judges as a whole.

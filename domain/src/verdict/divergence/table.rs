@@ -13,7 +13,6 @@ pub struct DivergenceTable {
 
 /// One pair of verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = DivergenceCell)]
 pub struct DivergenceCell {
     /// The first verdict.
     pub original_verdict: OriginalLabel,

@@ -37,7 +37,6 @@ impl Default for OracleHealthConfig {
     }
 }
 
-/// A non-zero `value`.
 const fn count(value: u32) -> NonZeroU32 {
     match NonZeroU32::new(value) {
         Some(count) => count,

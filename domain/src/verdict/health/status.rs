@@ -11,7 +11,6 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
-#[schema(as = OracleStatus)]
 pub enum OracleHealthLevel {
     /// It answers.
     Healthy,

@@ -11,7 +11,6 @@ pub enum AdapterError {
     OtherSource {
         /// The id in the document.
         named: SourceId,
-        /// The id of the source.
         given: SourceId,
     },
     /// The endpoint is invalid.
@@ -23,7 +22,6 @@ pub enum AdapterError {
     /// An answer could not be compared with the question on an identity axis.
     #[error("identity axis `{axis}`: {fault}")]
     Identity {
-        /// The axis.
         axis: String,
         /// The fault, and what is allowed.
         fault: &'static str,
@@ -33,7 +31,6 @@ pub enum AdapterError {
     Place {
         /// The field of the document.
         field: &'static str,
-        /// The fault.
         fault: String,
     },
     /// The location of metadata is not covered by the signature.

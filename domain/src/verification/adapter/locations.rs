@@ -16,7 +16,6 @@ const WORD_MAX_BYTES: usize = 256;
 const SHORT: &str = "allowed: a text or a number of at most 256 bytes";
 const MOMENT: &str = "allowed: a date of RFC 3339 or of HTTP, or seconds since 1970";
 
-/// A parsed location.
 #[derive(Debug)]
 pub(super) enum ParsedAnswerLocation {
     /// The header of this name, in lower case.
@@ -34,7 +33,6 @@ pub(super) struct MetadataLocations {
     pub(super) nonce: Option<ParsedAnswerLocation>,
 }
 
-/// The metadata of an answer.
 #[derive(Debug)]
 pub(super) struct AnswerMetadata {
     pub(super) version: Option<String>,

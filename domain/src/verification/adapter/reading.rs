@@ -15,7 +15,6 @@ use crate::verification::stored_state::CachedAnswer;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// A question to a source.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceQuestion<'a> {
     /// The entity: the values of identity axes.
@@ -62,7 +61,6 @@ pub enum AnswerReadOutcome {
     },
 }
 
-/// The content of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerContent {
     /// The entity that the answer names.

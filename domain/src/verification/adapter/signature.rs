@@ -47,7 +47,6 @@ pub enum SignaturePolicy {
 /// A public key in JSON Web Key form (RFC 7517, RFC 7518, RFC 8037).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = JsonWebKey)]
 pub struct JsonWebKey {
     /// The key id, unique within the source.
     pub kid: String,
@@ -92,7 +91,6 @@ pub enum KeyType {
 
 /// The curve of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = KeyCurve)]
 pub enum KeyCurve {
     /// Ed25519.
     Ed25519,
@@ -104,7 +102,6 @@ pub enum KeyCurve {
 /// A signature algorithm, one for each key type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[strum(const_into_str)]
-#[schema(as = SignatureAlgorithm)]
 pub enum SignatureAlgorithm {
     /// Ed25519 (RFC 8037).
     EdDSA,
@@ -139,12 +136,7 @@ pub enum KeyMaterial {
     /// The uncompressed point: the byte 4, then both coordinates.
     P256(Vec<u8>),
     /// Both numbers in big-endian order, without leading zeros.
-    Rsa {
-        /// The modulus.
-        modulus: Vec<u8>,
-        /// The exponent.
-        exponent: Vec<u8>,
-    },
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
 }
 
 impl PublicKey {

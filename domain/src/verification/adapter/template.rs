@@ -16,7 +16,6 @@ pub(super) const POINT_IN_TIME: &str = "point_in_time";
 /// Why an endpoint is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The endpoint is too long.
     #[error("it has {size_bytes} bytes; allowed: {ENDPOINT_MAX_BYTES}")]
     TooLong {
         /// The length of the endpoint, in bytes.
@@ -85,7 +84,6 @@ pub enum UnsupportedQuestionError {
     Value {
         /// The axis of the value.
         axis: String,
-        /// The fault.
         fault: &'static str,
     },
     /// The endpoint with its values is too long.
@@ -106,7 +104,6 @@ pub(super) struct EndpointTemplate {
 enum EndpointPart {
     /// Literal text.
     Text(String),
-    /// A variable.
     Variable(String),
 }
 

@@ -32,7 +32,6 @@ pub enum WorkflowError {
     /// The value of a field is invalid.
     #[error("`{field}`: {fault}")]
     Field {
-        /// The field.
         field: &'static str,
         /// The fault, and what is allowed.
         fault: String,
@@ -40,7 +39,6 @@ pub enum WorkflowError {
     /// The workflow names another ontology than the one that validates it.
     #[error("`ontology` is {named}, and not {given}")]
     OtherOntology {
-        /// The ontology in the workflow.
         named: OntologyRef,
         /// The ontology that validates the workflow.
         given: OntologyRef,
@@ -48,9 +46,7 @@ pub enum WorkflowError {
     /// An axis is not allowed in a field.
     #[error("`{field}`: `{axis}` is not allowed; allowed: {known}")]
     UnknownAxis {
-        /// The field.
         field: &'static str,
-        /// The axis.
         axis: String,
         /// The allowed axes.
         known: String,
@@ -58,7 +54,6 @@ pub enum WorkflowError {
     /// An oracle is not registered.
     #[error("`oracles`: no source `{oracle_id}` is registered; registered: {known}")]
     UnknownOracle {
-        /// The oracle.
         oracle_id: SourceId,
         /// The registered oracles.
         known: String,
@@ -66,7 +61,6 @@ pub enum WorkflowError {
     /// An oracle provides none of the axes.
     #[error("`oracles`: `{oracle_id}` provides none of the axes {axes}; it provides {provided}")]
     IdleOracle {
-        /// The oracle.
         oracle_id: SourceId,
         /// The workflow's axes.
         axes: String,
@@ -76,11 +70,9 @@ pub enum WorkflowError {
     /// A strategy, or a threshold, does not fit an axis.
     #[error("`conflict_resolution.{field}`: {what} cannot work on `{axis}`: {fault}")]
     Strategy {
-        /// The field.
         field: &'static str,
         /// The value of the field.
         what: String,
-        /// The axis.
         axis: String,
         /// The fault, and what is allowed.
         fault: String,

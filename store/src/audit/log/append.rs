@@ -32,7 +32,6 @@ impl RecordCallers {
     }
 }
 
-/// The entries of one record.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],

@@ -31,7 +31,6 @@ pub struct ArchiveWriter {
     free: Option<FreeSpace>,
 }
 
-/// A payload in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadRef {
     /// The SHA-256 of the payload, which is also its name.

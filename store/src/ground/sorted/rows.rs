@@ -20,7 +20,6 @@ pub struct SortedRowRange {
     at: RangePosition,
 }
 
-/// The position in the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RangePosition {
     /// Before the first row.

@@ -22,7 +22,6 @@ fn all(mut rows: impl RowSource) -> Result<Vec<SortedRow>, StoreError> {
     }
 }
 
-/// One row in memory.
 fn held(key: &[u8], value: &[u8]) -> MemoryRows {
     let mut sorter = RowSorter::new(Path::new(""), 0);
     sorter.push(key, value).expect("it is taken");

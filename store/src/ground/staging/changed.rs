@@ -23,7 +23,6 @@ const SUPERSEDED: u8 = 2;
 /// A change of a version of a record. A record is identified by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunChangeEntry {
-    /// The kind of the change.
     pub kind: VersionChangeKind,
     /// The run that read the record.
     pub run: u32,

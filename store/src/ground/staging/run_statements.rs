@@ -27,7 +27,6 @@ pub(super) struct RunStatements<'d> {
 
 /// The records of one key in one run.
 pub(super) struct RecordGroup {
-    /// The first record.
     pub(super) first: StoredStatement,
     /// Number of records.
     pub(super) members: u64,

@@ -10,7 +10,6 @@ use oracled_domain::ground::run::RunState;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
-/// The state of the refreshes of a source.
 #[derive(Debug)]
 pub(super) enum SourceRefreshState {
     /// A refresh is in progress; the channel reports its end.
@@ -93,7 +92,6 @@ impl IngestContext {
         run.is_some_and(|(run, _)| matches!(run.state, RunState::Failed | RunState::Held))
     }
 
-    /// The pipeline by which a source is pulled.
     fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
         for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
             let definition = self.store.definition(&registered.pipeline_sha256)?;

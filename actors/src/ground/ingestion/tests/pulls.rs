@@ -21,7 +21,6 @@ struct TestPublisher {
     is_answering: watch::Sender<bool>,
 }
 
-/// The answer of a publisher.
 struct PublisherAnswer {
     body: String,
     last_modified: Option<&'static str>,

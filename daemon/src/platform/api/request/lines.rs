@@ -26,7 +26,6 @@ const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "a
 pub(crate) struct BatchLine {
     /// Line number, from 1; blank lines count.
     pub(crate) number: u64,
-    /// The text of the line, or the problem with it.
     pub(crate) text: Result<Vec<u8>, Problem>,
 }
 

@@ -69,7 +69,6 @@ const CREDENTIALS: [&str; 6] = [
     "certificate_file = 'FILE'\nkey_file = 'FILE'",
 ];
 
-/// `settings` with `key` as `value`.
 fn set_key(settings: &str, key: &str, value: &str) -> String {
     let others = settings.lines().filter(|line| line.split(" = ").next() != Some(key));
     others.map(|line| format!("{line}\n")).collect::<String>() + &format!("{key} = {value}\n")

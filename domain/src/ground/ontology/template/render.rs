@@ -5,12 +5,9 @@ use crate::ground::id::TemplateId;
 use crate::ground::value::{AxisValue, TypedValue};
 use std::collections::BTreeMap;
 
-/// A rendered fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedFact {
-    /// The id of its template.
     pub template_id: TemplateId,
-    /// The text of the fact.
     pub text: String,
     /// The paths of the values that it contains.
     pub tells: Vec<String>,
@@ -20,7 +17,6 @@ pub struct RenderedFact {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template `{template_id}` gives a fact of {bytes} bytes (at most {FACT_MAX_BYTES} allowed)")]
 pub struct FactTooLongError {
-    /// The id of the template.
     pub template_id: TemplateId,
     /// The length of the fact, in bytes.
     pub bytes: usize,

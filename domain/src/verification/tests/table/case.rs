@@ -269,7 +269,6 @@ impl TableCase {
         envelope.axes.get(self.axis())?.value.as_ref().map(ToString::to_string)
     }
 
-    /// The inputs of the decision.
     pub(super) fn inputs(&self) -> DecisionInputs {
         let axis = self.axis();
         let always_human = if self.always_human { vec![axis] } else { Vec::new() };
