@@ -140,7 +140,7 @@ impl ActorSystem {
         let (report, reports) = watch::channel(JournalReport::default());
         let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
-        // no limit: each message that reaches the logger already has a place at a limited door, and no entry may be
+        // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let (log, waiting) = LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone());

@@ -91,7 +91,7 @@ struct RunningGeneration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GenerationRequest {
     Read,
-    /// `uid` is part of the errand: a stored refusal applies only to its own user id.
+    /// `uid` is part of the request: a stored refusal applies only to its own user id.
     Deliver {
         tier: ProductTier,
         query: CustomerQuery,
@@ -103,7 +103,7 @@ enum GenerationRequest {
 impl RunningGeneration {
     /// Waits for the flight's result.
     async fn wait_for_result(mut self) -> GenerationResult {
-        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
         result.unwrap_or_else(|| Err(Arc::new(GenerationError::Crashed)))
     }
 }

@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn only_statuses_about_the_mail_itself_are_permanent() {
-        let with = |wanted: MailFailureCause| -> Vec<u16> {
-            let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == wanted;
+        let with = |expected: MailFailureCause| -> Vec<u16> {
+            let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == expected;
             (300..600).filter(is).collect()
         };
         assert_eq!(

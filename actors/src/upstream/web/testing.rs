@@ -58,7 +58,7 @@ impl ScriptedServer {
                     match step {
                         // the client may have closed the connection already
                         ServerStep::Send(bytes) => drop(socket.write_all(bytes).await),
-                        ServerStep::Reply(made) => drop(socket.write_all(&made(&request)).await),
+                        ServerStep::Reply(reply) => drop(socket.write_all(&reply(&request)).await),
                         ServerStep::Wait(time) => sleep(*time).await,
                     }
                 }

@@ -181,7 +181,7 @@ impl GenerationRunner {
         match self.handles.cache.ask(FindSession(submission.clone())).await?? {
             FindSessionOutcome::Cached(cached) => return Ok(SubmissionOutcome::Replayed(cached)),
             FindSessionOutcome::Mismatch(mismatch) => return Ok(SubmissionOutcome::Mismatch(mismatch)),
-            FindSessionOutcome::Nothing(kept) => submission.check = submission.check.or(kept),
+            FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
         }
         let session = self.store.session(&submission.session_id)?;
         if session.is_some_and(|(session, _)| session.original.is_some()) {

@@ -1,6 +1,6 @@
 //! The objects of a list within one JSON document.
 //!
-//! Values beside the list must be strict JSON, and are skipped. In a record, only brackets and strings are checked to
+//! Values outside the list must be strict JSON, and are skipped. In a record, only brackets and strings are checked to
 //! find its end, so that other faults affect only that record. This is our own scanner, since readers of whole documents
 //! stop at the first invalid byte, even if only one record is invalid.
 
@@ -195,7 +195,7 @@ impl<R: Read> JsonListReader<R> {
             match ended {
                 Some(Ok(())) if !bytes.is_empty() => return Ok((offset, bytes)),
                 Some(Ok(())) => return Err(self.broken("a value")),
-                Some(Err(wanted)) => return Err(self.broken(wanted)),
+                Some(Err(expected)) => return Err(self.broken(expected)),
                 None if at_end => return Err(self.broken("the rest of a value")),
                 None => {}
             }

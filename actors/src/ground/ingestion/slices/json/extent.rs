@@ -53,7 +53,7 @@ impl JsonValueScanner {
                         JsonByteRole::Inside => {}
                         JsonByteRole::Last => return (seen + 1, Some(Ok(()))),
                         JsonByteRole::After => return (seen, Some(Ok(()))),
-                        JsonByteRole::Invalid(wanted) => return (seen, Some(Err(wanted))),
+                        JsonByteRole::Invalid(expected) => return (seen, Some(Err(expected))),
                     }
                 }
             }
