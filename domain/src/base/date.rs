@@ -95,8 +95,8 @@ mod tests {
             ("yesterday", None),
             ("", None),
         ];
-        for (text, wanted) in cases {
-            assert_eq!(canonical(text).as_deref(), wanted, "{text}");
+        for (text, expected) in cases {
+            assert_eq!(canonical(text).as_deref(), expected, "{text}");
         }
     }
 

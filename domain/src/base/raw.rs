@@ -42,12 +42,12 @@ pub enum RawRecordError {
         found: &'static str,
     },
     /// The record has more or fewer fields than the header.
-    #[error("the record has {found} fields, but the header has {wanted}")]
+    #[error("the record has {found} fields, but the header has {expected}")]
     Fields {
         /// The number of fields found.
         found: usize,
         /// The number of fields in the header.
-        wanted: usize,
+        expected: usize,
     },
     /// Characters follow the closing quote of a field.
     #[error("field {field} has characters between its closing quote and the delimiter")]

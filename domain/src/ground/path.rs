@@ -202,8 +202,8 @@ fn next(text: &str) -> Result<(RawPathToken, &str), &'static str> {
     let rest = text.strip_prefix('[').ok_or("after a step, `.` or `[` is required")?;
     if let Some(rest) = rest.strip_prefix("?@") {
         let (members, rest) = members(rest)?;
-        let (wanted, rest) = quoted(rest.trim_start())?;
-        return Ok((RawPathToken::Step(RawPathStep::Where(members, wanted)), closed(rest)?));
+        let (expected, rest) = quoted(rest.trim_start())?;
+        return Ok((RawPathToken::Step(RawPathStep::Where(members, expected)), closed(rest)?));
     }
     if rest.starts_with(['\'', '"']) {
         let (name, rest) = quoted(rest)?;
@@ -220,8 +220,8 @@ fn members(text: &str) -> Result<(Vec<String>, &str), &'static str> {
     const WRITTEN: &str = "a filter must have the form `[?@.name=='text']`";
     let (mut members, mut rest) = (Vec::new(), text);
     loop {
-        if let Some(wanted) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
-            return Ok((members, wanted));
+        if let Some(expected) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
+            return Ok((members, expected));
         }
         if members.len() == STEPS_MAX {
             return Err(WRITTEN);

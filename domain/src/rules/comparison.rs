@@ -26,7 +26,7 @@ pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFinding
     let (mut all, not_understood) = constraints(subject);
     let given = &subject.check.constraints;
     let given = format!("constraints: {}, {}", given.len(), Sha256Hex::of_json(given));
-    let told = if are_compatible(findings, &all, &given) {
+    let result = if are_compatible(findings, &all, &given) {
         for (part, text) in subject.texts().enumerate() {
             all.extend(comparisons(text, Some(part)));
         }
@@ -44,7 +44,7 @@ pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFinding
             ..EvidenceOutput::default()
         });
     }
-    told
+    result
 }
 
 /// The comparisons in the check's constraints, and the constraints that cannot be parsed.

@@ -55,8 +55,9 @@ fn without_added(claim: &str) -> Option<String> {
         // at the beginning the word asks a question, and at the end it completes nothing
         !is_added(word) || *place == 0 || !is_completion(words.get(place + 1..).unwrap_or_default())
     };
-    let kept: Vec<&str> = words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
-    (kept.len() < words.len()).then(|| format!(" {} ", kept.join(" ")))
+    let remaining: Vec<&str> =
+        words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
+    (remaining.len() < words.len()).then(|| format!(" {} ", remaining.join(" ")))
 }
 
 /// Whether `rest`, the text after an added word, has no object.

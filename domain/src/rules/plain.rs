@@ -71,10 +71,10 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     text.split_inclusive(is_line_end).flat_map(move |line| {
         let start = end;
         end += line.len();
-        let said = strip_line_head(line).unwrap_or(line);
-        let head = start..end - said.len();
-        let marks = marks(said).into_iter();
-        let marks = marks.map(move |mark| end - said.len() + mark.start..end - said.len() + mark.end);
+        let content = strip_line_head(line).unwrap_or(line);
+        let head = start..end - content.len();
+        let marks = marks(content).into_iter();
+        let marks = marks.map(move |mark| end - content.len() + mark.start..end - content.len() + mark.end);
         (!head.is_empty()).then_some(head).into_iter().chain(marks)
     })
 }
@@ -133,7 +133,7 @@ fn marks(line: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Whether `character` belongs to the word beside it.
+/// Whether `character` belongs to the word next to it.
 fn is_of_word(character: char) -> bool {
     let goes_on = || String::from_iter(['a', character]).split_word_bounds().count() == 1;
     character.is_alphanumeric() || !character.is_ascii() && goes_on()

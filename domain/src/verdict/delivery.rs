@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn regenerated_document_shows_divergence_from_original() {
         use crate::verdict::label::VerdictLabel;
-        for (original, level, told) in [
+        for (original, level, note_field) in [
             (Some(VerdictLabel::Green), "\"none\"", None),
             (Some(VerdictLabel::Amber), "\"minor\"", Some("disclaimer")),
             (Some(VerdictLabel::Red), "\"significant\"", Some("disclaimer")),
@@ -247,7 +247,11 @@ mod tests {
             );
             assert!(text.contains(&members), "{text}");
             for name in ["disclaimer", "notice"] {
-                assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
+                assert_eq!(
+                    text.contains(&format!("\"{name}\":\"NOTE: ")),
+                    note_field == Some(name),
+                    "{text}"
+                );
             }
             let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
             assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);

@@ -51,7 +51,7 @@ pub struct OracleInteractionLog {
     /// The SHA-256 of the response body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_hash: Option<Sha256Hex>,
-    /// Whether the answer came from a cache.
+    /// Whether the answer is from a cache.
     pub cache_hit: bool,
     /// Whether the answer was older than allowed.
     pub stale_data_used: bool,

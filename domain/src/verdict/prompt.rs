@@ -160,21 +160,21 @@ mod tests {
 
     #[test]
     fn prompt_requests_only_fields_of_its_tier() {
-        let asked =
+        let is_field_requested =
             |tier: ProductTier, field: &str| prompt(tier, "").text().contains(&format!("\"{field}\":"));
         for tier in ProductTier::ALL {
             for field in ["verdict", "summary"] {
-                assert!(asked(tier, field), "{tier} {field}");
+                assert!(is_field_requested(tier, field), "{tier} {field}");
             }
             for dimension in VerdictDimension::ALL {
                 assert_eq!(
-                    asked(tier, dimension.into_str()),
+                    is_field_requested(tier, dimension.into_str()),
                     tier != ProductTier::Quick,
                     "{tier} {dimension}"
                 );
             }
             for field in ["strategy", "next_step", "alternative", "tests"] {
-                assert_eq!(asked(tier, field), tier == ProductTier::Strategy, "{tier} {field}");
+                assert_eq!(is_field_requested(tier, field), tier == ProductTier::Strategy, "{tier} {field}");
             }
         }
     }

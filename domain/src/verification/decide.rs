@@ -95,8 +95,8 @@ impl<'a> CombinedDecision<'a> {
     }
 
     fn of(inputs: &'a DecisionInputs, hearing: &'a CollectedAnswers<'a>) -> Self {
-        let asked = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
-        let settled = asked.map(|(path, axis)| (path.as_str(), settle(inputs, hearing, path, axis)));
+        let requested = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
+        let settled = requested.map(|(path, axis)| (path.as_str(), settle(inputs, hearing, path, axis)));
         let mut ruling = Self {
             kind: EnvelopeKind::Blocked,
             reasons: BTreeSet::new(),
@@ -130,10 +130,10 @@ impl<'a> CombinedDecision<'a> {
         inputs: &'a DecisionInputs,
         hearing: &'a CollectedAnswers<'a>,
     ) -> BTreeSet<&'a SourceId> {
-        let asked = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
-        let beside = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
-        let beside = beside.flat_map(|(path, axis)| settle(inputs, hearing, path, axis).contested_by);
-        asked.chain(beside).collect()
+        let contested = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
+        let others = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
+        let others = others.flat_map(|(path, axis)| settle(inputs, hearing, path, axis).contested_by);
+        contested.chain(others).collect()
     }
 
     /// If a conflict affects all values of its oracles, marks the axes on which these oracles have a value.
@@ -147,9 +147,9 @@ impl<'a> CombinedDecision<'a> {
         let contested = &self.contested;
         for (path, settlement) in &mut self.settled {
             let Some(axis) = inputs.axes.get(*path) else { continue };
-            let said = collect_statements(inputs, hearing, path, axis);
+            let collected = collect_statements(inputs, hearing, path, axis);
             if !settlement.is_decided_by_human()
-                && said.oracles().any(|oracle_id| contested.contains(oracle_id))
+                && collected.oracles().any(|oracle_id| contested.contains(oracle_id))
             {
                 settlement.add(reason);
             }
@@ -299,7 +299,7 @@ impl<'a> CombinedDecision<'a> {
 
 /// Whether an oracle that was asked for `axes` may have a value for `path`. An empty list means all axes.
 fn is_requested(axes: &[String], path: &str) -> bool {
-    axes.is_empty() || axes.iter().any(|asked| asked == path)
+    axes.is_empty() || axes.iter().any(|requested| requested == path)
 }
 
 /// The standing of an axis of this kind.

@@ -50,8 +50,13 @@ pub(super) fn test_statement(country: &str, year: u32, people: u64) -> TestState
     TestStatement { country: country.into(), year, region: region.into(), people, from: None }
 }
 
-pub(super) fn test_run(version: &str, released_s: i64, snapshot: bool, said: Vec<TestStatement>) -> TestRun {
-    TestRun { version: version.into(), released_s, snapshot, statements: said }
+pub(super) fn test_run(
+    version: &str,
+    released_s: i64,
+    snapshot: bool,
+    statements: Vec<TestStatement>,
+) -> TestRun {
+    TestRun { version: version.into(), released_s, snapshot, statements }
 }
 
 pub(super) fn at(second: i64) -> Timestamp {
@@ -217,23 +222,26 @@ impl TestStore {
     ) -> RunStaging {
         let mut staging = RunStaging::new(files, run_id, number).expect("the disk takes it");
         let mut offset = 0;
-        for (position, said) in (0..).zip(&reading.statements) {
-            let raw = said.raw();
+        for (position, test_statement) in (0..).zip(&reading.statements) {
+            let raw = test_statement.raw();
             let statement = StoredStatement {
-                time: said.statement(number),
+                time: test_statement.statement(number),
                 position,
                 offset,
                 len: raw.len() as u32,
                 raw_hash: digest(&raw),
                 verified: true,
-                row: said.content().to_row(said.content().to_json().len(), &ONTOLOGY).map(Into::into),
+                row: test_statement
+                    .content()
+                    .to_row(test_statement.content().to_json().len(), &ONTOLOGY)
+                    .map(Into::into),
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();
-            oracled_domain::ground::value::append_text_key(&said.region, &mut region);
+            oracled_domain::ground::value::append_text_key(&test_statement.region, &mut region);
             let index = [(2, region)];
             staging
-                .accept(&AcceptedRecord { key: &said.key(), statement: &statement, index: &index })
+                .accept(&AcceptedRecord { key: &test_statement.key(), statement: &statement, index: &index })
                 .expect("the disk takes it");
         }
         staging
@@ -261,15 +269,15 @@ impl TestStore {
     /// statements, and the payloads that are no longer needed.
     pub(super) fn prune(&mut self, before: i64) -> (u64, Vec<Sha256Hex>) {
         let pruned = self.view().prune(at(before), |_| true).expect("it is read").expect("it is not stopped");
-        let told = (pruned.statements, pruned.unneeded.clone());
+        let report = (pruned.statements, pruned.unneeded.clone());
         let old = self.view();
         let mut state = old.state.clone();
         state.files = pruned.into_kept_files();
         let entry = PruneEntry {
             oracle_id: oracle_id(),
             before: at(before),
-            versions: told.0,
-            payloads: told.1.clone(),
+            versions: report.0,
+            payloads: report.1.clone(),
             peer: PeerCredentials { uid: 0, gid: 0, pid: None },
         };
         self.commit_event(
@@ -277,7 +285,7 @@ impl TestStore {
             vec![TableWrite::PutSource(Arc::new(state))],
         );
         self.store().remove_replaced(&old.state).expect("the source is read");
-        told
+        report
     }
 
     /// The export of the source, as lines of JSON.
@@ -356,7 +364,10 @@ impl TestStore {
     /// Archives a run's payload.
     pub(super) fn archive(&self, reading: &TestRun) {
         let mut writer = self.store().files().archive_writer().expect("a file");
-        reading.statements.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
+        reading
+            .statements
+            .iter()
+            .for_each(|statement| writer.push(&statement.raw()).expect("the disk takes it"));
         writer.finish().expect("the disk takes it");
     }
 

@@ -228,9 +228,10 @@ impl SourceView {
             let record = record?;
             meter.step(bytes_each * record.statements.len() as u64)?;
             // the payload offset of a rejected record is among the rejects
-            let is_wanted =
-                |said: &&StoredStatement| runs.contains(&said.time.run) && said.time.content.is_some();
-            for statement in record.statements.iter().filter(is_wanted) {
+            let is_included = |statement: &&StoredStatement| {
+                runs.contains(&statement.time.run) && statement.time.content.is_some()
+            };
+            for statement in record.statements.iter().filter(is_included) {
                 let raw_hash = Sha256Hex::from_bytes(&statement.raw_hash);
                 push(statement.time.run, statement.offset, statement.position, statement.len, &raw_hash)?;
             }

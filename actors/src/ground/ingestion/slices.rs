@@ -120,12 +120,12 @@ pub enum PayloadSliceError {
         cause: HeaderLineError,
     },
     /// The payload is not valid JSON, or a record has no certain end.
-    #[error("the payload is not a valid JSON document: at byte {offset}, expected {wanted}")]
+    #[error("the payload is not a valid JSON document: at byte {offset}, expected {expected}")]
     Json {
         /// Offset of the fault.
         offset: u64,
         /// The allowed text at this offset.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The JSON document has no list of records at the path.
     #[error("the payload has no list at `{path}`: found {found} at byte {offset}")]

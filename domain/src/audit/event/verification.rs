@@ -180,11 +180,11 @@ impl SourceCallEntry {
     /// order.
     #[must_use]
     pub fn all(inputs: &DecisionInputs, envelope: &Envelope) -> Vec<Self> {
-        let asked = inputs.workflow.oracles.iter().filter_map(|oracle_id| {
+        let queried = inputs.workflow.oracles.iter().filter_map(|oracle_id| {
             let call = inputs.calls.get(oracle_id)?;
             Some((oracle_id, call, call.asked_at?))
         });
-        asked.map(|(oracle_id, call, at)| Self::of(inputs, envelope, oracle_id, (call, at))).collect()
+        queried.map(|(oracle_id, call, at)| Self::of(inputs, envelope, oracle_id, (call, at))).collect()
     }
 
     fn of(

@@ -46,8 +46,8 @@ pub(super) struct CelExpression {
 
 /// The parser's message on one line, without its drawing of the location. The message contains the location as
 /// `line:column`.
-fn join_error_lines(told: &str) -> String {
-    let what = told.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
+fn join_error_lines(message: &str) -> String {
+    let what = message.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
     what.replace("ERROR: <input>:", "at ")
 }
 

@@ -160,7 +160,7 @@ impl SchemaSize<'_> {
                 let looks_back = ["unevaluatedProperties", "unevaluatedItems"];
                 let looks_back = looks_back.iter().any(|name| members.contains_key(*name));
                 self.is_quadratic |= looks_back;
-                // the validator applies the members beside such a name again, to find the evaluated ones
+                // the validator applies the other members of the schema again, to find the evaluated ones
                 let times = if looks_back { times.saturating_mul(2) } else { times };
                 members.iter().try_for_each(|(name, member)| {
                 self.patterns += match (name.as_str(), member) {

@@ -96,11 +96,11 @@ impl<'o> ParsedFactTemplate<'o> {
     #[must_use]
     pub fn is_renderable_from(&self, axes: &[String]) -> bool {
         let covers = |axis: &Axis, path: &str| {
-            let asked = |asked: &String| {
-                let is_of_axis = *asked == axis.axis || axis.key_in(asked).is_some();
-                is_of_axis && (asked == path || asked.contains('*') || path.contains('*'))
+            let is_matching = |requested: &String| {
+                let is_of_axis = *requested == axis.axis || axis.key_in(requested).is_some();
+                is_of_axis && (requested == path || requested.contains('*') || path.contains('*'))
             };
-            axis.identity || axes.iter().any(asked)
+            axis.identity || axes.iter().any(is_matching)
         };
         self.axes().all(|(axis, path, _)| covers(axis, path))
     }
@@ -113,7 +113,7 @@ impl<'o> ParsedFactTemplate<'o> {
     /// Whether the template includes the value at `path`.
     #[must_use]
     pub fn has_value_at(&self, path: &str) -> bool {
-        self.properties_at(path).any(|told| matches!(told, AxisProperty::Value(_)))
+        self.properties_at(path).any(|property| matches!(property, AxisProperty::Value(_)))
     }
 
     /// The properties of the axis at `path` that the template includes.
@@ -121,7 +121,7 @@ impl<'o> ParsedFactTemplate<'o> {
         let is_there = move |axis: &Axis, named: &str| {
             named == path || named.contains('*') && axis.key_in(path).is_some()
         };
-        self.axes().filter_map(move |(axis, named, told)| is_there(axis, named).then_some(told))
+        self.axes().filter_map(move |(axis, named, property)| is_there(axis, named).then_some(property))
     }
 
     /// The id of the template.
@@ -132,7 +132,7 @@ impl<'o> ParsedFactTemplate<'o> {
 
     fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, AxisProperty)> {
         self.pieces.iter().filter_map(|piece| match piece {
-            FactTemplatePiece::Axis { axis, path, property: told } => Some((*axis, path.as_str(), *told)),
+            FactTemplatePiece::Axis { axis, path, property } => Some((*axis, path.as_str(), *property)),
             FactTemplatePiece::Text(_) | FactTemplatePiece::Key { .. } => None,
         })
     }
@@ -212,7 +212,7 @@ fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplateP
     let axis = ontology.axis(path);
     let axis =
         axis.ok_or_else(|| format!("`{{{within}}}` does not name an axis; the axes are: {}", known()))?;
-    let told = match form {
+    let property = match form {
         None => AxisProperty::Value(NumberFormat::default()),
         Some("definition") => AxisProperty::Definition,
         Some("unit") if axis.unit.is_some() => AxisProperty::Unit,
@@ -228,7 +228,7 @@ fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplateP
             AxisProperty::Value(figure)
         }
     };
-    Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property: told })
+    Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property })
 }
 
 #[cfg(test)]

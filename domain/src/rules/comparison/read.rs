@@ -11,13 +11,13 @@ use std::ops::Range;
 
 /// The maximum length of an operand, in bytes; a longer one is not simple.
 const OPERAND_MAX_BYTES: usize = 64;
-/// Operators of arithmetic. An operand with one of these beside it, spaces aside, is not simple.
+/// Operators of arithmetic. An operand with one of these next to it, ignoring spaces, is not simple.
 const ARITHMETIC: &str = "+-−–*/^×·÷";
 /// An operand after one of these characters is not simple.
 const BEFORE: &str = ")€$£¥√∑∏∫∂∇∆¬~±≈#@\\";
 /// An operand before one of these characters is not simple.
 const BEHIND: &str = "(@";
-/// An operand is not simple if one of these characters is beside it, followed by a letter or a digit on the other side.
+/// An operand is not simple if one of these characters is next to it, with a letter or a digit on the other side.
 const WITHIN: &str = "'’:[";
 /// The marks at the beginning or the end of an amount, and the marks only at its end.
 const MARKS: [&str; 2] = ["$€", "%°"];
@@ -134,15 +134,15 @@ fn is_part_after(right: &str, behind: &str, is_same: bool) -> bool {
         || is_same && is_word(near.split(|character: char| !character.is_alphanumeric()).next())
 }
 
-/// Whether the characters beside an operand make it a part of a longer word, as in "it's", "12:30" and `x[i]`.
-fn is_within(mut beside: impl Iterator<Item = char>) -> bool {
-    beside.next().is_some_and(|next| WITHIN.contains(next))
-        && beside.next().is_some_and(char::is_alphanumeric)
+/// Whether the characters next to an operand make it part of a longer word, as in "it's", "12:30" and `x[i]`.
+fn is_within(mut adjacent: impl Iterator<Item = char>) -> bool {
+    adjacent.next().is_some_and(|next| WITHIN.contains(next))
+        && adjacent.next().is_some_and(char::is_alphanumeric)
 }
 
-/// Whether the word beside an operand may be a part of it: "the new price > price" is about two prices.
-fn is_word(beside: Option<&str>) -> bool {
-    beside.is_some_and(|word| !word.is_empty() && !word.eq_ignore_ascii_case(AND))
+/// Whether the word next to an operand may be a part of it: "the new price > price" is about two prices.
+fn is_word(adjacent: Option<&str>) -> bool {
+    adjacent.is_some_and(|word| !word.is_empty() && !word.eq_ignore_ascii_case(AND))
 }
 
 /// The operand at the end of `text`.

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn strip_keeps_every_other_byte() {
-        for (text, kept) in [
+        for (text, expected) in [
             (r#"{"verdict":1,"summary":2}"#, r#"{"verdict":1,"summary":2}"#),
             (r#"{ "x" : {"verdict":1} , "verdict" : 1 }"#, r#"{ "verdict" : 1 }"#),
             (r#"{"x":",","y":[","], "verdict":1}"#, r#"{ "verdict":1}"#),
@@ -163,10 +163,10 @@ mod tests {
             (r#"{ }"#, "{ }"),
             ("[1]", "[1]"),
         ] {
-            assert_eq!(strip(VerdictLevel::Root(ProductTier::Quick), text), kept, "{text}");
+            assert_eq!(strip(VerdictLevel::Root(ProductTier::Quick), text), expected, "{text}");
         }
         let nested = r#"{"breakdown":{ "Mood":{}, "Curvature":{"x":1,"verdict":2}},"strategy":{}}"#;
-        let kept = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
-        assert_eq!(strip(VerdictLevel::Root(ProductTier::Full), nested), kept);
+        let expected = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
+        assert_eq!(strip(VerdictLevel::Root(ProductTier::Full), nested), expected);
     }
 }

@@ -26,9 +26,9 @@ pub(super) fn hide(address: &str, text: &str) -> String {
         matches!(groups.len(), 1 | 3) && groups.iter().all(digits) && letters(word) != local
     };
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | ';' | '-'));
-    let mut kept: Vec<_> = words.filter(is_code).take(2).collect();
-    kept.push("[text with the address]");
-    kept.join(" ")
+    let mut codes: Vec<_> = words.filter(is_code).take(2).collect();
+    codes.push("[text with the address]");
+    codes.join(" ")
 }
 
 /// Whether the local part of `address` occurs in `text`, encoded or with other characters in between.

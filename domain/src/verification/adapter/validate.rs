@@ -235,7 +235,7 @@ impl Adapter {
 
 /// The fault of a definition, with its field in an adapter.
 fn convert_definition_error(bad: &PipelineDefinitionError) -> AdapterError {
-    let told = bad.to_string();
+    let message = bad.to_string();
     let place = "pipeline.validation.";
-    AdapterError::Definition(told.strip_prefix(place).map_or_else(|| told.clone(), str::to_owned))
+    AdapterError::Definition(message.strip_prefix(place).map_or_else(|| message.clone(), str::to_owned))
 }

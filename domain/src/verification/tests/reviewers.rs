@@ -342,7 +342,7 @@ fn claim_supports_only_the_axis_own_definition() {
     };
     assert!(decided("").is_ok());
     let refused = decided("without the night's").expect_err("no claim has that");
-    assert!(matches!(refused, ReviewResolutionError::NobodySays { .. }), "{refused}");
+    assert!(matches!(refused, ReviewResolutionError::ValueNotOffered { .. }), "{refused}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl DelimitedLine {
         let (found, expected) = (self.count, names.len());
         let fields = self.fields(bytes)?;
         if found != expected {
-            return Err(RawRecordError::Fields { found, wanted: expected });
+            return Err(RawRecordError::Fields { found, expected });
         }
         let mut members = Vec::with_capacity(expected);
         let named = names.iter().zip(fields).filter(|(name, _)| !is_blank(name));

@@ -169,7 +169,7 @@ fn csv_delimiter_and_quoting_are_configurable() {
     let payload = b"a;b\n\"1;2\";3\n";
     assert_eq!(cut(&semicolon(true), payload)[0].record, parsed_record(&[("a", "1;2"), ("b", "3")]));
     let wrong = &cut(&semicolon(false), payload)[0].record;
-    assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, wanted: 2 }));
+    assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, expected: 2 }));
     let tsv = cut(&PayloadFormat::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
     assert_eq!(tsv[0].record, parsed_record(&[("a", "\"1"), ("b", "2\"")]));
     assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
@@ -180,8 +180,8 @@ fn broken_csv_line_is_rejected_with_its_reason_and_reading_continues() {
     let payload = b"a,b\n1\n1,2,3\n\"1\"x,2\n1,\xff\n1\r,2\n\"1\r\",2\n";
     let records: Vec<_> = cut(&csv(), payload).into_iter().map(|slice| slice.record).collect();
     let wanted = [
-        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
-        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+        Err(RawRecordError::Fields { found: 1, expected: 2 }),
+        Err(RawRecordError::Fields { found: 3, expected: 2 }),
         Err(RawRecordError::AfterQuote { field: 1 }),
         Err(RawRecordError::NotUtf8 { at_byte: 2 }),
         Err(RawRecordError::CarriageReturn { field: 1 }),
@@ -222,8 +222,8 @@ fn column_without_name_is_in_no_record() {
     let line = cut(&csv(), b"a,\n1\n1,2,3\n1,\n");
     let records: Vec<_> = line.into_iter().map(|slice| slice.record).collect();
     let wanted = [
-        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
-        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+        Err(RawRecordError::Fields { found: 1, expected: 2 }),
+        Err(RawRecordError::Fields { found: 3, expected: 2 }),
         parsed_record(&[("a", "1")]),
     ];
     assert_eq!(records, wanted);
@@ -411,7 +411,7 @@ fn columns_are_limited_and_extra_fields_reject_only_one_record() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    assert_eq!(found[0].record, Err(RawRecordError::Fields { found: 1_000_001, wanted: 2 }));
+    assert_eq!(found[0].record, Err(RawRecordError::Fields { found: 1_000_001, expected: 2 }));
     assert!(found[1].record.is_ok());
 }
 
