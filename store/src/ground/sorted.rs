@@ -235,7 +235,7 @@ impl SortedFile {
 
 /// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with the last of the
 /// remaining bytes incremented.
-fn end(prefix: &[u8]) -> Bound<Vec<u8>> {
+fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
     let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
     let mut behind = prefix.get(..end).unwrap_or_default().to_vec();
     match behind.last_mut() {
