@@ -169,7 +169,7 @@ impl RawFieldPath {
 fn walk<'r>(root: &'r SourceValue, steps: &[RawPathStep]) -> Option<&'r SourceValue> {
     steps.iter().try_fold(root, |raw, step| match (step, raw) {
         (RawPathStep::Member(name), SourceValue::Object(_)) => raw.get(name),
-        (RawPathStep::Element(place), SourceValue::List(list)) => list.get(*place),
+        (RawPathStep::Element(index), SourceValue::List(list)) => list.get(*index),
         (RawPathStep::Where(members, text), SourceValue::List(list)) => list.iter().find(|element| {
             let found = members.iter().try_fold(*element, |raw, name| raw.get(name));
             matches!(found, Some(SourceValue::Text(found)) if found == text)
@@ -210,9 +210,9 @@ fn next(text: &str) -> Result<(RawPathToken, &str), &'static str> {
         return Ok((RawPathToken::Step(RawPathStep::Member(name)), closed(rest)?));
     }
     let (number, rest) = rest.split_once(']').ok_or("a `[` is not closed")?;
-    let place =
+    let index =
         number.parse().map_err(|_| "`[]` requires a whole number, `*`, a quoted name, or a filter")?;
-    Ok((RawPathToken::Step(RawPathStep::Element(place)), rest))
+    Ok((RawPathToken::Step(RawPathStep::Element(index)), rest))
 }
 
 /// The names at the beginning of a filter, and the text after its `==`.

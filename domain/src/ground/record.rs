@@ -85,8 +85,8 @@ impl RecordIdentity {
 #[must_use]
 pub fn source_record_id<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
     let mut id = String::new();
-    for (place, part) in parts.into_iter().enumerate() {
-        if place > 0 {
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 {
             id.push('/');
         }
         for letter in part.chars() {

@@ -170,10 +170,10 @@ impl<'a> RuleContext<'a> {
 
     /// The sentences by Unicode's boundaries, of the texts without their layout.
     pub(super) fn sentences(&self) -> &[CandidateRange] {
-        let places = |(part, plain): (usize, &PlainText<'_>)| {
+        let ranges = |(part, plain): (usize, &PlainText<'_>)| {
             sentences::sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
         };
-        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(places).collect())
+        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(ranges).collect())
     }
 
     /// The text of a range without layout.

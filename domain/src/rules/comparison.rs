@@ -105,8 +105,8 @@ fn report_cycles(
     });
     // the comparisons in a cycle come first
     let mut is_in_circle = vec![false; all.len()];
-    for place in circles.iter().flat_map(|circle| &circle.members) {
-        if let Some(is_in_circle) = is_in_circle.get_mut(*place) {
+    for index in circles.iter().flat_map(|circle| &circle.members) {
+        if let Some(is_in_circle) = is_in_circle.get_mut(*index) {
             *is_in_circle = true;
         }
     }
@@ -140,10 +140,10 @@ struct ComparisonStep {
 fn find_cycles(comparisons: &[OperandComparison]) -> Vec<ComparisonCycle> {
     let mut graph: DiGraph<&str, ComparisonStep> = DiGraph::new();
     let mut nodes: BTreeMap<&str, NodeIndex> = BTreeMap::new();
-    for (place, comparison) in comparisons.iter().enumerate() {
+    for (index, comparison) in comparisons.iter().enumerate() {
         let [above, below] = [&comparison.above, &comparison.below]
             .map(|name| *nodes.entry(name).or_insert_with(|| graph.add_node(name)));
-        graph.add_edge(above, below, ComparisonStep { strict: comparison.strict, by: Some(place) });
+        graph.add_edge(above, below, ComparisonStep { strict: comparison.strict, by: Some(index) });
     }
     let mut amounts: Vec<(MarkedNumber, NodeIndex)> =
         nodes.iter().filter_map(|(name, node)| Some((MarkedNumber::parse(name)?, *node))).collect();
@@ -158,8 +158,8 @@ fn find_cycles(comparisons: &[OperandComparison]) -> Vec<ComparisonCycle> {
     let mut group_of = vec![0; graph.node_count()];
     for (group, members) in kosaraju_scc(&graph).into_iter().enumerate() {
         for member in members {
-            if let Some(place) = group_of.get_mut(member.index()) {
-                *place = group;
+            if let Some(slot) = group_of.get_mut(member.index()) {
+                *slot = group;
             }
         }
     }

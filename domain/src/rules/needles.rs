@@ -103,7 +103,7 @@ impl NeedleAutomaton {
     fn tails(&mut self, lines: &NormalizedLines) -> Vec<NeedleTail> {
         let mut sorted: Vec<(u32, &[u8])> = lines
             .iter()
-            .map(|(place, line)| (place, line.as_bytes()))
+            .map(|(index, line)| (index, line.as_bytes()))
             .filter(|(_, line)| !line.is_empty())
             .collect();
         sorted.sort_by_key(|(_, line)| *line);
@@ -217,8 +217,8 @@ impl NeedleAutomaton {
             }
             let (fallback, fork) = self.fallback(state);
             let behind = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
-            if let Ok(place) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
-                return behind.get(place).map_or(ROOT, |(_, state)| *state);
+            if let Ok(index) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
+                return behind.get(index).map_or(ROOT, |(_, state)| *state);
             }
             state = fallback;
         }
@@ -263,8 +263,8 @@ fn get(numbers: &[u32], at: u32) -> u32 {
 }
 
 fn set(numbers: &mut [u32], at: u32, number: u32) {
-    if let Some(place) = numbers.get_mut(at as usize) {
-        *place = number;
+    if let Some(slot) = numbers.get_mut(at as usize) {
+        *slot = number;
     }
 }
 

@@ -84,8 +84,8 @@ fn form(tier: ProductTier) -> String {
     let mut form = String::from("{\n  \"verdict\": \"<word>\",\n  \"summary\": \"<text>\"");
     if tier >= ProductTier::Full {
         form.push_str(",\n  \"breakdown\": {");
-        for (place, dimension) in VerdictDimension::ALL.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, dimension) in VerdictDimension::ALL.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(
                 form,
                 "{comma}\n    \"{dimension}\": {{\"verdict\": \"<word>\", \"analysis\": \"<text>\"}}"

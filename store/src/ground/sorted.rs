@@ -206,7 +206,7 @@ impl SortedFile {
     /// The first key of block number `block`; `None` if the block does not exist.
     fn first_key(&self, block: usize) -> Option<&[u8]> {
         let index = &self.inner.index;
-        index.piece_position(block).map(|place| index.first_key(place))
+        index.piece_position(block).map(|position| index.first_key(position))
     }
 
     /// Block number `block`, from the cache if it has it.
@@ -228,7 +228,7 @@ impl SortedFile {
 
     /// The error for a block with a valid checksum whose rows cannot be parsed.
     fn malformed(&self, block: usize) -> StoreError {
-        let at = self.inner.index.piece_position(block).map_or(0, |place| place.at);
+        let at = self.inner.index.piece_position(block).map_or(0, |position| position.at);
         self.inner.file.damage_error_at(at, "its rows cannot be read")
     }
 }

@@ -309,7 +309,7 @@ async fn redirect_to_a_forbidden_address_is_rejected() {
     ] {
         let (error, asked) = pull_error_of(status(302, &format!("Location: {to}\r\n"))).await;
         assert!(
-            error.contains("/x` redirects to a place that is refused: ") && error.contains(said),
+            error.contains("/x` redirects to a refused address: ") && error.contains(said),
             "{error}"
         );
         assert_eq!(asked, 1);

@@ -158,7 +158,7 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
                     );
                 }
                 Err(FactCollectionError::Entry {
-                    place: 0,
+                    index: 0,
                     cause: FactEntryError::Query(QueryError::Stale(_)),
                 }) => {
                     assert!(!passes);

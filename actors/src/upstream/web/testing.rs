@@ -50,11 +50,11 @@ impl ScriptedServer {
         let noted = Arc::clone(&heads);
         tokio::spawn(async move {
             let last = scripts.len() - 1;
-            for place in 0.. {
+            for index in 0.. {
                 let Ok((mut socket, _)) = listener.accept().await else { return };
                 let request = read_request(&mut socket).await;
                 noted.lock().expect("the lock is not poisoned").push(request.clone());
-                for step in scripts.get(place.min(last)).into_iter().flatten() {
+                for step in scripts.get(index.min(last)).into_iter().flatten() {
                     match step {
                         // the client may have closed the connection already
                         ServerStep::Send(bytes) => drop(socket.write_all(bytes).await),

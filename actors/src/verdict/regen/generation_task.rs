@@ -113,7 +113,7 @@ struct GenerationJob {
 /// The permits for a model call.
 struct ModelCallPermits {
     lease: CallLease,
-    /// The place among the calls in flight, held until the flight ends.
+    /// The slot among the calls in flight, held until the flight ends.
     _slot: ModelCallSlot,
     /// The committed attempt, for a regeneration.
     regen_permit: Option<RegenPermit>,
@@ -231,7 +231,7 @@ impl GenerationRunner {
         mut job: GenerationJob,
         leave: ModelCallPermits,
     ) -> Result<SubmissionOutcome, GenerationError> {
-        let ModelCallPermits { lease, _slot: _place, regen_permit } = leave;
+        let ModelCallPermits { lease, _slot, regen_permit } = leave;
         let began = monotonic();
         let mut called = self.call_model(model, &model.caller, &job).await;
         let substitute =

@@ -53,7 +53,7 @@ fn join_error_lines(message: &str) -> String {
 
 impl CelExpression {
     /// Compiles `source` over the axes of `ontology`, for the axis with the index `place`.
-    pub(super) fn new(source: &str, ontology: &Ontology, place: usize) -> Result<Self, String> {
+    pub(super) fn new(source: &str, ontology: &Ontology, axis_index: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
         let program = env.compile(source).map_err(|error| join_error_lines(&error.to_string()))?;
         let mut parts = ExpressionParts::default();
@@ -71,7 +71,7 @@ impl CelExpression {
                 }
             }
         }
-        let kind = ontology.axes.get(place).map_or(AxisType::String, |axis| axis.kind);
+        let kind = ontology.axes.get(axis_index).map_or(AxisType::String, |axis| axis.kind);
         Ok(Self { source: source.to_owned(), program, env, names: parts.names, kind })
     }
 

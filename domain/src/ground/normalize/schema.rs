@@ -78,7 +78,7 @@ impl CompiledSchema {
             return Err(RecordRejection::new(RecordRule::Schema, None, reason));
         }
         self.validator.validate(&record).map_err(|error| {
-            let place = error.instance_path().to_string();
+            let pointer = error.instance_path().to_string();
             let reason = if error.instance().to_string().len() > QUOTED_MAX_BYTES {
                 error.masked_with("the value").to_string()
             } else {
@@ -86,8 +86,12 @@ impl CompiledSchema {
             };
             // the path in the record may contain names of the record; the path in the schema belongs to the definition
             let bound = format!("it breaks `{}` of the schema", error.schema_path());
-            RecordRejection::new(RecordRule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
-                .with_bound(bound)
+            RecordRejection::new(
+                RecordRule::Schema,
+                Some(pointer.as_str()).filter(|at| !at.is_empty()),
+                reason,
+            )
+            .with_bound(bound)
         })
     }
 }

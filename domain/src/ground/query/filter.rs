@@ -102,7 +102,7 @@ impl ValidatedFilter {
     /// `patterns` is the number of patterns in the query.
     pub(super) fn new(
         filter: &QueryFilter,
-        (place, axis): (usize, &Axis),
+        (axis_index, axis): (usize, &Axis),
         patterns: usize,
     ) -> Result<Self, InvalidQueryError> {
         let bad = |fault: String| InvalidQueryError::Filter { axis: filter.axis.clone(), fault };
@@ -147,7 +147,7 @@ impl ValidatedFilter {
                 FilterOperand::One(value, bytes)
             }
         };
-        Ok(Self { axis: axis.clone(), axis_index: place, path: filter.axis.clone(), operator, with })
+        Ok(Self { axis: axis.clone(), axis_index, path: filter.axis.clone(), operator, with })
     }
 
     /// Whether any value of `row` matches.

@@ -219,19 +219,19 @@ pub(in super::super) struct UnitSpellings {
 impl UnitSpellings {
     fn of(units: &'static [KnownUnit]) -> Self {
         let (mut symbols, mut words) = (HashMap::new(), HashMap::new());
-        for (place, known) in units.iter().enumerate() {
+        for (index, known) in units.iter().enumerate() {
             let prefixes = if known.is_prefixed { PREFIXES.as_slice() } else { &[] };
             // if two units share a spelling, the first one counts
             for symbol in known.symbols {
-                symbols.entry((*symbol).to_owned()).or_insert((place, 0));
+                symbols.entry((*symbol).to_owned()).or_insert((index, 0));
                 for (prefix, _, power) in prefixes {
-                    symbols.entry(format!("{prefix}{symbol}")).or_insert((place, *power));
+                    symbols.entry(format!("{prefix}{symbol}")).or_insert((index, *power));
                 }
             }
             for word in known.words {
-                words.entry((*word).to_owned()).or_insert((place, 0));
+                words.entry((*word).to_owned()).or_insert((index, 0));
                 for (_, prefix, power) in prefixes {
-                    words.entry(format!("{prefix}{word}")).or_insert((place, *power));
+                    words.entry(format!("{prefix}{word}")).or_insert((index, *power));
                 }
             }
         }
@@ -242,8 +242,8 @@ impl UnitSpellings {
     fn find(&self, word: &str, lower: &str) -> Option<(&'static KnownUnit, i32)> {
         let (symbol, by_word) = (self.symbols.get(word), self.words.get(lower));
         // `min_by_key` returns the first of two equal keys: the symbol takes precedence over the word of the same unit
-        let (place, power) = symbol.into_iter().chain(by_word).min_by_key(|(place, _)| *place)?;
-        Some((self.units.get(*place)?, *power))
+        let (index, power) = symbol.into_iter().chain(by_word).min_by_key(|(index, _)| *index)?;
+        Some((self.units.get(*index)?, *power))
     }
 }
 

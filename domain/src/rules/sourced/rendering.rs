@@ -183,8 +183,8 @@ impl FactSource {
         let metadata = &response.query_metadata;
         let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
         let provenance = response.provenance.as_deref().unwrap_or_default();
-        for (place, record) in response.records.iter().enumerate() {
-            let chain = provenance.get(place).filter(|chain| chain.record_id == record.record_id);
+        for (index, record) in response.records.iter().enumerate() {
+            let chain = provenance.get(index).filter(|chain| chain.record_id == record.record_id);
             let chain = chain.ok_or_else(|| NoFactsError::NoProvenance(record.record_id.clone()))?;
             let origin = SourcedFactOrigin::Record(RecordOrigin {
                 oracle_id: answer.oracle_id.clone(),

@@ -244,13 +244,13 @@ impl ValidatedAdapter {
     fn raw_records<'r>(&self, body: &'r SourceValue) -> Result<&'r [SourceValue], AnswerRejection> {
         let records = &self.adapter.records;
         let step = |raw: &'r SourceValue, step: &String| match raw {
-            SourceValue::List(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
+            SourceValue::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
             _ => raw.get(step),
         };
         let unexpected = |found: &str| {
-            let place = if records.as_str().is_empty() { "the whole body" } else { records.as_str() };
+            let location = if records.as_str().is_empty() { "the whole body" } else { records.as_str() };
             schema(format!(
-                "it has {found} at `records` ({place}); allowed: an object, a list of objects, or null"
+                "it has {found} at `records` ({location}); allowed: an object, a list of objects, or null"
             ))
         };
         match records.steps().iter().try_fold(body, step) {
