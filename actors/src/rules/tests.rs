@@ -44,8 +44,11 @@ fn evaluation_fails_if_it_cannot_be_logged() {
     with_system(|world| async move {
         world.break_store();
         let facts = ["Ice melts.".to_owned()];
-        let told = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
-        assert!(matches!(told, Err(EvaluationError::Commit(CommitError::Unavailable(_)))), "{told:?}");
+        let reported = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
+        assert!(
+            matches!(reported, Err(EvaluationError::Commit(CommitError::Unavailable(_)))),
+            "{reported:?}"
+        );
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("rules_evaluated")), "{lines:?}");

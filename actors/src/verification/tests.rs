@@ -33,9 +33,9 @@ async fn register_two_sources(
     other: &str,
     settings: serde_json::Value,
 ) {
-    for (oracle_id, said) in [("office-a", one), ("office-b", other)] {
+    for (oracle_id, stated) in [("office-a", one), ("office-b", other)] {
         source(system, oracle_id, json!({})).await;
-        ingest_source_rows(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{said}")]).await;
+        ingest_source_rows(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{stated}")]).await;
     }
     workflow(system, &["office-a", "office-b"], settings).await;
 }
@@ -61,8 +61,8 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
         let chain = system.queries.provenance(record_id).await.expect("it exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
-        let told = events(&system, &envelope.execution_id);
-        assert_eq!(told, ["source_asked", "source_asked", "verification_decided"]);
+        let reported = events(&system, &envelope.execution_id);
+        assert_eq!(reported, ["source_asked", "source_asked", "verification_decided"]);
         let [(entry, again)] = &rebuilt(&system, &envelope.execution_id)[..] else { panic!("one decision") };
         assert_eq!(again.to_json(), envelope.to_json());
         assert_eq!(entry.inputs.calls.len(), 2);
@@ -102,8 +102,8 @@ fn deprecated_source_causes_one_warning() {
             .expect("it is deprecated");
         let envelope = verified(&system).await;
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
-        let told = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
-        assert_eq!(told, 1, "{:?}", envelope.warnings);
+        let warnings = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
+        assert_eq!(warnings, 1, "{:?}", envelope.warnings);
     });
 }
 
@@ -144,9 +144,9 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         assert_eq!(decided.axes["population"].basis, Some(ValueBasis::HumanLock));
         let twice = system.verification.resolve(&resolve("1")).await;
         assert!(matches!(twice, Err(ResolveError::Closed(ReviewClosedError::Resolved { .. }))), "{twice:?}");
-        let told = events(&system, &review_id);
+        let reported = events(&system, &review_id);
         assert_eq!(
-            told,
+            reported,
             ["source_asked", "source_asked", "verification_decided", "review_opened", "review_resolved"]
         );
     });
@@ -161,8 +161,8 @@ async fn futures_of(system: &crate::system::ActorSystem, count: usize) -> Vec<Ar
         })
         .collect();
     let mut envelopes = Vec::new();
-    for asked in asking {
-        envelopes.push(asked.await.expect("it is answered"));
+    for request in asking {
+        envelopes.push(request.await.expect("it is answered"));
     }
     envelopes
 }

@@ -243,7 +243,7 @@ fn log_query_matches_a_plain_filter() {
     };
     let sessions = [None, Some(id(1)), Some(id(77))];
     let events = [None, Some("service_stopped"), Some("tmm_crosscheck"), Some("no_such_event")];
-    let mut asked = 0;
+    let mut count = 0;
     for session in &sessions {
         for event in events {
             for since in [None, Some(0), Some(10), Some(31), Some(99)] {
@@ -278,13 +278,13 @@ fn log_query_matches_a_plain_filter() {
                         }
                         plain.truncate(limit);
                         assert_eq!(store.log(&query).expect("the log is read"), plain, "{query:?}");
-                        asked += usize::from(!plain.is_empty());
+                        count += usize::from(!plain.is_empty());
                     }
                 }
             }
         }
     }
-    assert!(asked > 100, "most questions have an answer");
+    assert!(count > 100, "most questions have an answer");
 }
 
 #[test]
@@ -574,7 +574,7 @@ fn open_rejects_a_store_with_missing_entries() {
             "has 39 verdicts",
         ),
     ];
-    for (what, take, said) in cases {
+    for (what, take, message) in cases {
         let dir = tempfile::tempdir().expect("a directory");
         for n in 0..5 {
             let (mut journal, _) = open(dir.path());
@@ -585,7 +585,7 @@ fn open_rejects_a_store_with_missing_entries() {
         drop(db);
         let error = refused(dir.path());
         assert!(matches!(error, StoreError::Short { .. }), "{what}: {error}");
-        assert!(error.to_string().contains(said), "{what}: {error}");
+        assert!(error.to_string().contains(message), "{what}: {error}");
     }
 }
 
@@ -770,17 +770,17 @@ fn damaged_database_never_loses_an_entry_silently() {
         copy_dir(dir.path(), damaged.path());
         let copy =
             fs::OpenOptions::new().write(true).open(damaged.path().join("store/db")).expect("it opens");
-        let place = end * n / 24 + n;
+        let index = end * n / 24 + n;
         if n % 6 == 5 {
-            copy.set_len(place as u64).expect("it is cut");
+            copy.set_len(index as u64).expect("it is cut");
         } else {
-            copy.write_all_at(&[bytes[place] ^ (1 << (n % 8))], place as u64).expect("it is written");
+            copy.write_all_at(&[bytes[index] ^ (1 << (n % 8))], index as u64).expect("it is written");
         }
         match Journal::open(options(damaged.path())) {
             Ok((_, store)) => {
                 let read = std::panic::catch_unwind(|| (whole_log(&store), store.audit_all().is_ok()));
                 if let Ok((log, true)) = read {
-                    assert_eq!(log, whole, "bit {n} at {place}");
+                    assert_eq!(log, whole, "bit {n} at {index}");
                 }
             }
             Err(error) => {
@@ -1271,13 +1271,13 @@ fn audit_stops_on_request_and_continues_at_its_position() {
     let entries = journal.counts().entries;
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    let mut asked = 0;
+    let mut count = 0;
     let ended = store.audit(|_| {
-        asked += 1;
+        count += 1;
         false
     });
     assert!(!ended.expect("nothing is wrong"));
-    assert_eq!(asked, 1, "it stops at once");
+    assert_eq!(count, 1, "it stops at once");
     drop((journal, store));
 
     let (journal, store) = open(dir.path());

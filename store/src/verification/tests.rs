@@ -192,11 +192,11 @@ fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
-    let asked = SourceCallEntry::all(inputs, &envelope).into_iter();
-    let asked = asked.map(|asked| AuditEvent::new(timestamp, None, EventKind::SourceAsked(asked)));
+    let calls = SourceCallEntry::all(inputs, &envelope).into_iter();
+    let calls = calls.map(|call| AuditEvent::new(timestamp, None, EventKind::SourceAsked(call)));
     let resolved =
         ResolutionEntry { review_id: review_id.clone(), resolution: resolution(), locks, peer: PEER };
-    asked
+    calls
         .chain([
             AuditEvent::new(
                 timestamp,
@@ -368,7 +368,7 @@ fn cached_answers_are_paged_with_their_revisions() {
         loop {
             let page = store.cached_answer_page(after.as_ref(), limit).expect("read");
             assert!(page.answers.len() <= limit);
-            let before = |(_, kept, _): &(_, CachedAnswer, _)| kept.issued_at < Some(at(4));
+            let before = |(_, cached, _): &(_, CachedAnswer, _)| cached.issued_at < Some(at(4));
             old.extend(page.answers.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
             pages += 1;
             after = page.next;
@@ -437,11 +437,12 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
     let whole = std::fs::read(&name).expect("read");
     assert!(whole.len() > 2_000_000, "{}", whole.len());
     let decided_at = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
-    for kept in [whole.len(), whole.len() - 1, decided_at + 1_900_000, decided_at + 65_536, decided_at + 7] {
-        std::fs::write(&name, &whole[..kept]).expect("written");
+    for stored in [whole.len(), whole.len() - 1, decided_at + 1_900_000, decided_at + 65_536, decided_at + 7]
+    {
+        std::fs::write(&name, &whole[..stored]).expect("written");
         let (_, store) = open(dir.path());
-        assert!(std::fs::read(&name).expect("read") == whole, "kept {kept} bytes");
-        assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{kept}");
+        assert!(std::fs::read(&name).expect("read") == whole, "kept {stored} bytes");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{stored}");
         let inputs = store.decisions("v-1").expect("read").remove(0).inputs;
         assert!(*inputs == large && store.pending_decisions().expect("read") == [large.clone()]);
     }
@@ -465,7 +466,7 @@ fn opening_detects_a_missing_verification_row() {
         ("Klab-a/", "1 cached answers"),
         ("pv-1\0", "1 pending decisions"),
     ];
-    for (row, said) in rows {
+    for (row, message) in rows {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
@@ -494,7 +495,7 @@ fn opening_detects_a_missing_verification_row() {
             min_free_bytes: 0,
         };
         let error = Journal::open(options).map(|_| ()).expect_err("it must not open").to_string();
-        assert!(error.contains(said), "{row}: {error}");
+        assert!(error.contains(message), "{row}: {error}");
     }
 }
 

@@ -11,15 +11,15 @@ fn stopped() -> AuditEvent {
 #[test]
 fn records_that_arrive_together_share_commits() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..64)
+        let tasks: Vec<_> = (0..64)
             .map(|_| {
                 let log = system.log.clone();
                 actix_rt::spawn(async move { log.commit(stopped().into()).await })
             })
             .collect();
         let mut seqs = Vec::new();
-        for asked in asked {
-            seqs.push(asked.await.expect("the task ends").expect("it is committed").first_seq);
+        for task in tasks {
+            seqs.push(task.await.expect("the task ends").expect("it is committed").first_seq);
         }
         assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order of the calls");
         let mut metrics = String::new();
@@ -48,14 +48,14 @@ fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
             },
         );
         // more bytes than one group may have
-        let asked: Vec<_> = (0..8)
+        let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let (log, record) = (system.log.clone(), long.clone().into());
                 actix_rt::spawn(async move { log.commit(record).await })
             })
             .collect();
-        for (seq, asked) in (1..).zip(asked) {
-            let receipt = asked.await.expect("the task ends").expect("it is committed");
+        for (seq, task) in (1..).zip(tasks) {
+            let receipt = task.await.expect("the task ends").expect("it is committed");
             assert_eq!((receipt.first_seq, receipt.last_seq), (seq, seq));
         }
     });
@@ -102,7 +102,7 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
         let mut acknowledged = 0;
         let mut lost = 0;
         for round in 0..8 {
-            let asked: Vec<_> = (0..8)
+            let tasks: Vec<_> = (0..8)
                 .map(|_| {
                     let log = system.log.clone();
                     actix_rt::spawn(async move { log.commit(stopped().into()).await })
@@ -111,8 +111,8 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
             if round % 2 == 1 {
                 system.log.actor_handle().ask(crate::InjectPanic).await.expect_err("it panics");
             }
-            for asked in asked {
-                match asked.await.expect("the task ends") {
+            for task in tasks {
+                match task.await.expect("the task ends") {
                     Ok(_) => acknowledged += 1,
                     Err(_) => lost += 1,
                 }

@@ -30,13 +30,13 @@ fn valid(system: &ActorSystem, at: &str) -> Vec<String> {
     let records = view.records(&[], Bound::Unbounded).expect("they are read");
     let found =
         records.filter_map(|record| SourceView::valid_at(&record.expect("it is read"), &view.known, at));
-    let told = found.map(|found: FoundVersion| {
+    let reported = found.map(|found: FoundVersion| {
         let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
         let provenance = view.provenance(&found).expect("it has one");
         let population = content.axes.get("population").map(AxisValue::to_string).unwrap_or_default();
         format!("{}={population}", provenance.source_record_id)
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
         ] {
             let run = ingest_version(&system, &pipeline_id, payload, "2021-01-01").await;
             assert_eq!((run.state, run.counts.rejected), (RunState::Failed, rejected), "{run:?}");
-            assert!(run.cause.as_deref().is_some_and(|told| told.contains(cause)), "{run:?}");
+            assert!(run.cause.as_deref().is_some_and(|message| message.contains(cause)), "{run:?}");
         }
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });

@@ -36,8 +36,8 @@ fn request(filters: &[(&str, FilterOperator, serde_json::Value)]) -> QueryReques
 
 impl QueryService {
     /// The answer to `asked`.
-    pub(crate) async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
-        Ok(self.page(asked, Arc::new(|| true)).await?.answer)
+    pub(crate) async fn ask(&self, request: OracleQuery) -> Result<QueryAnswer, QueryError> {
+        Ok(self.page(request, Arc::new(|| true)).await?.answer)
     }
 }
 
@@ -225,12 +225,12 @@ fn record_is_found_by_its_id_in_every_standing() {
             let record = system.queries.record(&record.record_id).await.expect("it exists");
             standings.push((record.record.source_record_id, record.standing));
         }
-        let wanted = [
+        let expected = [
             ("ABW/1960", RecordStatus::Superseded),
             ("ABW/1961", RecordStatus::Valid),
             ("XKX/1960", RecordStatus::Withdrawn),
         ];
-        assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
+        assert_eq!(standings, expected.map(|(id, standing)| (id.to_owned(), standing)));
         let provenance = old.provenance.expect("it was asked for");
         for (record, chain) in old.records.iter().zip(&provenance) {
             let now = system.queries.provenance(&record.record_id).await.expect("it exists");
@@ -272,18 +272,18 @@ fn silent_source_cannot_be_read_on_any_path() {
         let record_id = run.record_id(0);
         let is_silent = async || {
             let queries = &system.queries;
-            let told = [
+            let is_known = [
                 matches!(run_query(&system, request(&[])).await, Err(QueryError::Silent(_))),
                 matches!(queries.record(&record_id).await, Err(RecordReadError::Silent(_))),
                 matches!(queries.provenance(&record_id).await, Err(RecordReadError::Silent(_))),
                 matches!(queries.changes(None, Some(source()), 9).await, Err(QueryError::Silent(_))),
                 queries.changes(None, None, 9).await.is_ok_and(|page| page.changes.is_empty()),
             ];
-            assert_eq!(told, [told[0]; 5]);
+            assert_eq!(is_known, [is_known[0]; 5]);
             let page = queries.changes(None, None, 9).await.expect("it is read");
-            assert_eq!(page.withheld, told[0].then(source).into_iter().collect());
+            assert_eq!(page.withheld, is_known[0].then(source).into_iter().collect());
             assert!(queries.recorded_provenance(&record_id).await.is_ok());
-            told[0]
+            is_known[0]
         };
         assert!(is_silent().await, "it is pending");
         let before = system.queries.changes(None, None, 9).await.expect("it is read").next;
@@ -321,8 +321,8 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
             .filter(|entry| entry["event"] == "source_queried")
             .map(|entry| (entry["outcome"].clone(), entry["oracle_id"].clone()))
             .collect();
-        let wanted = || (json!("source_silent"), json!(source().as_str()));
-        assert_eq!(sources, [wanted(), wanted()]);
+        let expected = || (json!("source_silent"), json!(source().as_str()));
+        assert_eq!(sources, [expected(), expected()]);
     });
 }
 
@@ -342,7 +342,7 @@ fn feed_returns_each_change_once_and_can_be_resumed() {
             }
         }
         let kinds: Vec<_> = kinds.iter().map(|(kind, id)| (*kind, id.as_str())).collect();
-        let wanted = [
+        let expected = [
             ("became_valid", "ABW/1960"),
             ("became_valid", "ABW/1961"),
             ("became_valid", "XKX/1960"),
@@ -351,7 +351,7 @@ fn feed_returns_each_change_once_and_can_be_resumed() {
             ("withdrawn", "XKX/1960"),
             ("became_valid", "ZMB/1960"),
         ];
-        assert_eq!(kinds, wanted);
+        assert_eq!(kinds, expected);
         let end = system.queries.changes(since, None, 2).await.expect("it is read");
         assert!(end.changes.is_empty() && !end.more && end.next == since, "{end:?}");
     });

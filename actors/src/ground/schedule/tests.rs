@@ -75,7 +75,7 @@ fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
 
 #[test]
 fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
-    for (text, said) in [
+    for (text, message) in [
         ("", "a schedule of 0 words; allowed: minute, hour, day of the month, month, day of the week"),
         ("* * * *", "a schedule of 4 words"),
         ("0 0 * * * * UTC", "a schedule of 7 words"),
@@ -101,7 +101,7 @@ fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
         ("0 0 31 4,6,9,11 *", "never fires"),
     ] {
         let error = refused(text);
-        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.contains(message), "{text}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
     let long = format!("0{} * * * *", ",0".repeat(200));

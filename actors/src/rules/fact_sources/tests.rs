@@ -85,26 +85,29 @@ fn request_fails_if_any_entry_gives_no_facts() {
         let many = vec![query_both_axes("ABW"); FACTS_FROM_MAX + 1];
         assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are allowed");
         let paged = query("ABW", &["area_name", "population"], json!({"max_results": 1}));
-        let told = refused(&system, vec![query_both_axes("ABW"), paged]).await;
-        assert!(told.starts_with("facts_from[1]: the query finds more than one page of 1 records"), "{told}");
-        let told =
-            refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
-        assert!(told.starts_with("facts_from[0]: `cursor` is not allowed"), "{told}");
-        let told = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
+        let message = refused(&system, vec![query_both_axes("ABW"), paged]).await;
         assert!(
-            told.contains("no template of population@1 uses only population; the axes in its templates are: area_name, population"),
-            "{told}"
+            message.starts_with("facts_from[1]: the query finds more than one page of 1 records"),
+            "{message}"
+        );
+        let message =
+            refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
+        assert!(message.starts_with("facts_from[0]: `cursor` is not allowed"), "{message}");
+        let message = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
+        assert!(
+            message.contains("no template of population@1 uses only population; the axes in its templates are: area_name, population"),
+            "{message}"
         );
         let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
         let verify = serde_json::from_value(verify).expect("it is an entry");
-        let told = refused(&system, vec![verify]).await;
-        assert_eq!(told, "facts_from[0]: no workflow people is registered");
+        let message = refused(&system, vec![verify]).await;
+        assert_eq!(message, "facts_from[0]: no workflow people is registered");
         let unknown =
             json!({"query": {"oracle_id": "nobody", "request": {"axes_requested": ["population"]}}});
         let unknown = serde_json::from_value(unknown).expect("it is an entry");
         // if several entries fail, the first is reported
-        let told = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
-        assert_eq!(told, "facts_from[0]: no source nobody is registered");
+        let message = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
+        assert_eq!(message, "facts_from[0]: no source nobody is registered");
     });
 }
 
@@ -115,7 +118,7 @@ fn workflow_that_can_give_no_facts_is_not_run() {
         let verify = json!({"verify": {"workflow": "census", "where": {"area": "ABW", "year": 1960},
                                        "axes": ["population"]}});
         let verify: FactsFrom = serde_json::from_value(verify).expect("it is an entry");
-        let asked = |mode: &str| {
+        let request_with = |mode: &str| {
             json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
                                          "on_timeout_behavior": "FAIL_CLOSED"}})
         };
@@ -124,9 +127,9 @@ fn workflow_that_can_give_no_facts_is_not_run() {
             ("ASYNC", "workflow census does not decide within a request"),
             ("NON_AUTHORITATIVE_ONLY", "workflow census does not decide within a request"),
         ] {
-            workflow(&system, &["world-bank-population"], asked(mode)).await;
-            let told = refused(&system, vec![verify.clone()]).await;
-            assert!(told.starts_with(&format!("facts_from[0]: {cause}")), "{told}");
+            workflow(&system, &["world-bank-population"], request_with(mode)).await;
+            let message = refused(&system, vec![verify.clone()]).await;
+            assert!(message.starts_with(&format!("facts_from[0]: {cause}")), "{message}");
         }
         for event in ["source_asked", "verification_decided"] {
             let query = LogQuery { event: Some(event.into()), limit: 1, ..LogQuery::default() };
@@ -181,7 +184,10 @@ fn request_fails_if_entries_together_give_too_many_facts() {
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");
-        let told = refused(&system, vec![all.clone(), all]).await;
-        assert!(told.starts_with("`facts_from`: there are too many facts (at most 10000 facts of"), "{told}");
+        let message = refused(&system, vec![all.clone(), all]).await;
+        assert!(
+            message.starts_with("`facts_from`: there are too many facts (at most 10000 facts of"),
+            "{message}"
+        );
     });
 }

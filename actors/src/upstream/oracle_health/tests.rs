@@ -169,10 +169,10 @@ fn unclaimed_lease_is_released_when_its_caller_is_gone() {
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.advance(30);
-        let asked = world.system.oracle_health.addr().send(RequestCallPermit(id("model")));
+        let pending_lease = world.system.oracle_health.addr().send(RequestCallPermit(id("model")));
         world.permit().await.expect_err("it was let through");
         // dropping the request drops the lease that was not received
-        drop(asked);
+        drop(pending_lease);
         world.permit().await.expect("it is let through").report(SUCCESS);
     });
 }

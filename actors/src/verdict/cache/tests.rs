@@ -79,18 +79,18 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
 #[test]
 fn simultaneous_submissions_of_one_session_store_one_verdict() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..20)
+        let tasks: Vec<_> = (0..20)
             .map(|n| {
-                let door = system.crosscheck.clone();
+                let handle = system.crosscheck.clone();
                 let verdict = format!(r#"{{"verdict":"AMBER","summary":"The plan in version {n:02}."}}"#);
                 actix_rt::spawn(async move {
-                    door.ask(JudgeVerdict(test_submission("cs_1", &verdict, GatePath::Submit))).await
+                    handle.ask(JudgeVerdict(test_submission("cs_1", &verdict, GatePath::Submit))).await
                 })
             })
             .collect();
         let (mut stored, mut bodies) = (0, std::collections::HashSet::new());
-        for asked in asked {
-            match asked.await.expect("the asker lives").expect("it answers").expect("it is judged") {
+        for task in tasks {
+            match task.await.expect("the asker lives").expect("it answers").expect("it is judged") {
                 SubmissionOutcome::Stored(cached) => {
                     stored += 1;
                     bodies.insert(cached.body.clone());
@@ -231,11 +231,11 @@ fn regenerated_verdict_is_compared_with_the_unchanged_original() {
             assert_eq!(check.divergence_level, Some(level));
             assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(false)));
             let document = std::str::from_utf8(&cached.body).expect("it is JSON");
-            let said = format!(
+            let message = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
                 level.into_str()
             );
-            assert!(document.contains(&said), "{document}");
+            assert!(document.contains(&message), "{document}");
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
             assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
             let notices =

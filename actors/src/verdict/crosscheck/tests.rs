@@ -92,9 +92,10 @@ fn check_path_delivers_nothing_even_for_an_approved_verdict() {
 #[test]
 fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
     with_system(|TestSystem { system, .. }| async move {
-        let doors = (system.cache.clone(), system.rules.clone());
+        let handles = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
-        let mut broken = CrosscheckActor::new(UnexpectedFieldHandling::default(), doors, log, clock, metrics);
+        let mut broken =
+            CrosscheckActor::new(UnexpectedFieldHandling::default(), handles, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
         let outcome = broken
@@ -178,12 +179,14 @@ fn checked(session_id: &str, facts: &[&str]) -> Submission {
 #[test]
 fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
     with_system(|TestSystem { system, .. }| async move {
-        let told = system
+        let reported = system
             .crosscheck
             .ask(JudgeVerdict(checked("cs_1", &["The plan is another."])))
             .await
             .expect("it answers");
-        let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = told else { panic!("{told:?}") };
+        let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = reported else {
+            panic!("{reported:?}")
+        };
         assert_eq!(evaluation.metrics.unsupported_claims, 1);
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
@@ -196,8 +199,8 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
     with_system(|TestSystem { system, .. }| async move {
         let message = checked("cs_1", &["It is a sound and simple plan."]);
         let check = message.check.clone();
-        let told = system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers");
-        assert!(matches!(told, Ok(SubmissionOutcome::Stored(_))), "{told:?}");
+        let reported = system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers");
+        assert!(matches!(reported, Ok(SubmissionOutcome::Stored(_))), "{reported:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
         let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!((session.check, revision), (check, 3));
@@ -208,12 +211,12 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
 fn rules_are_not_evaluated_after_a_failed_crosscheck() {
     with_system(|TestSystem { system, .. }| async move {
         let payload = Some(VerdictPayload::raw("no verdict"));
-        let told = system
+        let reported = system
             .crosscheck
             .ask(JudgeVerdict(Submission { payload, ..checked("cs_1", &[]) }))
             .await
             .expect("it answers");
-        assert!(matches!(told, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{told:?}");
+        assert!(matches!(reported, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{reported:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck"]);
     });
 }

@@ -156,10 +156,13 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// A mail of `kind` that is due now.
 fn mail(kind: MailKind, session: &str, now: Timestamp) -> OutboxMail {
     let regen = if kind == MailKind::DivergenceNotice { regenerated(VerdictLabel::Red) } else { None };
-    let made = mail_of(kind, ProductTier::Quick, GOOD, regen);
-    let delivery =
-        VerdictDelivery { session_id: id(session), cached_at: now, ..VerdictDelivery::clone(&made.delivery) };
-    OutboxMail::queued(kind, Arc::new(delivery), made.standing.to)
+    let created = mail_of(kind, ProductTier::Quick, GOOD, regen);
+    let delivery = VerdictDelivery {
+        session_id: id(session),
+        cached_at: now,
+        ..VerdictDelivery::clone(&created.delivery)
+    };
+    OutboxMail::queued(kind, Arc::new(delivery), created.standing.to)
 }
 
 impl TestSystem {
@@ -203,8 +206,8 @@ impl TestSystem {
 
     /// The log entries about mails: each event with its attempt, if it has one.
     fn logged_mail_events(&self) -> Vec<(String, Value)> {
-        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
-        let lines = self.system.store.log(&asked).expect("the log is read");
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let lines = self.system.store.log(&query).expect("the log is read");
         let entries = lines.iter().map(|line| serde_json::from_str::<Value>(&line.json).expect("JSON"));
         let of_mails = entries.filter(|entry| entry.get("mail_id").is_some());
         of_mails
@@ -243,19 +246,19 @@ fn address_quoted_by_the_mail_service_is_redacted() {
     with_service(MailServiceScript::Quotes, |world, _, _| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it has failed", async || logged_events(&world.system.store).len() == 3).await;
-        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
-        let log = world.system.store.log(&asked).expect("the log is read");
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let log = world.system.store.log(&query).expect("the log is read");
         let lines = log.into_iter().map(|line| line.json);
         let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
         let shown = [world.list(false).await[0].last_error.clone(), statuses[0].last_error.clone()];
-        let told: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
-        let hidden = told.iter().filter(|told| told.contains("451 4.7.1 <[address]>: Greylisted"));
+        let texts: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
+        let hidden = texts.iter().filter(|text| text.contains("451 4.7.1 <[address]>: Greylisted"));
         assert_eq!(
             hidden.count(),
             4,
-            "mail_failed, oracle_health_changed, the outbox and the health: {told:?}"
+            "mail_failed, oracle_health_changed, the outbox and the health: {texts:?}"
         );
-        assert!(told.iter().all(|told| !told.to_lowercase().contains("a@example.org")), "{told:?}");
+        assert!(texts.iter().all(|text| !text.to_lowercase().contains("a@example.org")), "{texts:?}");
     });
 }
 

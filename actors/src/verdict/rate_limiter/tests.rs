@@ -33,17 +33,17 @@ fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
 #[test]
 fn one_of_simultaneous_attempts_is_permitted() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..20)
+        let tasks: Vec<_> = (0..20)
             .map(|_| {
-                let door = system.rate_limiter.clone();
-                actix_rt::spawn(
-                    async move { door.ask(request_regen("cs_1")).await.expect("it answers").is_ok() },
-                )
+                let handle = system.rate_limiter.clone();
+                actix_rt::spawn(async move {
+                    handle.ask(request_regen("cs_1")).await.expect("it answers").is_ok()
+                })
             })
             .collect();
         let mut let_through = 0;
-        for asked in asked {
-            let_through += usize::from(asked.await.expect("the asker lives"));
+        for task in tasks {
+            let_through += usize::from(task.await.expect("the asker lives"));
         }
         assert_eq!((let_through, logged_events(&system.store).len()), (1, 1));
     });

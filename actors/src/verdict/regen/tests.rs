@@ -24,24 +24,24 @@ const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: None };
 /// A model with scripted answers.
 #[derive(Debug, Default)]
 struct ScriptedModel {
-    says: Mutex<VecDeque<Result<String, ModelTextError>>>,
-    asked: Mutex<Vec<(String, GenerationSettings)>>,
+    answers: Mutex<VecDeque<Result<String, ModelTextError>>>,
+    requests: Mutex<Vec<(String, GenerationSettings)>>,
     /// Delays each answer until a notification, if it is set.
     held: Option<Notify>,
 }
 
 impl ScriptedModel {
     fn with_answers(answers: impl IntoIterator<Item = Result<String, ModelTextError>>) -> Arc<Self> {
-        Arc::new(Self { says: Mutex::new(answers.into_iter().collect()), ..Self::default() })
+        Arc::new(Self { answers: Mutex::new(answers.into_iter().collect()), ..Self::default() })
     }
 
     fn calls(&self) -> usize {
-        self.asked.lock().expect("the lock is not poisoned").len()
+        self.requests.lock().expect("the lock is not poisoned").len()
     }
 
     fn settings(&self) -> Vec<GenerationSettings> {
-        let asked = self.asked.lock().expect("the lock is not poisoned");
-        asked.iter().map(|(_, settings)| settings.clone()).collect()
+        let requests = self.requests.lock().expect("the lock is not poisoned");
+        requests.iter().map(|(_, settings)| settings.clone()).collect()
     }
 }
 
@@ -60,24 +60,24 @@ impl ModelClient for ScriptedModel {
         settings: &'a GenerationSettings,
         _: Duration,
     ) -> BoxFuture<'a, ModelAttempt> {
-        self.asked
+        self.requests
             .lock()
             .expect("the lock is not poisoned")
             .push((prompt.text().to_owned(), settings.clone()));
-        let said = self.says.lock().expect("the lock is not poisoned").pop_front();
+        let next = self.answers.lock().expect("the lock is not poisoned").pop_front();
         Box::pin(async move {
             if let Some(held) = &self.held {
                 held.notified().await;
             }
-            let heard = ModelAnswerMetadata {
+            let metadata = ModelAnswerMetadata {
                 response_hash: Sha256Hex::of(b"{}"),
                 finish_reason: Some("STOP".into()),
                 usage: None,
                 oracle_version: None,
             };
-            match said.unwrap_or_else(|| Ok(GOOD.to_owned())) {
+            match next.unwrap_or_else(|| Ok(GOOD.to_owned())) {
                 Err(ModelTextError::Failed(failure)) => ModelAttempt::NoAnswerReceived(failure),
-                heard_or_refused => ModelAttempt::AnswerReceived(heard, heard_or_refused),
+                result => ModelAttempt::AnswerReceived(metadata, result),
             }
         })
     }
@@ -155,8 +155,8 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
         assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
         assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(true)));
 
-        let asked = model.asked.lock().expect("the lock is not poisoned").clone();
-        let [(prompt, _), (prompt_again, _)] = asked.as_slice() else { panic!("two calls: {asked:?}") };
+        let requests = model.requests.lock().expect("the lock is not poisoned").clone();
+        let [(prompt, _), (prompt_again, _)] = requests.as_slice() else { panic!("two calls: {requests:?}") };
         assert_eq!(prompt, prompt_again);
         let [original, regen] = model.settings().try_into().expect("two calls");
         assert_eq!((original.temperature, regen), (0.7, GenerationSettings::locked(LOCKED_MODEL.into())));
@@ -227,13 +227,13 @@ async fn during_model_call(
     while model.calls() == 0 {
         tokio::task::yield_now().await;
     }
-    let mut landed = Vec::new();
+    let mut outcomes = Vec::new();
     for flight in flights {
         // one notification for each model call that may follow
         model.held.as_ref().expect("it waits").notify_one();
-        landed.push(flight.await.expect("it lives"));
+        outcomes.push(flight.await.expect("it lives"));
     }
-    landed
+    outcomes
 }
 
 fn submission_of_query(query: &str) -> Submission {
@@ -256,8 +256,8 @@ fn equal_requests_share_a_call_and_other_requests_are_a_conflict() {
     with_model(model, |world, model| async move {
         let orders = ["Sell honey?", "Sell honey?", "Sell wax?"]
             .map(|query| (Some(submission_of_query(query)), id("cs_1")));
-        let landed = during_model_call(&world, &model, orders).await;
-        let [first, again, other] = landed.try_into().expect("three");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        let [first, again, other] = outcomes.try_into().expect("three");
         assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
         assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
         assert!(matches!(other, Ok(SubmissionOutcome::Mismatch(SessionMismatch::Query))), "{other:?}");
@@ -275,8 +275,8 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
                 request_id: "r".into(),
             };
             let regen = world.system.regen.clone();
-            let asked = async move { regen.ask(GenerateVerdict(order)).await.expect("it answers") };
-            actix_rt::spawn(run_as_caller(caller, asked))
+            let answer = async move { regen.ask(GenerateVerdict(order)).await.expect("it answers") };
+            actix_rt::spawn(run_as_caller(caller, answer))
         };
         let check = Some(Arc::new(CandidateCheck {
             facts: vec!["Another plan.".into()],
@@ -308,12 +308,12 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
 #[test]
 fn second_request_is_not_answered_with_the_rejection_of_the_first() {
     let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
-    let says = Mutex::new([refused, verdict(VerdictLabel::Green)].into());
-    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
+    let answers = Mutex::new([refused, verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { answers, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(submission_of_query(query)), id("cs_1")));
-        let landed = during_model_call(&world, &model, orders).await;
-        let [first, other] = landed.try_into().expect("two");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        let [first, other] = outcomes.try_into().expect("two");
         assert!(matches!(first, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{first:?}");
         assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
     });
@@ -324,19 +324,19 @@ fn read_during_a_generation_shares_its_verdict_without_rate_limit() {
     let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         let orders = [(Some(submission_of_query("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
-        let landed = during_model_call(&world, &model, orders).await;
+        let outcomes = during_model_call(&world, &model, orders).await;
         assert!(
-            matches!(landed[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
-            "{landed:?}"
+            matches!(outcomes[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
+            "{outcomes:?}"
         );
     });
-    let says = Mutex::new([failure(RequestFailureKind::Status(500)), verdict(VerdictLabel::Green)].into());
-    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
+    let answers = Mutex::new([failure(RequestFailureKind::Status(500)), verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { answers, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let orders = [(None, id("cs_1")), (Some(submission_of_query("Sell honey?")), id("cs_1"))];
-        let landed = during_model_call(&world, &model, orders).await;
-        assert!(matches!(landed[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{landed:?}");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        assert!(matches!(outcomes[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{outcomes:?}");
     });
 }
 
@@ -348,10 +348,10 @@ fn model_is_not_called_if_the_verdict_could_not_be_stored() {
         world.break_store();
         let lost = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         assert!(world.system.log.commit(lost.into()).await.is_err());
-        for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
+        for outcome in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
             assert!(
-                matches!(landed.as_ref().map_err(|e| &**e), Err(GenerationError::Commit(_))),
-                "{landed:?}"
+                matches!(outcome.as_ref().map_err(|e| &**e), Err(GenerationError::Commit(_))),
+                "{outcome:?}"
             );
         }
         assert_eq!(model.calls(), 0);
@@ -517,8 +517,8 @@ fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
         }
         world.break_store();
         model.held.as_ref().expect("it waits").notify_one();
-        let landed = read.await.expect("the reader lives").expect_err("nothing can be logged");
-        assert!(matches!(&*landed, GenerationError::Gate(_)), "{landed:?}");
+        let outcome = read.await.expect("the reader lives").expect_err("nothing can be logged");
+        assert!(matches!(&*outcome, GenerationError::Gate(_)), "{outcome:?}");
         let lines = world.fallback_lines.lock().expect("the lock is intact").clone();
         let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]
             .map(|event| lines.iter().filter(|line| line.contains(event)).count())
@@ -607,10 +607,10 @@ fn check_set_during_a_regeneration_makes_its_verdict_stale() {
         let (tier, query) = (ProductTier::Quick, CustomerQuery::new("Sell honey?".into()));
         let find = FindSession(Submission { tier, query, check: check.clone(), ..submission_of_query("") });
         let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
-        assert!(matches!(known, FindSessionOutcome::Nothing(kept) if kept == check));
+        assert!(matches!(known, FindSessionOutcome::Nothing(cached) if cached == check));
         model.held.as_ref().expect("it waits").notify_one();
-        let landed = reading.await.expect("it lands");
-        let Err(failed) = &landed else { panic!("{landed:?}") };
+        let outcome = reading.await.expect("it lands");
+        let Err(failed) = &outcome else { panic!("{outcome:?}") };
         assert!(matches!(**failed, GenerationError::Gate(GateError::Cache(_))), "{failed:?}");
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
         assert_eq!(logged_events(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));

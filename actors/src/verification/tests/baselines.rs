@@ -212,9 +212,9 @@ fn deviating_answer_does_not_replace_the_cached_one() {
             after_s(1).await;
             verify_expecting_deviation(system, json!({})).await;
             after_s(1).await;
-            let kept = verified(system).await;
-            assert_eq!(kept.axes["population"].value, Some(AxisValue::Text("54208".into())), "{kept:#?}");
-            assert!(kept.candidates[0].stale);
+            let cached = verified(system).await;
+            assert_eq!(cached.axes["population"].value, Some(AxisValue::Text("54208".into())), "{cached:#?}");
+            assert!(cached.candidates[0].stale);
         },
     );
 }

@@ -70,8 +70,8 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         assert_eq!((&*word.reason, &*word.verifier_id), ("seen on paper", "7"));
         assert_eq!(system.store.review(&first).expect("it is read").expect("it exists").0, dismissed);
         assert_eq!(open(system), [""; 0]);
-        let told = events(system, &first);
-        assert_eq!(told[told.len() - 2..], ["review_opened", "review_dismissed"]);
+        let reported = events(system, &first);
+        assert_eq!(reported[reported.len() - 2..], ["review_opened", "review_dismissed"]);
 
         let twice = dismiss(system, &first, "again").await;
         assert!(matches!(twice, Err(DismissError::Closed(ReviewClosedError::Dismissed { .. }))), "{twice:?}");
@@ -85,7 +85,7 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
             matches!(revoked, Err(RevokeError::Closed(ReviewClosedError::Dismissed { .. }))),
             "{revoked:?}"
         );
-        assert_eq!(events(system, &first), told, "nothing has changed");
+        assert_eq!(events(system, &first), reported, "nothing has changed");
 
         let second = disputed(system).await;
         assert_ne!(second, first);

@@ -32,17 +32,17 @@ async fn verify_concurrently(system: &ActorSystem, count: usize) -> Vec<Result<A
             actix_rt::spawn(async move { verify_population(&system, json!({})).await })
         })
         .collect();
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     for asking in asking {
-        came.push(asking.await.expect("it is answered"));
+        received.push(asking.await.expect("it is answered"));
     }
-    came
+    received
 }
 
 /// The execution ids of `count` pending decisions, requested at the same time.
 async fn defer_decisions(system: &ActorSystem, count: usize) -> Vec<String> {
-    let promised = |came: Result<Arc<Envelope>, VerifyError>| {
-        let envelope = came.expect("it is promised");
+    let promised = |received: Result<Arc<Envelope>, VerifyError>| {
+        let envelope = received.expect("it is promised");
         assert_eq!(envelope.kind, EnvelopeKind::Provisional);
         envelope.execution_id.clone()
     };

@@ -124,8 +124,8 @@ fn unverified_answer_is_among_the_candidates_and_in_the_review() {
                 .set_script("scraper", &[ScriptedCall::after(300, ScriptedSourceReply::People("99"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 300));
-            let told = &envelope.candidates[1];
-            assert_eq!((told.outcome, told.values.len()), (CallOutcome::Answered, 1));
+            let reported = &envelope.candidates[1];
+            assert_eq!((reported.outcome, reported.values.len()), (CallOutcome::Answered, 1));
             let logged = entries(system, &envelope.execution_id);
             assert_eq!(
                 (&logged[1]["oracle_id"], &logged[1]["status"]),

@@ -86,13 +86,13 @@ fn rules_entry_has_the_result_of_each_rule_and_no_text() {
     let entry = RulesEntry::of(&evaluation(), Some(GatePath::Submit));
     let event = AuditEvent::new(at, session_id, EventKind::RulesEvaluated(entry));
     let line = serde_json::to_string(&event).expect("it serializes");
-    for said in [
+    for message in [
         r#""path":"submit","verdict":"FAIL","rules":[{"rule":"RULE-PREC-001","verdict":"FAIL","violations":1},"#,
         r#"{"rule":"RULE-PREC-002","verdict":"ERROR","violations":0,"cause":"`must_find[1]` is blank"#,
         evaluation().sha256.as_str(),
         evaluation().facts_sha256.as_str(),
     ] {
-        assert!(line.contains(said), "{line}");
+        assert!(line.contains(message), "{line}");
     }
     for text in ["secret", "known"] {
         assert!(!line.contains(text), "{line}");

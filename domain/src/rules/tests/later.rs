@@ -241,7 +241,7 @@ proptest! {
 
 #[test]
 fn weight_includes_forms_for_later_rules() {
-    let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
+    let facts: Vec<String> = (0..100).map(|number| format!("Ice {number} is black and white")).collect();
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
     for rule in BY_SENTENCES {

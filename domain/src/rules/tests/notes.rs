@@ -12,8 +12,8 @@ fn rules_with(
     check: &CandidateCheck,
 ) -> Vec<RuleId> {
     let of_type = |rule: &RuleId| rule.rule().check_type == check_type;
-    let wanted = |rule: &RuleId| applied(*rule, text, check).verdict == want;
-    RuleId::VARIANTS.iter().copied().filter(of_type).filter(wanted).collect()
+    let is_expected = |rule: &RuleId| applied(*rule, text, check).verdict == want;
+    RuleId::VARIANTS.iter().copied().filter(of_type).filter(is_expected).collect()
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn line_ends_of_patterns_count_only_for_later_rules() {
         ("a\nb", "a\u{4}b", false, true),
         ("\u{4}\n", "\u{3}\n", true, false),
     ] {
-        let wanted =
+        let expected_result =
             [is_found, is_free].map(|passes| if passes { RuleVerdict::Pass } else { RuleVerdict::Fail });
         let given = [RuleId::Prec011, RuleId::Prec012].map(|rule| verdict(rule, pattern, text));
-        assert_eq!(given, wanted, "{pattern:?} {text:?}");
+        assert_eq!(given, expected_result, "{pattern:?} {text:?}");
     }
     assert_eq!(verdict(RuleId::Prec011, " \t", "a\nb"), RuleVerdict::Error);
 }

@@ -40,16 +40,16 @@ fn sentences(text: &str) -> Vec<(usize, String)> {
 /// The index of the first fact that contains the sentence or is contained in it, and whether it contains it.
 fn source(sentence: &str, facts: &[String]) -> Option<(u32, bool)> {
     let sentence = normal(sentence);
-    for (place, fact) in (0..).zip(facts) {
+    for (number, fact) in (0..).zip(facts) {
         let fact = normal(fact);
         if fact.is_empty() {
             continue;
         }
         if fact.contains(&sentence) {
-            return Some((place, true));
+            return Some((number, true));
         }
         if sentence.contains(&fact) {
-            return Some((place, false));
+            return Some((number, false));
         }
     }
     None

@@ -378,9 +378,9 @@ fn clock_jump_back_delays_nothing() {
 fn long_error_is_cut_off() {
     let mut health = fresh();
     let change = call(&mut health, 0, CircuitCallOutcome::Failure("é".repeat(1000))).expect("a change");
-    let kept = "é".repeat(ERROR_MAX_CHARS);
-    assert_eq!(health.status().last_error, Some(kept.clone()));
-    assert_eq!(change.cause, format!("a failure: {kept}"));
+    let stored = "é".repeat(ERROR_MAX_CHARS);
+    assert_eq!(health.status().last_error, Some(stored.clone()));
+    assert_eq!(change.cause, format!("a failure: {stored}"));
 }
 
 #[test]

@@ -80,11 +80,11 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
             )
             .is_dead()
     );
-    let asked = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
-    assert_eq!(queued.record_failure(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
-    let asked = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
+    let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
+    assert_eq!(queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at, Some(at(301)));
+    let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
     assert_eq!(
-        queued.record_failure(&asked, at(1), DAY).next_attempt_at,
+        queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at,
         Some(at(3601)),
         "but no more than an hour"
     );
@@ -134,9 +134,10 @@ fn mail_failure_hides_the_address_in_every_form() {
     for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
         assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
     }
-    let asked = MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
+    let delayed_failure =
+        MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
     let address = "a@b".to_owned().try_into().expect("an address");
-    assert_eq!(asked.clone().hide_address(&address), asked, "nothing else changes");
+    assert_eq!(delayed_failure.clone().hide_address(&address), delayed_failure, "nothing else changes");
 }
 
 #[test]

@@ -19,12 +19,12 @@ fn contradiction(settings: Json, more: Json) -> DecisionInputs {
     inputs
 }
 
-fn on_dose(config: Json, said: &[(crate::ground::source::OracleTier, &str)]) -> DecisionInputs {
+fn on_dose(config: Json, stated: &[(crate::ground::source::OracleTier, &str)]) -> DecisionInputs {
     const LABS: [&str; 3] = ["lab-a", "lab-b", "lab-c"];
-    let labs = &LABS[..said.len()];
+    let labs = &LABS[..stated.len()];
     let workflow = workflow(&["dose"], labs, json!({"conflict_resolution": config}));
     let mut inputs = inputs(workflow, &["dose"], json!({}));
-    for (lab, (tier, dose)) in labs.iter().zip(said) {
+    for (lab, (tier, dose)) in labs.iter().zip(stated) {
         answers(&mut inputs, lab, *tier, &[("dose", dose)]);
     }
     inputs
@@ -242,11 +242,11 @@ fn thresholds_of_an_axis_replace_those_of_the_workflow() {
 
 #[test]
 fn thresholds_that_cannot_apply_are_rejected() {
-    let refused = |config: Json, says: &str| {
+    let refused = |config: Json, message: &str| {
         let settings = json!({"conflict_resolution": config});
         let refused = is_valid(&workflow(&["dose", "status"], &["lab-a", "lab-b"], settings));
-        let refused = refused.expect_err(says);
-        assert!(refused.contains(says), "{refused}");
+        let refused = refused.expect_err(message);
+        assert!(refused.contains(message), "{refused}");
     };
     refused(json!({"escalation_ratio_threshold": -1}), "escalation_ratio_threshold");
     refused(json!({"axis_thresholds": {"status": {"escalation_delta_threshold": 1}}}), "status");

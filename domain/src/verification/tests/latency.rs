@@ -184,13 +184,13 @@ fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
                 AxisValue::Text("much".into());
         }),
     ];
-    for (says, spoil) in spoil {
+    for (label, spoil) in spoil {
         let mut inputs = answered_by_one();
         spoil(&mut inputs);
         let envelope = decide(&inputs);
-        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{says}");
+        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{label}");
         assert_eq!(envelope.candidates[0].outcome, CallOutcome::Refused);
-        assert!(envelope.warnings.iter().any(|warning| warning.contains(says)), "{:?}", envelope.warnings);
+        assert!(envelope.warnings.iter().any(|warning| warning.contains(label)), "{:?}", envelope.warnings);
     }
 }
 
@@ -209,10 +209,10 @@ fn envelope_without_values_contains_none_anywhere() {
     for (settings, kind) in cases {
         let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
         inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], settings);
-        for said in ["4711.5", "4711.5 mg"] {
-            answers(&mut inputs, "lab-a", Primary, &[("dose", said)]);
+        for dose in ["4711.5", "4711.5 mg"] {
+            answers(&mut inputs, "lab-a", Primary, &[("dose", dose)]);
             let envelope = decide(&inputs);
-            let is_unreadable = said.ends_with("mg") && kind != EnvelopeKind::Provisional;
+            let is_unreadable = dose.ends_with("mg") && kind != EnvelopeKind::Provisional;
             assert!(envelope.kind == kind || is_unreadable, "{:?}", envelope.kind);
             let json = String::from_utf8(envelope.to_json()).expect("it is text");
             assert!(!json.contains("4711"), "{json}");
@@ -304,27 +304,27 @@ fn answer_with_a_time_after_its_arrival_is_rejected() {
 
 #[test]
 fn age_of_a_state_sensitive_value_counts_to_the_requested_time() {
-    let asked = |age_s: i64, more| {
+    let request_with = |age_s: i64, more| {
         let workflow = workflow(&["inr"], &["lab-a"], json!({}));
         let mut inputs = inputs(workflow, &["inr"], more);
         answers(&mut inputs, "lab-a", Primary, &[("inr", "2.5")]);
         answer_of(&mut inputs, "lab-a").observed_at = ago(age_s);
         inputs
     };
-    let build = |age_s: i64, more| decide(&asked(age_s, more));
+    let build = |age_s: i64, more| decide(&request_with(age_s, more));
     assert_eq!(build(3600, json!({})).kind, EnvelopeKind::Authoritative);
     let expired = build(3601, json!({}));
     assert_eq!(expired.kind, EnvelopeKind::Blocked);
     assert_eq!(expired.reverify.len(), 1);
     assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(2000));
-    let again = decide(&DecisionInputs { reverified: true, ..asked(3601, json!({})) });
+    let again = decide(&DecisionInputs { reverified: true, ..request_with(3601, json!({})) });
     assert_eq!((again.kind, again.reverify), (EnvelopeKind::Blocked, Vec::new()), "once more is enough");
     let retry = again.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"), "{}", retry.advice);
     let then = build(3601, json!({"point_in_time": ago(60)}));
     assert_eq!(then.kind, EnvelopeKind::Authoritative);
     let ahead = now() + jiff::SignedDuration::from_secs(3600);
-    let mut of_later = asked(1, json!({}));
+    let mut of_later = request_with(1, json!({}));
     of_later.question.point_in_time = Some(ahead);
     assert_eq!(decide(&of_later).kind, EnvelopeKind::Blocked);
 }
@@ -347,7 +347,7 @@ fn warnings_have_ages_in_words() {
 
 #[test]
 fn advice_names_the_oracles_and_the_delay_in_words() {
-    for (reply, told) in [
+    for (reply, message) in [
         (
             OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
             "no answer came from lab-b: ask again in 5 seconds",
@@ -362,7 +362,7 @@ fn advice_names_the_oracles_and_the_delay_in_words() {
         ),
     ] {
         let retry = decide(&with_second(Primary, reply)).retry.expect("there is guidance");
-        assert_eq!(retry.advice, told);
+        assert_eq!(retry.advice, message);
     }
 }
 

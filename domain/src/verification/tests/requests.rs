@@ -76,12 +76,12 @@ fn invalid_request_is_rejected_with_field_and_allowed_values() {
             "in the future (now: 2026-11-20T10:00:00Z); at most 60 s ahead are allowed",
         ),
     ];
-    for (field, value, says) in cases {
+    for (field, value, message) in cases {
         let mut request = plain.clone();
         request[field] = value.clone();
         let refused = read(request).expect_err(&format!("{field} {value}"));
         // an error of the format need not name its field
-        assert!(refused.contains(says) || field == "point_in_time", "{field} {value}: {refused}");
+        assert!(refused.contains(message) || field == "point_in_time", "{field} {value}: {refused}");
     }
 }
 

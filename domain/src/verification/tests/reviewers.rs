@@ -72,12 +72,12 @@ fn lock_applies_only_to_its_question_and_while_it_is_valid() {
         |lock| lock.axis = "inr".into(),
         |lock| lock.valid_until = now(),
     ];
-    for (place, spoil) in spoil.into_iter().enumerate() {
+    for (index, spoil) in spoil.into_iter().enumerate() {
         let mut inputs = plain.clone();
         inputs.locks = locks(&plain);
         assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
         spoil(&mut inputs.locks[0]);
-        assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview, "{place}");
+        assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview, "{index}");
     }
 }
 
@@ -167,10 +167,10 @@ fn value_without_support_requires_own_value() {
         let resolution = ReviewResolution { own_value, ..resolution(json!({"dose": value})) };
         review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
     };
-    let told = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
-    assert_eq!(decided(&review, json!(11), false).expect_err("it has no support"), told);
-    for said in [json!(9), json!("10.0"), json!(12)] {
-        assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
+    let message = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
+    assert_eq!(decided(&review, json!(11), false).expect_err("it has no support"), message);
+    for value in [json!(9), json!("10.0"), json!(12)] {
+        assert!(decided(&review, value.clone(), false).is_ok(), "{value}");
     }
     assert!(decided(&review, json!(11), true).is_ok());
     // the same number with another definition does not count
@@ -207,18 +207,18 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
         let locks = review.resolve(ontology(), &resolution, "1000", ago(30));
         locks.map_err(|refused| refused.to_string())
     };
-    let told = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
+    let message = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
                 `\"\"` (the axis's own), `without the night's`";
-    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), told);
+    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), message);
     let other = decided(&review, json!({"dose": "", "inr": ""})).expect_err("inr is not decided");
     assert_eq!(other, "`definitions.inr`: no axis of the review has that name");
     let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("it is too long");
     assert_eq!(long, "`definitions.dose` has 1025 bytes; allowed: at most 1024");
-    for (given, told) in [("", None), (" without the night's ", without.clone())] {
+    for (given, expected) in [("", None), (" without the night's ", without.clone())] {
         inputs.locks = decided(&review, json!({"dose": given})).expect("it is valid");
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
-        assert_eq!(envelope.axes["dose"].definition, told);
+        assert_eq!(envelope.axes["dose"].definition, expected);
     }
     // the common definition of all candidates is the default
     inputs.locks.clear();
@@ -337,8 +337,9 @@ fn claim_supports_only_the_axis_own_definition() {
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
     let decided = |definition: &str| {
         let definitions = [("dose".to_owned(), definition.to_owned())].into();
-        let said = ReviewResolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
-        review.resolve(ontology(), &said, "1000", now())
+        let own_resolution =
+            ReviewResolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
+        review.resolve(ontology(), &own_resolution, "1000", now())
     };
     assert!(decided("").is_ok());
     let refused = decided("without the night's").expect_err("no claim has that");
@@ -362,18 +363,18 @@ fn full_review_queue_blocks_the_axes_for_a_reviewer() {
 
 #[test]
 fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
-    let said =
+    let stated =
         |value: &str| AxisBaseline::of(&candidate("lab-a", &[("dose", value)]), "dose").expect("a dose");
     let lab = "lab-a".parse::<SourceId>().expect("an id");
     let of_lab = |paths: &[(&str, &str)]| -> SourceBaselines {
-        let held = paths.iter().map(|(path, value)| ((*path).to_owned(), said(value)));
+        let held = paths.iter().map(|(path, value)| ((*path).to_owned(), stated(value)));
         [(lab.clone(), held.collect())].into()
     };
     let mut held = of_lab(&[("dose", "12"), ("inr", "3"), ("note", "7")]);
     let before = [
-        ("dose".to_owned(), Some(said("10"))),
+        ("dose".to_owned(), Some(stated("10"))),
         ("inr".to_owned(), None),
-        ("note".to_owned(), Some(said("6"))),
+        ("note".to_owned(), Some(stated("6"))),
     ];
     let before = [(lab.clone(), before.into())].into();
     restore_baselines(&mut held, &before, |path| path != "note");
@@ -385,13 +386,13 @@ fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
 
 #[test]
 fn value_deviates_only_beyond_one_of_the_limits() {
-    let told = |limits: Json, was: &str, is: &str| {
+    let reason_of = |limits: Json, was: &str, is: &str| {
         let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));
         let inputs = inputs(workflow, &["dose"], json!({}));
-        let said = |value| candidate("lab-a", &[("dose", value)]);
-        let before = said(was);
+        let with_dose = |value| candidate("lab-a", &[("dose", value)]);
+        let before = with_dose(was);
         let baseline = |path: &str| AxisBaseline::of(&before, path);
-        find_deviations(&inputs.workflow, &inputs.axes, baseline, &said(is)).remove("dose")
+        find_deviations(&inputs.workflow, &inputs.axes, baseline, &with_dose(is)).remove("dose")
     };
     let cases = [
         (json!({"max_change": 2}), "10", "12", None),
@@ -419,19 +420,19 @@ fn value_deviates_only_beyond_one_of_the_limits() {
         ),
     ];
     for (limits, was, is, told_so) in cases {
-        assert_eq!(told(limits.clone(), was, is).as_deref(), told_so, "{limits} {was} {is}");
+        assert_eq!(reason_of(limits.clone(), was, is).as_deref(), told_so, "{limits} {was} {is}");
     }
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let without = inputs(workflow, &["dose"], json!({}));
-    let said = |value| candidate("lab-a", &[("dose", value)]);
-    let before = said("1");
-    let told = find_deviations(
+    let with_dose = |value| candidate("lab-a", &[("dose", value)]);
+    let before = with_dose("1");
+    let deviations = find_deviations(
         &without.workflow,
         &without.axes,
         |path| AxisBaseline::of(&before, path),
-        &said("1000"),
+        &with_dose("1000"),
     );
-    assert!(told.is_empty());
+    assert!(deviations.is_empty());
 }
 
 #[test]

@@ -74,11 +74,11 @@ proptest! {
     }
 
     #[test]
-    fn verify_reports_any_flipped_bit_with_its_file(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn verify_reports_any_flipped_bit_with_its_file(size in 0..2 * FRAME_BYTES, position in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (dir, archived) = archive(&table(size), FRAME_BYTES);
         let path = path(dir.path(), &archived.sha256);
         let mut bytes = fs::read(&path).expect("it is read");
-        let at = place.index(bytes.len());
+        let at = position.index(bytes.len());
         bytes[at] ^= 1 << bit;
         fs::write(&path, &bytes).expect("it is written");
         let detail = damage(open(&dir, &archived).and_then(|archive| archive.verify()).expect_err("it is damaged"));
@@ -87,11 +87,11 @@ proptest! {
     }
 
     #[test]
-    fn open_detects_a_truncated_payload(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>()) {
+    fn open_detects_a_truncated_payload(size in 0..2 * FRAME_BYTES, position in any::<prop::sample::Index>()) {
         let (dir, archived) = archive(&table(size), FRAME_BYTES);
         let file = OpenOptions::new().write(true).open(path(dir.path(), &archived.sha256)).expect("it opens");
         let len = file.metadata().expect("it exists").len();
-        file.set_len(place.index(len as usize) as u64).expect("it is cut");
+        file.set_len(position.index(len as usize) as u64).expect("it is cut");
         damage(open(&dir, &archived).expect_err("it is cut"));
     }
 }

@@ -91,15 +91,15 @@ proptest! {
         let (_dir, path, _) = written(&rows);
         let file = open(&path).expect("it opens");
         let (from, to) = (from.as_slice(), to.as_slice());
-        let within = |wanted: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| wanted(key)));
+        let within = |is_included: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| is_included(key)));
         for prefix in [from, to, &[0xff, 0xff], &[]] {
             prop_assert_eq!(all(file.with_prefix(prefix)), within(&|key| key.starts_with(prefix)));
             let start = [prefix, to].concat();
             let behind = |bound| all(file.with_prefix_from(prefix, bound));
-            let wanted = within(&|key| key.starts_with(prefix) && key >= start.as_slice());
-            prop_assert_eq!(behind(Bound::Included(start.as_slice())), wanted);
-            let wanted = within(&|key| key.starts_with(prefix) && key > start.as_slice());
-            prop_assert_eq!(behind(Bound::Excluded(start.as_slice())), wanted);
+            let expected = within(&|key| key.starts_with(prefix) && key >= start.as_slice());
+            prop_assert_eq!(behind(Bound::Included(start.as_slice())), expected);
+            let expected = within(&|key| key.starts_with(prefix) && key > start.as_slice());
+            prop_assert_eq!(behind(Bound::Excluded(start.as_slice())), expected);
         }
     }
 
@@ -127,10 +127,10 @@ proptest! {
     }
 
     #[test]
-    fn verify_reports_any_flipped_bit_with_its_file(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn verify_reports_any_flipped_bit_with_its_file(rows in rows(), position in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (_dir, path, _) = written(&rows);
         let mut bytes = fs::read(&path).expect("it is read");
-        let at = place.index(bytes.len());
+        let at = position.index(bytes.len());
         bytes[at] ^= 1 << bit;
         fs::write(&path, &bytes).expect("it is written");
         let verified = open(&path).and_then(|file| file.verify(&mut |_| Ok(())));
@@ -159,11 +159,11 @@ proptest! {
     }
 
     #[test]
-    fn open_detects_a_truncated_file(rows in rows(), place in any::<prop::sample::Index>()) {
+    fn open_detects_a_truncated_file(rows in rows(), position in any::<prop::sample::Index>()) {
         let (_dir, path, _) = written(&rows);
         let len = fs::metadata(&path).expect("it exists").len();
         let file = OpenOptions::new().write(true).open(&path).expect("it opens");
-        file.set_len(place.index(len as usize) as u64).expect("it is cut");
+        file.set_len(position.index(len as usize) as u64).expect("it is cut");
         damage(open(&path).expect_err("it is cut"));
     }
 

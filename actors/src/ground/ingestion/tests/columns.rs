@@ -49,10 +49,10 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
 
 /// The number of records that filled each axis, and their share.
 fn filled(run: &IngestionRun) -> Vec<String> {
-    let told = |(axis, AxisCoverage { records, share }): (&String, &AxisCoverage)| {
+    let summarize = |(axis, AxisCoverage { records, share }): (&String, &AxisCoverage)| {
         format!("{axis} {records} {share}")
     };
-    run.counts.axes.iter().map(told).collect()
+    run.counts.axes.iter().map(summarize).collect()
 }
 
 #[test]

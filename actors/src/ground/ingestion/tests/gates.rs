@@ -36,8 +36,8 @@ async fn all(system: &ActorSystem, known_at: Option<Timestamp>) -> QueryAnswer {
         ..QueryRequest::default()
     };
     let oracle_id = "world-bank-population".parse().expect("an id");
-    let asked = OracleQuery { query_id: Some("q".into()), oracle_id, request };
-    system.queries.ask(asked).await.expect("it answers")
+    let query = OracleQuery { query_id: Some("q".into()), oracle_id, request };
+    system.queries.ask(query).await.expect("it answers")
 }
 
 fn state(system: &ActorSystem) -> oracled_store::ground::state::SourceState {
@@ -73,11 +73,11 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let gates: Vec<_> = run.breaches.iter().map(std::mem::discriminant).collect();
         let ratio = || oracled_domain::base::decimal::Decimal::from(0);
-        let wanted = [
+        let expected = [
             GateBreach::MaxRejectedRatio { rejected: 3, read: 50, allowed: ratio() },
             GateBreach::MaxWithdrawnRatio { withdrawn: 50, in_force: 100, allowed: ratio() },
         ];
-        assert_eq!(gates, wanted.each_ref().map(std::mem::discriminant));
+        assert_eq!(gates, expected.each_ref().map(std::mem::discriminant));
         assert_eq!(run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn)), Some((100, 50)));
         let rejects = system.store.rejects(&run, None, 10).expect("they are read");
         assert_eq!(rejects.len(), 3, "its rejects can be read");
@@ -137,9 +137,9 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
         assert_eq!((run.state, run.counts.rejected, run.counts.unidentified), (RunState::Completed, 1, 0));
         let answer = all(&system, None).await.response;
         assert_eq!(answer.records.len(), 100);
-        let kept = &answer.records[0];
+        let stored = &answer.records[0];
         assert_eq!(
-            (kept.values()["population"].to_string().as_str(), kept.unconfirmed_by.as_deref()),
+            (stored.values()["population"].to_string().as_str(), stored.unconfirmed_by.as_deref()),
             ("1", Some("2023-05-04"))
         );
         let provenance = &answer.provenance.expect("it was asked for")[0];

@@ -33,10 +33,11 @@ impl TestPublisher {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
-        let said = Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
-        let asked = Arc::new(AtomicUsize::new(0));
+        let state =
+            Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
+        let requests = Arc::new(AtomicUsize::new(0));
         let (answers, open) = watch::channel(true);
-        let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
+        let (answer, count) = (Arc::clone(&state), Arc::clone(&requests));
         actix_rt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -54,12 +55,12 @@ impl TestPublisher {
                 });
             }
         });
-        Self { url, answer: said, requests: asked, is_answering: answers }
+        Self { url, answer: state, requests, is_answering: answers }
     }
 
     fn set_answer(&self, body: &str, last_modified: Option<&'static str>) {
-        let mut said = self.answer.lock().expect("nobody panicked");
-        (said.body, said.last_modified) = (body.to_owned(), last_modified);
+        let mut answer = self.answer.lock().expect("nobody panicked");
+        (answer.body, answer.last_modified) = (body.to_owned(), last_modified);
     }
 
     fn request_count(&self) -> usize {
@@ -68,9 +69,9 @@ impl TestPublisher {
 }
 
 impl PublisherAnswer {
-    fn to_text(&self, asked: &str) -> String {
+    fn to_text(&self, request: &str) -> String {
         let Self { body, last_modified, etag } = self;
-        if etag.is_some_and(|etag| asked.contains(&format!("if-none-match: {etag}\r\n"))) {
+        if etag.is_some_and(|etag| request.contains(&format!("if-none-match: {etag}\r\n"))) {
             return "HTTP/1.1 304 Not Modified\r\n\r\n".into();
         }
         let header = |name: &str, value: Option<&str>| {
@@ -168,8 +169,8 @@ fn pipeline_with_invalid_retrieval_is_not_registered() {
                 "the scheme `file`; allowed: ",
             ),
         ] {
-            let told = registered(&system, definition).await.expect_err("it cannot be").to_string();
-            assert!(told.contains(word), "{told}");
+            let message = registered(&system, definition).await.expect_err("it cannot be").to_string();
+            assert!(message.contains(word), "{message}");
         }
     });
 }
@@ -182,8 +183,8 @@ fn pipeline_without_its_credential_is_registered_but_not_pulled() {
             pulled_by(RetrievalMethod::ApiPull, Some("https://example.org/x.csv".into()), None);
         definition.pipeline.retrieval.authentication = Some(SourceAuthentication::ApiKey);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let told = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
-        assert!(told.contains("authenticates by api_key, and has no credential for that"), "{told}");
+        let message = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
+        assert!(message.contains("authenticates by api_key, and has no credential for that"), "{message}");
     });
 }
 
@@ -196,15 +197,15 @@ fn scheduled_pull_begins_when_it_is_due() {
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
         registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
-        pulling::begin_due(&shop);
+        let context = ingest_context(&system, &time);
+        pulling::begin_due(&context);
         time.advance(4 * 60);
-        pulling::begin_due(&shop);
+        pulling::begin_due(&context);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(publisher.request_count(), 0);
         time.advance(2 * 60);
-        pulling::begin_due(&shop);
-        pulling::begin_due(&shop);
+        pulling::begin_due(&context);
+        pulling::begin_due(&context);
         while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -221,15 +222,15 @@ fn scheduled_pull_begins_only_after_draining_has_ended() {
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
-        pulling::begin_due(&shop);
+        let context = ingest_context(&system, &time);
+        pulling::begin_due(&context);
         time.advance(6 * 60);
-        shop.draining.store(true, std::sync::atomic::Ordering::Relaxed);
-        pulling::begin_due(&shop);
+        context.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&context);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(begun(&system), 0);
-        shop.draining.store(false, std::sync::atomic::Ordering::Relaxed);
-        pulling::begin_due(&shop);
+        context.draining.store(false, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&context);
         pulls_ended(&system, &pipeline_id, 1).await;
         assert_eq!(begun(&system), 1);
     });
@@ -435,7 +436,7 @@ fn stale_answer_waits_for_the_pull_in_progress() {
         let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         publisher.is_answering.send_replace(false);
-        let told = async {
+        let data_as_of = async {
             while publisher.request_count() == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -445,9 +446,9 @@ fn stale_answer_waits_for_the_pull_in_progress() {
             };
             tokio::join!(queried(&system, &oracle_id), open).0
         };
-        let (pulled, told) = tokio::join!(pulled(&system, &pipeline_id), told);
+        let (pulled, data_as_of) = tokio::join!(pulled(&system, &pipeline_id), data_as_of);
         assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
-        assert_eq!(told.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        assert_eq!(data_as_of.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
         assert_eq!(publisher.request_count(), 1);
     });
 }
@@ -564,13 +565,13 @@ fn payload_read_by_another_definition_stays_the_same_release() {
         definition.pipeline.storage.retention_days += 1;
         registered(&system, definition).await.expect("it is registered");
         time.advance(86_400);
-        let anew = pull_and_wait(&system, &pipeline_id).await;
-        assert_ne!(anew.run_id, first.run_id);
-        assert_eq!((anew.number, anew.input.version), (2, first.input.version));
-        assert_eq!(anew.input.released_at, first.input.released_at);
+        let second = pull_and_wait(&system, &pipeline_id).await;
+        assert_ne!(second.run_id, first.run_id);
+        assert_eq!((second.number, second.input.version), (2, first.input.version));
+        assert_eq!(second.input.released_at, first.input.released_at);
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it exists");
+        let (source, _) = system.store.source(&second.oracle_id).expect("it is read").expect("it exists");
         assert_eq!(source.entry.version_history.len(), 1);
     });
 }
@@ -622,17 +623,17 @@ fn pipeline_has_at_most_one_pull_in_progress() {
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
+        let context = ingest_context(&system, &time);
         publisher.is_answering.send_replace(false);
         for minute in 0..3 {
-            pulling::begin_due(&shop);
+            pulling::begin_due(&context);
             time.advance(60);
             while publisher.request_count() < minute.min(1) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        let wanted = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
-        let refused = pulling::pull(Arc::clone(&shop), wanted.clone()).await;
+        let requested = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let refused = pulling::pull(Arc::clone(&context), requested.clone()).await;
         assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
         assert_eq!(publisher.request_count(), 1);
         publisher.is_answering.send_replace(true);
@@ -640,8 +641,8 @@ fn pipeline_has_at_most_one_pull_in_progress() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // skipped pulls are not made up for, and the next due pull is not skipped
-        pulling::begin_due(&shop);
-        let again = pulling::pull(Arc::clone(&shop), wanted).await;
+        pulling::begin_due(&context);
+        let again = pulling::pull(Arc::clone(&context), requested).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         assert!(!logged_events(&system.store).contains(&"pull_failed".to_owned()));
     });
@@ -678,10 +679,10 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
         let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         // first with a new payload, then with the same payload again
-        for asked in 1..=2 {
+        for count in 1..=2 {
             publisher.is_answering.send_replace(false);
             let declared = async {
-                while publisher.request_count() < asked {
+                while publisher.request_count() < count {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 time.advance(1);
@@ -691,7 +692,7 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
             };
             let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
             no_runs(&system).await;
-            assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
+            assert_eq!(pulled.expect("it comes").run().is_some(), count == 1);
             let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it exists");
             assert!(source.stale_since().is_some() && source.completed.len() == 2);
         }

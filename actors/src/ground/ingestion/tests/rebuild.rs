@@ -57,7 +57,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let pipeline_id = population(system).await;
         ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
         ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
-        let (before, said) = (state(system), export(system));
+        let (before, exported) = (state(system), export(system));
         let runs = system.store.runs().expect("they are read");
         let nothing = rebuilt(system).await.expect("it is whole");
         assert_eq!((nothing.runs, nothing.files.len()), (0, 0));
@@ -81,7 +81,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         fs::remove_file(&paths[1]).expect("it exists");
         let outcome = rebuilt(system).await.expect("it is made");
         assert_eq!((outcome.runs, outcome.prunings, outcome.files.len()), (2, 0, 2));
-        assert!(export(system) == said);
+        assert!(export(system) == exported);
         let after = state(system);
         assert_eq!((&after.files, &after.completed), (&before.files, &before.completed));
         assert_eq!(system.store.runs().expect("they are read"), runs);
@@ -105,22 +105,25 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
         let prune = PruneSource { oracle_id: oracle_id(), before: None, peer: PEER };
         let pruned = system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
         assert_eq!((pruned.versions, pruned.payloads.len()), (2, 0), "{pruned:?}");
-        let said = export(system);
-        assert!(String::from_utf8_lossy(&said).contains("\"record\":null"));
+        let exported = export(system);
+        assert!(String::from_utf8_lossy(&exported).contains("\"record\":null"));
         damaged(&world);
         let outcome = rebuilt(system).await.expect("it is made");
         assert_eq!((outcome.runs, outcome.prunings, outcome.files.len()), (2, 1, 1));
-        assert!(export(system) == said);
+        assert!(export(system) == exported);
 
         let entries = system.store.last_seq();
         let paths = damaged(&world);
-        let ill = fs::read(&paths[0]).expect("it exists");
+        let damaged_bytes = fs::read(&paths[0]).expect("it exists");
         let payload = world.dir.join("ground/raw").join(format!("{}.raw", first.input.raw_sha256));
         fs::remove_file(payload).expect("it exists");
-        let told = refused(rebuilt(system).await);
+        let message = refused(rebuilt(system).await);
         let run = format!("run {} (2003-04-14): source {ORACLE_ID}: the archived payload", first.run_id);
-        assert!(told.contains(&run) && told.contains("is missing; ingest the release again"), "{told}");
-        assert!(fs::read(&paths[0]).expect("it exists") == ill);
+        assert!(
+            message.contains(&run) && message.contains("is missing; ingest the release again"),
+            "{message}"
+        );
+        assert!(fs::read(&paths[0]).expect("it exists") == damaged_bytes);
         assert_eq!(system.store.last_seq(), entries);
         let verify = VerifySourceFiles { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
@@ -134,7 +137,7 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
         let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
         assert!(matches!(begun, StartRunOutcome::Unchanged(_)));
         assert_eq!(rebuilt(system).await.expect("it is made").files.len(), 1);
-        assert!(export(system) == said);
+        assert!(export(system) == exported);
     });
 }
 
@@ -153,8 +156,11 @@ fn rebuild_fails_if_a_payload_was_not_kept() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         damaged(&world);
-        let told = refused(rebuilt(system).await);
-        assert!(told.contains("`log_raw_input: false`") && told.contains("nothing has changed"), "{told}");
+        let message = refused(rebuilt(system).await);
+        assert!(
+            message.contains("`log_raw_input: false`") && message.contains("nothing has changed"),
+            "{message}"
+        );
     });
 }
 
@@ -168,7 +174,7 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         let payload = format!("Country Name,Country Code,Year,Value\n{many}");
         let run = ingest_version(system, &pipeline_id, &payload, "2020-04-14").await;
         let paths = damaged(&world);
-        let ill = fs::read(&paths[0]).expect("it exists");
+        let damaged_bytes = fs::read(&paths[0]).expect("it exists");
         let rebuilding = actix_rt::spawn({
             let ingestion = system.ingestion.clone();
             async move {
@@ -186,9 +192,9 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         assert!(matches!(again, Err(IngestionError::Busy { .. })), "{again:?}");
         let cancel = CancelRun { run_id: run.run_id.clone(), peer: PEER };
         system.ingestion.ask(cancel).await.expect("it answers").expect("it goes on");
-        let told = refused(rebuilding.await.expect("it does not panic"));
-        assert!(told.contains("cancelled"), "{told}");
-        assert!(fs::read(&paths[0]).expect("it exists") == ill);
+        let message = refused(rebuilding.await.expect("it does not panic"));
+        assert!(message.contains("cancelled"), "{message}");
+        assert!(fs::read(&paths[0]).expect("it exists") == damaged_bytes);
         assert_eq!(system.store.run(&run.run_id).expect("it is read").expect("it exists").0, run);
         assert_eq!(rebuilt(system).await.expect("nobody stops it").files.len(), 1);
     });

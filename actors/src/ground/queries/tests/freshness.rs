@@ -128,7 +128,7 @@ fn record_by_id_follows_the_freshness_policy() {
             |time: &str| QueryRequest { point_in_time: Some(time.parse().expect("a time")), ..request(&[]) };
         let old = run_query(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
         let [superseded, valid, withdrawn] =
-            [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
+            [0, 1, 2].map(|index: usize| old.get(index).expect("there are three").record_id.clone());
         let record = async |id: &str| system.queries.record(id).await;
         let warned = record(&valid).await.expect("it exists");
         let axes = warned.freshness.policy.axes.iter().map(|axis| (axis.axis.as_str(), axis.stale));

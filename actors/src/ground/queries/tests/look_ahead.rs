@@ -12,9 +12,9 @@ type ReleaseValues = [Option<Option<u8>>; 4];
 const YEARS: std::ops::Range<i64> = 2000..2006;
 
 fn payload(values: ReleaseValues) -> String {
-    let row = |(place, value): (usize, Option<Option<u8>>)| {
+    let row = |(index, value): (usize, Option<Option<u8>>)| {
         let value = value?.map_or_else(|| "\"1,0\"".to_owned(), |value| (value + 1).to_string());
-        Some(format!("Aruba,ABW,{},{value}\n", 1960 + place))
+        Some(format!("Aruba,ABW,{},{value}\n", 1960 + index))
     };
     let rows: String = values.into_iter().enumerate().filter_map(row).collect();
     // every payload has this record, so that no run fails as empty
@@ -67,8 +67,8 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
                 policy.default_stale_behavior = behaviors[behavior];
             })
             .await;
-            for (place, (year, values)) in releases.into_iter().enumerate() {
-                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", place + 1))
+            for (index, (year, values)) in releases.into_iter().enumerate() {
+                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", index + 1))
                     .await;
             }
             let time = format!("{year}-06-01T00:00:00Z");

@@ -86,19 +86,19 @@ async fn answered(command: &str, reply: &str) -> MailSendFailure {
         let (socket, _) = listener.accept().await.expect("it connects");
         let (reader, mut writer) = socket.into_split();
         let mut lines = BufReader::new(reader).lines();
-        let mut asked = String::new();
+        let mut request = String::new();
         loop {
-            let said = if asked.starts_with(command) && (asked.is_empty() || !command.is_empty()) {
+            let response = if request.starts_with(command) && (request.is_empty() || !command.is_empty()) {
                 reply
-            } else if asked.is_empty() {
+            } else if request.is_empty() {
                 "220 here"
             } else {
                 "250 yes"
             };
             // the client may have closed the connection already
-            drop(writer.write_all(format!("{said}\r\n").as_bytes()).await);
+            drop(writer.write_all(format!("{response}\r\n").as_bytes()).await);
             let Ok(Some(line)) = lines.next_line().await else { return };
-            asked = line;
+            request = line;
         }
     };
     let (sent, ()) = tokio::join!(service.send(&mail), server);

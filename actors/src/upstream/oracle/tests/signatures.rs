@@ -71,7 +71,7 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
     let (public, kid) = (URL_SAFE_NO_PAD.encode(other.public_key()), "k-1");
     assert!(compact(&keys, &token(&pair, &good, "{}")).is_ok());
     assert!(compact(&keys, &token(&pair, &json!({ "alg": "EdDSA" }), "{}")).is_ok());
-    for (token, told) in [
+    for (token, message) in [
         (token(&other, &good, "{}"), "is invalid"),
         (token(&pair, &json!({ "alg": "none" }), "{}"), "is not supported"),
         (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not supported"),
@@ -105,7 +105,7 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
         (token(&pair, &good, "{}") + "=", "not in base64url"),
     ] {
         let fault = compact(&keys, &token).expect_err(&token);
-        assert!(fault.contains(told), "{token}: {fault}");
+        assert!(fault.contains(message), "{token}: {fault}");
     }
     let twice = URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#);
     assert!(
@@ -246,12 +246,12 @@ async fn signing_source_must_sign_each_answer() {
     let server = ScriptedServer::start("127.0.0.1", scripts).await;
     let adapter = adapter(&endpoint(&server), &changes);
     let first = oracles().ask(live_query(Arc::clone(&adapter))).await;
-    let kept = first.answer_to_cache.clone();
-    let newer = kept.clone().map(|mut kept| {
-        kept.issued_at = Some(now());
-        kept
+    let cached = first.answer_to_cache.clone();
+    let newer = cached.clone().map(|mut cached| {
+        cached.issued_at = Some(now());
+        cached
     });
-    let ask = LiveQuery { cached_answer: kept, ..live_query(Arc::clone(&adapter)) };
+    let ask = LiveQuery { cached_answer: cached, ..live_query(Arc::clone(&adapter)) };
     assert_eq!(
         expect_refusal(oracles().ask(ask.clone()).await).0,
         AnswerFault::Signature,

@@ -44,7 +44,7 @@ async fn observed_at_is_the_issue_time_but_not_after_the_request() {
         let body = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
         let line = format!("X-Signature: {}\r\n", STANDARD.encode(pair.sign(body.as_bytes())));
         let answer = query_scripted_server(vec![complete_reply(&line, &body)], changes.clone()).await.0;
-        assert_eq!(answer.answer_to_cache.as_ref().and_then(|kept| kept.issued_at), issued.parse().ok());
+        assert_eq!(answer.answer_to_cache.as_ref().and_then(|cached| cached.issued_at), issued.parse().ok());
         let candidate = expect_candidate(answer);
         assert_eq!(candidate.observed_at, observed_at.parse().expect("a time"));
         let record = candidate.record;

@@ -66,13 +66,13 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
 fn source_call_entry_has_the_field_names_of_the_rfc() {
     let inputs = disagreement();
     let entries = SourceCallEntry::all(&inputs, &decide(&inputs));
-    let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
+    let requests: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
     let expected = [
         ("lab-a", InteractionStatus::Conflict),
         ("lab-b", InteractionStatus::Conflict),
         ("lab-c", InteractionStatus::Timeout),
     ];
-    assert_eq!(asked, expected);
+    assert_eq!(requests, expected);
     let entry = serde_json::to_value(&entries[2]).expect("it serializes");
     assert_eq!(
         entry,

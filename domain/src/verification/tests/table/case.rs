@@ -216,7 +216,7 @@ pub(super) fn time_and_budget_cases() -> impl Iterator<Item = TableCase> {
     const FRESHNESS: [CaseFreshness; 2] =
         [CaseFreshness::Fresh, CaseFreshness::Stale(StaleBehavior::FailClosed)];
     let cases = each(std::iter::once(PLAIN), &REPLIES, |case, reply| case.reply = reply);
-    let cases = each(cases, &KEPT, |case, kept| case.cached = kept);
+    let cases = each(cases, &KEPT, |case, stored| case.cached = stored);
     let cases = each(cases, &ON_TIMEOUT, |case, on_timeout| case.on_timeout = on_timeout);
     let cases = each(cases, &ON_BUDGET, |case, on_budget| case.on_budget = on_budget);
     let cases = each(cases, &[false, true], |case, too_long| case.takes_too_long = too_long);
