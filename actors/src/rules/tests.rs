@@ -33,7 +33,7 @@ fn evaluations_of_any_size_are_in_order_and_in_one_commit() {
             case("Ice burns", &small),
             case("Fact number 10000 holds", &large),
         ];
-        let evaluations = system.rules.evaluate(cases).await.expect("it evaluates");
+        let evaluations = system.rules.evaluate(cases).await.expect("the evaluation succeeds");
         assert_eq!(verdicts(&evaluations), ["PASS", "PASS", "FAIL", "FAIL"]);
         assert_eq!(logged_events(&system.store), ["rules_evaluated"; 4]);
     });
@@ -80,7 +80,8 @@ fn fact_set_that_has_grown_is_weighed_again() {
             let work = |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
                 evaluate(&CandidateText::text("Fact number 7 holds"), check, facts, settings)
             };
-            let evaluated = Arc::clone(&bench).run(19, check(rules), work).await.expect("it evaluates");
+            let evaluated =
+                Arc::clone(&bench).run(19, check(rules), work).await.expect("the evaluation succeeds");
             assert_eq!(verdicts(&[evaluated]), ["PASS"]);
             bench.compiled.weight_bytes()
         };

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     fn endpoint(base: &str, key: Option<HeaderKey>) -> Result<UpstreamEndpoint, UpstreamEndpointError> {
-        UpstreamEndpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
+        UpstreamEndpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a valid time")))
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
         let record = &evidence[0].record;
         assert_eq!(record.verification_method, "controlled ingestion");
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
-        let chain = system.queries.provenance(record_id).await.expect("it exists");
+        let chain = system.queries.provenance(record_id).await.expect("the provenance exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
         let reported = events(&system, &envelope.execution_id);
@@ -113,12 +113,12 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         register_two_sources(&system, "54208", "54608", json!({})).await;
         let first = verified(&system).await;
         assert_eq!((first.kind, population(&first)), (EnvelopeKind::HumanReview, None));
-        let review_id = first.review_id.clone().expect("a person decides");
+        let review_id = first.review_id.clone().expect("the envelope has a review");
         assert_eq!(review_id, first.execution_id);
         let again = futures_of(&system, 8).await;
         assert!(again.iter().all(|envelope| envelope.review_id.as_ref() == Some(&review_id)), "{again:?}");
         let opened = LogQuery { event: Some("review_opened".into()), limit: 9, ..LogQuery::default() };
-        assert_eq!(system.store.log(&opened).expect("it is read").len(), 1);
+        assert_eq!(system.store.log(&opened).expect("the log is readable").len(), 1);
 
         let resolution = |value: &str| ReviewResolution {
             values: [("population".to_owned(), json!(value))].into(),
@@ -134,7 +134,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         };
         let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
-        let state = system.verification.resolve(&resolve("54300")).await.expect("it is resolved");
+        let state = system.verification.resolve(&resolve("54300")).await.expect("the resolution succeeds");
         assert_eq!(state.resolved.expect("it is").verifier_id, "7");
         let decided = verified(&system).await;
         assert_eq!(
@@ -162,7 +162,7 @@ async fn futures_of(system: &crate::system::ActorSystem, count: usize) -> Vec<Ar
         .collect();
     let mut envelopes = Vec::new();
     for request in asking {
-        envelopes.push(request.await.expect("it is answered"));
+        envelopes.push(request.await.expect("the call succeeds"));
     }
     envelopes
 }
@@ -179,7 +179,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let kinds: Vec<_> = decisions.iter().map(|(entry, _)| entry.kind).collect();
         assert_eq!(kinds, [EnvelopeKind::Provisional, EnvelopeKind::Authoritative]);
         assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));
-        assert!(world.system.store.pending_decisions().expect("it is read").is_empty());
+        assert!(world.system.store.pending_decisions().expect("the read succeeds").is_empty());
 
         // a decision that was interrupted by a stop
         let entry = &decisions[0].0;
@@ -192,7 +192,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             EventKind::VerificationDecided(entry.clone()),
         ));
         record.writes.push(oracled_store::TableWrite::PutPending(Arc::new(inputs)));
-        world.system.log.commit(record).await.expect("it is committed");
+        world.system.log.commit(record).await.expect("the commit succeeds");
         let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
         let taken = loop {
             let taken = rebuilt(&system, "v-cut-off");
@@ -202,7 +202,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         };
         assert_eq!(taken[0].0.kind, EnvelopeKind::Authoritative);
-        assert!(system.store.pending_decisions().expect("it is read").is_empty());
+        assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
     });
 }
 
@@ -254,15 +254,15 @@ fn invalid_question_is_rejected_without_a_log_entry() {
         let refused = verify_population(&system, json!({"axes": ["area_name"]})).await;
         assert!(matches!(refused, Err(VerifyError::Bad(_))), "{refused:?}");
         let open =
-            verify_population(&system, json!({"where": {"area": "ABW"}})).await.expect("it can be meant");
+            verify_population(&system, json!({"where": {"area": "ABW"}})).await.expect("the query is valid");
         assert_eq!(open.kind, EnvelopeKind::RequiresSpecification);
         assert_eq!(events(&system, &open.execution_id), ["verification_decided"]);
         let decided =
             LogQuery { event: Some("verification_decided".into()), limit: 9, ..LogQuery::default() };
-        assert_eq!(system.store.log(&decided).expect("it is read").len(), 1);
+        assert_eq!(system.store.log(&decided).expect("the log is readable").len(), 1);
         let unknown = verify_population(&system, json!({"where": {"area": "ZZZ", "year": 1960}}))
             .await
-            .expect("it can be meant");
+            .expect("the query is valid");
         assert_eq!(unknown.axes["population"].reasons, [AxisReason::NoValue].into());
     });
 }

@@ -157,7 +157,7 @@ impl SourceValue {
 /// The finite number nearest to a number that is out of range.
 fn greatest(digits: &str) -> Number {
     let greatest = if digits.starts_with('-') { f64::MIN } else { f64::MAX };
-    Number::from_f64(greatest).expect("it is finite")
+    Number::from_f64(greatest).expect("a JSON number is finite")
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ mod tests {
     fn fault_of_a_pattern_is_on_one_line() {
         for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
             let error =
-                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is invalid");
+                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("the value is invalid");
             let message = reword_pattern_error(&error);
             assert!(message.starts_with("it is not a pattern: ") && !message.contains('\n'), "{message}");
             assert!(message.len() < 100, "{message}");

@@ -268,14 +268,14 @@ mod tests {
     use super::*;
 
     fn at<'r>(raw: &'r SourceValue, path: &str) -> Option<&'r SourceValue> {
-        RawFieldPath::parse(path).expect("it is a path").find(raw)
+        RawFieldPath::parse(path).expect("a valid path").find(raw)
     }
 
     #[test]
     fn path_finds_value_at_its_steps() {
         let json =
             br#"{"a b":1,"c":{"d":[10,{"e":"x","f":{"g":"one"},"n":2},{"f":{"g":"two"},"n":3}]},"q'\"":4}"#;
-        let raw = SourceValue::parse(json).expect("it is JSON");
+        let raw = SourceValue::parse(json).expect("valid JSON");
         for (path, number) in [
             ("a b", "1"),
             ("$['a b']", "1"),
@@ -301,7 +301,7 @@ mod tests {
             br#"{"a.b":1,"a":{"b":2},"c[0]":3,"x":{"d.e":4}," f ":5,"*":6,
             "l":[{"g.h":"x","n":7},{"i":{"j.k":"y"},"n":8}]}"#,
         )
-        .expect("it is JSON");
+        .expect("valid JSON");
         for (path, number) in [
             ("['a.b']", "1"),
             ("$[\"a.b\"]", "1"),
@@ -321,9 +321,9 @@ mod tests {
     #[test]
     fn group_has_elements_of_lists_and_members_of_objects() {
         let raw = SourceValue::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#)
-            .expect("it is JSON");
+            .expect("valid JSON");
         let found = |path: &str| {
-            let path = RawFieldPath::parse(path).expect("it is a path");
+            let path = RawFieldPath::parse(path).expect("a valid path");
             let found = path.elements(&raw).map(|element| {
                 let name = element.name.map(str::to_owned);
                 (name, path.find_within(element.raw).cloned())

@@ -31,7 +31,7 @@ impl RecordContent {
     /// The canonical JSON, which is stored and of which the digest is computed.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("plain data with text for keys has a JSON")
+        serde_json::to_vec(self).expect("plain data with string keys serializes")
     }
 
     /// The RFC's `normalized_hash`.

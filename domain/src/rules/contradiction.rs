@@ -183,7 +183,7 @@ fn note(
     [one, other]: [&str; 2],
     both: Option<&[(usize, Range<usize>); 2]>,
 ) {
-    let pair = serde_json::to_string(&[one, other]).expect("two texts have a JSON");
+    let pair = serde_json::to_string(&[one, other]).expect("two texts serialize");
     findings.step(&pair, subject.candidate_sha256().as_str(), || EvidenceOutput {
         finding: if both.is_some() { EvidenceFinding::BothAppear } else { EvidenceFinding::NotBothAppear },
         span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),

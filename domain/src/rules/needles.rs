@@ -276,7 +276,7 @@ mod tests {
     fn needles_use_at_most_their_declared_memory() {
         for needles in [vec![], vec!["a".to_owned()], (0..1_000).map(|at| format!("{at}")).collect()] {
             let lines = NormalizedLines::normalized(&needles);
-            let needles = NeedleAutomaton::of(&lines).expect("they are few");
+            let needles = NeedleAutomaton::of(&lines).expect("the needles are few");
             let weight = size_of_val(needles.roots.as_slice())
                 + needles.states.capacity() * size_of::<NeedleState>()
                 + needles.forks.capacity() * size_of::<NeedleFork>()

@@ -195,7 +195,7 @@ mod tests {
             let texts: Vec<NormalizedText<'_>> = texts.iter().map(|text| NormalizedText::of(text.into())).collect();
             let patterns = NormalizedLines::normalized(&patterns);
             let each: Vec<_> = patterns.iter().map(|(_, pattern)| place(&texts, pattern)).collect();
-            let needles = NeedleAutomaton::of(&patterns).expect("they are few");
+            let needles = NeedleAutomaton::of(&patterns).expect("the needles are few");
             prop_assert_eq!(places_by(&needles, &texts, &patterns), each);
         }
     }

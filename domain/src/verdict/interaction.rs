@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn interaction() -> OracleInteractionLog {
-        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         OracleInteractionLog {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: "gemini".into(),
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn interaction_has_fields_and_names_of_the_seed() {
         assert_eq!(
-            serde_json::to_string(&interaction()).expect("it serializes"),
+            serde_json::to_string(&interaction()).expect("the value serializes"),
             concat!(
                 r#"{"execution_id":"regen:cs_1:1795168800000000","oracle_id":"gemini","#,
                 r#""oracle_version":"v1beta/gemini-2.5-flash","request_timestamp":"2026-11-20T10:00:00Z","#,
@@ -132,11 +132,8 @@ mod tests {
             ..interaction()
         };
         for interaction in [silent, answered] {
-            let line = serde_json::to_string(&interaction).expect("it serializes");
-            assert_eq!(
-                serde_json::from_str::<OracleInteractionLog>(&line).expect("it reads back"),
-                interaction
-            );
+            let line = serde_json::to_string(&interaction).expect("the value serializes");
+            assert_eq!(serde_json::from_str::<OracleInteractionLog>(&line).expect("valid JSON"), interaction);
         }
     }
 }

@@ -76,7 +76,7 @@ fn literal(text: &str) -> String {
 
 /// Appends one character of the basic plane as `\uXXXX`.
 fn escape(literal: &mut String, character: char) {
-    write!(literal, "\\u{:04x}", u32::from(character)).expect("a string takes whatever is written to it");
+    write!(literal, "\\u{:04x}", u32::from(character)).expect("a write to a string does not fail");
 }
 
 /// The JSON form for the tier, with placeholders for the values.
@@ -90,7 +90,7 @@ fn form(tier: ProductTier) -> String {
                 form,
                 "{comma}\n    \"{dimension}\": {{\"verdict\": \"<word>\", \"analysis\": \"<text>\"}}"
             )
-            .expect("a string takes whatever is written to it");
+            .expect("a write to a string does not fail");
         }
         form.push_str("\n  }");
     }

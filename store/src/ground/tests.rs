@@ -279,7 +279,7 @@ fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[byte], at).unwrap();
         world.reopen();
         let read = world.store().view(&oracle_id()).and_then(|view| {
-            let view = view.expect("it exists");
+            let view = view.expect("the value exists");
             view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
         });
         let error = read.expect_err("a bit is wrong");
@@ -453,7 +453,7 @@ proptest! {
                 prop_assert_eq!(&world.records_in_force(second, known_s), &holds);
                 let view = world.view();
                 for stated in (0..6).map(|year| test_statement("ABW", year, 0)) {
-                    let identity = stated.content().identity(&ontology()).expect("it is whole").key();
+                    let identity = stated.content().identity(&ontology()).expect("the identity is complete").key();
                     let found = view.lookup(&identity, &known, at(second)).unwrap();
                     let found = found.map(|found| view.content(&found.unwrap().statement).unwrap());
                     let found: Vec<_> = found.map(|content| summarize_content(&content.expect("it is not pruned"))).collect();

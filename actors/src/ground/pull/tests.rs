@@ -4,11 +4,11 @@ use crate::upstream::web::testing::{ScriptedServer, ServerStep, complete_reply, 
 use tokio::net::TcpListener;
 
 fn id() -> PipelineId {
-    "wb".parse().expect("an id")
+    "wb".parse().expect("a valid id")
 }
 
 fn now() -> Timestamp {
-    "2026-11-20T10:00:00Z".parse().expect("a time")
+    "2026-11-20T10:00:00Z".parse().expect("a valid time")
 }
 
 fn settings(allowed: &[&str]) -> PullSettings {
@@ -54,7 +54,7 @@ async fn pull(
 async fn pull_error_of(script: Vec<ServerStep>) -> (String, usize) {
     let server = ScriptedServer::start("127.0.0.1", vec![script]).await;
     let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
-    let error = outcome.expect_err("it is refused").to_string();
+    let error = outcome.expect_err("the call is rejected").to_string();
     assert!(!error.contains("s3cret"), "{error}");
     (error, server.heads().len())
 }
@@ -72,11 +72,11 @@ async fn payload_is_received_with_its_validators() {
     };
     let pulled = FetchedPayload { url, validators, size_bytes: 8, retrieved_at: now() };
     assert_eq!(
-        (outcome.expect("it comes"), body.as_str()),
+        (outcome.expect("the call succeeds"), body.as_str()),
         (PayloadFetchOutcome::Payload(pulled), "a,b\n1,2\n")
     );
     let heads = server.heads();
-    let head = heads.first().expect("it was asked");
+    let head = heads.first().expect("a request was received");
     assert!(head.starts_with("get /data.csv?year=2026 http/1.1\r\n"), "{head}");
     assert!(
         head.contains("accept-encoding: identity\r\n") && head.contains("user-agent: oracled/"),
@@ -221,9 +221,9 @@ async fn unanswered_request_is_retried() {
     assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
 
     let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", gone.local_addr().expect("it has an address"));
+    let url = format!("http://{}/", gone.local_addr().expect("the listener has an address"));
     drop(gone);
-    let error = pull(&puller(), &request(&url)).await.0.expect_err("nobody is there").to_string();
+    let error = pull(&puller(), &request(&url)).await.0.expect_err("no server listens").to_string();
     assert!(error.contains("no connection"), "{error}");
 }
 
@@ -266,7 +266,7 @@ async fn unchanged_payload_is_not_sent_again() {
     assert_eq!(outcome.expect("it is an answer"), PayloadFetchOutcome::Unchanged { retrieved_at: now() });
     assert_eq!(stored, "");
     let heads = server.heads();
-    let head = heads.first().expect("it was asked");
+    let head = heads.first().expect("a request was received");
     assert!(
         head.contains("if-none-match: \"v1\"\r\n") && head.contains("if-modified-since: then\r\n"),
         "{head}"
@@ -320,7 +320,7 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
         ScriptedServer::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
     let puller = puller_with(settings(&["127.0.0.2/32"]), None);
     let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
-    let error = outcome.expect_err("it is refused").to_string();
+    let error = outcome.expect_err("the call is rejected").to_string();
     assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
     assert_eq!(server.heads().len(), 1, "there is no retry");
 
@@ -341,11 +341,11 @@ async fn private_endpoint_is_refused_before_any_connection() {
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
     let query = request(&server.url("127.0.0.1", "/"));
-    let error = pull(&refusing, &query).await.0.expect_err("it is refused").to_string();
+    let error = pull(&refusing, &query).await.0.expect_err("the call is rejected").to_string();
     let stated = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
                 `ingestion.allow_local`";
     assert_eq!(error, stated);
-    assert_eq!(refusing.check(&query).expect_err("it is refused").to_string(), stated);
+    assert_eq!(refusing.check(&query).expect_err("the call is rejected").to_string(), stated);
     assert!(server.heads().is_empty());
 }
 

@@ -66,7 +66,7 @@ mod tests {
     fn test_query(max_results: usize, axis: &str) -> OracleQuery {
         OracleQuery {
             query_id: None,
-            oracle_id: "source".parse().expect("an id"),
+            oracle_id: "source".parse().expect("a valid id"),
             request: QueryRequest {
                 axes_requested: vec![axis.into()],
                 max_results: Some(max_results),

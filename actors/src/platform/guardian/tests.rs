@@ -63,7 +63,7 @@ fn panic_fails_only_the_message_that_caused_it() {
             .into();
         let mut answers = Vec::new();
         for task in tasks {
-            answers.push(task.await.expect("the task ends"));
+            answers.push(task.await.expect("the task does not panic"));
         }
         let failed = Err(ActorCallError::Failed { actor: "counter" });
         assert_eq!(answers, [Ok((1, 0)), Ok((3, 0)), failed, Ok((4, 1)), failed, Ok((8, 2))]);

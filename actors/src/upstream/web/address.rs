@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        reach(&[]).endpoint(text).expect_err("it is refused").to_string()
+        reach(&[]).endpoint(text).expect_err("the call is rejected").to_string()
     }
 
     #[test]
@@ -321,10 +321,10 @@ mod tests {
             "[2606:4700::1111]",
             "[2001:4860::8888]",
         ] {
-            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is public");
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("the address is public");
         }
         for public in ["[::ffff:1.1.1.1]", "[64:ff9b::1.1.1.1]"] {
-            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is a public one of IPv4");
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("the address is public");
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
     fn only_configured_local_addresses_are_reached() {
         let some = reach(&["127.0.0.1/32", "fd00::/8"]);
         for good in ["http://127.0.0.1:1/", "http://[::ffff:127.0.0.1]/", "http://[fd00::1]/"] {
-            some.endpoint(good).expect("it is allowed");
+            some.endpoint(good).expect("the address is allowed");
         }
         for bad in ["http://127.0.0.2/", "http://[::1]/", "http://[fc00::1]/"] {
             some.endpoint(bad).expect_err("it is not");
@@ -353,7 +353,7 @@ mod tests {
         let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 0);
         let all = [at("10.0.0.1"), at("1.1.1.1"), at("::1")];
         assert_eq!(reach(&[]).filter_addresses("a.example", all), Ok(vec![at("1.1.1.1")]));
-        let error = reach(&[]).filter_addresses("a.example", [at("10.0.0.1")]).expect_err("there is none");
+        let error = reach(&[]).filter_addresses("a.example", [at("10.0.0.1")]).expect_err("the call fails");
         let message = "`a.example` leads to 10.0.0.1 (private); allowed: public addresses";
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(
@@ -386,14 +386,14 @@ mod tests {
 
     #[test]
     fn redirect_may_be_relative_but_not_from_https_to_http() {
-        let from = Url::parse("https://example.org/a/b?c").expect("a URL");
+        let from = Url::parse("https://example.org/a/b?c").expect("a valid URL");
         for (location, to) in [
             ("d", "https://example.org/a/d"),
             ("/e?f", "https://example.org/e?f"),
             ("//other.example/#g", "https://other.example/"),
             ("https://other.example:444/", "https://other.example:444/"),
         ] {
-            let url = reach(&[]).redirect(&from, location).expect("it is allowed");
+            let url = reach(&[]).redirect(&from, location).expect("the address is allowed");
             assert_eq!(url.as_str(), to);
         }
         for (location, message) in [
@@ -403,7 +403,7 @@ mod tests {
             ("file:///etc/passwd", "the scheme `file`"),
             ("https://[", "is not a URL"),
         ] {
-            let error = reach(&[]).redirect(&from, location).expect_err("it is refused").to_string();
+            let error = reach(&[]).redirect(&from, location).expect_err("the call is rejected").to_string();
             assert!(error.contains(message), "{location}: {error}");
         }
     }
@@ -418,7 +418,7 @@ mod tests {
             ("http://localhost/", false),
             ("http://1.1.1.1/", false),
         ] {
-            assert_eq!(some.is_confidential(&Url::parse(url).expect("a URL")), confidential, "{url}");
+            assert_eq!(some.is_confidential(&Url::parse(url).expect("a valid URL")), confidential, "{url}");
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn status(status: u16, headers: &str) -> Vec<ServerStep> {
 impl ScriptedServer {
     pub(crate) async fn start(ip: &str, scripts: Vec<Vec<ServerStep>>) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.expect("a port");
-        let port = listener.local_addr().expect("it has an address").port();
+        let port = listener.local_addr().expect("the listener has an address").port();
         Self::serve(listener, port, scripts)
     }
 

@@ -30,11 +30,11 @@ fn within(budget_ms: u64) -> Json {
 }
 
 fn retry_after(envelope: &Envelope) -> Option<u64> {
-    envelope.retry.as_ref().expect("there is guidance").after_ms
+    envelope.retry.as_ref().expect("the envelope has retry guidance").after_ms
 }
 
 async fn health(system: &ActorSystem, oracle_id: &str) -> OracleHealthLevel {
-    let statuses = system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
+    let statuses = system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
     let name = format!("source:{oracle_id}");
     statuses.into_iter().find(|status| status.oracle_id.as_str() == name).expect("it is watched").status
 }
@@ -44,7 +44,7 @@ fn logged_source_calls(system: &ActorSystem, execution_id: &str) -> Vec<(String,
     let entries = entries(system, execution_id).into_iter().filter(|entry| entry["event"] == "source_asked");
     let flag = |entry: &Json, field: &str| entry[field].as_bool().expect("a flag");
     let summarize = |entry: Json| {
-        let oracle_id = entry["oracle_id"].as_str().expect("an id").to_owned();
+        let oracle_id = entry["oracle_id"].as_str().expect("a valid id").to_owned();
         (oracle_id, flag(&entry, "cache_hit"), flag(&entry, "stale_data_used"))
     };
     entries.map(summarize).collect()
@@ -94,7 +94,7 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let others = verified(system).await;
             assert_eq!((others.kind, retry_after(&others)), (EnvelopeKind::Blocked, Some(1_000)));
-            let trial = trial.await.expect("it is answered");
+            let trial = trial.await.expect("the call succeeds");
             assert_eq!((trial.kind, trial.candidates[0].latency_ms), (EnvelopeKind::Authoritative, 700));
             assert_eq!(health(system, "live").await, OracleHealthLevel::Unhealthy);
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
@@ -282,7 +282,7 @@ fn cached_answer_of_a_replaced_adapter_is_not_served() {
             });
             tokio::time::sleep(Duration::from_millis(100)).await;
             adapter(system, "live", json!({"endpoint": "https://elsewhere.example/{area}/{year}"})).await;
-            let envelope = on_its_way.await.expect("it is answered");
+            let envelope = on_its_way.await.expect("the call succeeds");
             assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{envelope:#?}");
             assert!(!envelope.candidates[0].stale);
         },
@@ -387,7 +387,11 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
 
 /// Declares the earlier statements of a source stale.
 async fn invalidation_count(system: &ActorSystem, oracle_id: &str) {
-    let (mut state, _) = system.store.source(&source_id(oracle_id)).expect("it is read").expect("it exists");
+    let (mut state, _) = system
+        .store
+        .source(&source_id(oracle_id))
+        .expect("the source is readable")
+        .expect("the source exists");
     state = state.invalidated(system.clock.now());
     commit_write(system, oracled_store::TableWrite::PutSource(Arc::new(state))).await;
 }
@@ -417,7 +421,7 @@ fn decision_is_logged_after_its_caller_has_disconnected() {
             };
             let lines = system.store.log(&decided).expect("the log is read");
             assert_eq!(lines.len(), 1);
-            let entry: Json = serde_json::from_str(&lines[0].json).expect("it is JSON");
+            let entry: Json = serde_json::from_str(&lines[0].json).expect("valid JSON");
             assert_eq!(entry["kind"], "authoritative");
             assert_eq!(entry["inputs"]["elapsed_ms"], 900);
         },
@@ -446,7 +450,7 @@ fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
             workflow(system, &["live", "archive"], narrative).await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::NarrativeOnly, 0));
-            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Blocked);
+            assert_eq!(first.await.expect("the call succeeds").kind, EnvelopeKind::Blocked);
         },
     );
 }
@@ -468,7 +472,7 @@ fn wait_for_a_slot_counts_toward_the_budget() {
             });
             tokio::task::yield_now().await;
             let (envelope, took_ms) = timed(verified(system)).await;
-            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Authoritative);
+            assert_eq!(first.await.expect("the call succeeds").kind, EnvelopeKind::Authoritative);
             assert_eq!((&envelope.reasons, took_ms), (&[AxisReason::BudgetExceeded].into(), 2_980));
             assert_eq!(
                 envelope.candidates[0].latency_ms, 780,
@@ -605,9 +609,9 @@ async fn register_short_lived(system: &ActorSystem) {
             axis["max_ttl_seconds"] = json!(60);
         }
     }
-    let ontology: Ontology = serde_json::from_value(document).expect("it is an ontology");
+    let ontology: Ontology = serde_json::from_value(document).expect("a valid ontology");
     let registered = system.registry.register(&ontology, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
 }
 
 #[test]
@@ -629,7 +633,7 @@ fn many_questions_at_once_are_each_answered_in_their_own_time() {
                 .collect();
             let mut times = Vec::new();
             for asking in asking {
-                let (envelope, took_ms) = asking.await.expect("it is answered");
+                let (envelope, took_ms) = asking.await.expect("the call succeeds");
                 assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
                 assert_eq!(envelope.candidates[0].latency_ms, took_ms);
                 times.push(took_ms);
@@ -644,7 +648,7 @@ fn many_questions_at_once_are_each_answered_in_their_own_time() {
 fn request() -> VerifyRequest {
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
-    serde_json::from_value(document).expect("it is a request")
+    serde_json::from_value(document).expect("a valid request")
 }
 
 #[test]

@@ -23,7 +23,7 @@ async fn release(system: &ActorSystem, index: usize, (source, year, people): Sou
 
 /// The decision, without the fields that differ for each question.
 async fn decided(system: &ActorSystem, question: Json) -> Json {
-    let envelope = verify_population(system, question).await.expect("there is an envelope");
+    let envelope = verify_population(system, question).await.expect("the verification succeeds");
     let axes = envelope.axes.iter().map(|(axis, outcome)| (axis, json!([outcome.kind, outcome.value])));
     let candidates = envelope.candidates.iter().map(|candidate| {
         json!([

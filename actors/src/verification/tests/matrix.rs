@@ -321,7 +321,7 @@ impl MatrixCase {
     /// RFC, Versioned Oracle Logging: the logged fields of the call.
     fn interaction(&self, asked_at: Timestamp) -> Json {
         let latency_ms = self.latency_ms();
-        let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+        let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("the text is short"));
         let (status, code) = match self.call_outcome() {
             MatrixCallOutcome::InTime => ("success", None),
             MatrixCallOutcome::Slow(_) => ("timeout", Some("timed_out")),
@@ -356,7 +356,7 @@ impl MatrixCase {
 
 /// The subject of a case, which is another one for each.
 fn area(number: usize) -> String {
-    let letter = |index: usize| char::from(b'A' + u8::try_from(index % 26).expect("it is less"));
+    let letter = |index: usize| char::from(b'A' + u8::try_from(index % 26).expect("less than 26"));
     [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
 }
 
@@ -370,7 +370,7 @@ async fn prepare(scene: &TestScenario, case: &MatrixCase, area: &str) -> Option<
         peer: PEER,
     };
     // before its first call the source is unknown
-    drop(system.oracle_health.ask(close).await.expect("it answers"));
+    drop(system.oracle_health.ask(close).await.expect("the actor answers"));
     let age_s = match case.kept {
         MatrixCachedAge::Nothing => return None,
         MatrixCachedAge::Tolerated => 100,
@@ -426,7 +426,7 @@ fn check_decision(
     check_rest(case, envelope, case.retry());
     let latency_ms = case.latency_ms();
     assert_eq!(entry.inputs.elapsed_ms, latency_ms, "{}", shown());
-    let waited = SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+    let waited = SignedDuration::from_millis(latency_ms.try_into().expect("the text is short"));
     assert_eq!(envelope.decided_at.duration_since(entry.inputs.asked_at), waited, "{}", shown());
 
     let [live, archive] = &envelope.candidates[..] else { panic!("two sources: {}", shown()) };
@@ -479,7 +479,7 @@ async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
     let (began, asked_at) = (Instant::now(), system.clock.now());
     let envelope =
         verify_population(system, json!({"where": {"area": area, "year": 1960}})).await.expect("an envelope");
-    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("it is short");
+    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("the text is short");
     let mut logged = entries(system, &envelope.execution_id);
     let is_inline = case.policy.mode == Inline;
     assert_eq!(elapsed_ms, if is_inline { case.latency_ms() } else { 0 }, "{case:?}");
@@ -498,7 +498,7 @@ async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
         assert_eq!((decisions.len(), logged.len(), scene.upstream.calls("live")), (1, 0, 0), "{case:?}");
         return;
     }
-    let (entry, decided) = decisions.last().expect("it is decided");
+    let (entry, decided) = decisions.last().expect("the envelope is decided");
     assert_eq!(entry.inputs.stage == DecisionStage::Delayed, case.policy.mode == Async, "{case:?}");
     check_decision(case, entry, decided, cached.as_ref());
     check_log(case, &logged, asked_at);
@@ -509,7 +509,7 @@ async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
         _ => cached.map(|cached| cached.observed_at),
     };
     assert_eq!(cached_answer_time(system, area), expected, "{case:?}");
-    assert!(system.store.pending_decisions().expect("it is read").is_empty(), "{case:?}");
+    assert!(system.store.pending_decisions().expect("the read succeeds").is_empty(), "{case:?}");
 }
 
 #[test]

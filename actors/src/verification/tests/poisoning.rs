@@ -41,7 +41,7 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
         changed(|candidate| candidate.record.oracle_id = source_id("archive")),
         // an invalid signature that an earlier check has missed
         changed(|candidate| {
-            candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false;
+            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false;
         }),
         // times that would never expire: beyond the allowed clock difference of a minute plus the longest wait for other
         // sources
@@ -57,7 +57,7 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
         // another definition of the value
         (
             ScriptedSourceReply::Changed(POISON, |candidate| {
-                let stated = candidate.values.get_mut("population").expect("it says something");
+                let stated = candidate.values.get_mut("population").expect("the value exists");
                 stated.definition = Some("with everybody who ever lived there".into());
             }),
             CallOutcome::Answered,
@@ -87,7 +87,7 @@ fn policies() -> [Json; 3] {
 
 /// Whether the envelope has a value, and whether the poisoned value occurs anywhere in it.
 fn value_and_poison_flags(envelope: &Envelope) -> (bool, bool) {
-    let json = String::from_utf8(envelope.to_json()).expect("it is text");
+    let json = String::from_utf8(envelope.to_json()).expect("valid UTF-8");
     (envelope.axes["population"].value.is_some(), json.contains(POISON))
 }
 
@@ -264,7 +264,7 @@ fn replayed_old_answer_does_not_replace_the_cached_one() {
                 &[ScriptedCall::at_once(HONEST), ScriptedCall::at_once(old), ScriptedCall::DEAD],
             );
             verified(system).await;
-            let cached = cached_answer_time(system, "ABW").expect("it is kept");
+            let cached = cached_answer_time(system, "ABW").expect("the answer is cached");
             after_s(1).await;
             verified(system).await;
             assert_eq!(cached_answer_time(system, "ABW"), Some(cached));
@@ -284,7 +284,9 @@ fn invalid_cached_answer_is_never_served() {
         |candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into()))),
         |candidate| candidate.record.oracle_id = source_id("archive"),
         |candidate| candidate.observed_at += SignedDuration::from_hours(1),
-        |candidate| candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false,
+        |candidate| {
+            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false
+        },
         |candidate| drop(candidate.deviations.insert("population".into(), "it has doubled".into())),
     ];
     with_scene(

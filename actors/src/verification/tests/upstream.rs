@@ -228,7 +228,7 @@ pub(crate) async fn live(system: &ActorSystem, oracle_id: &str, mut settings: Js
 pub(crate) async fn adapter(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
     let registered = system.registry.register(&*adapter, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
 }
 
 /// The adapter of [`adapter`], as a document.
@@ -257,13 +257,18 @@ pub(crate) fn key(area: &str) -> CachedAnswerKey {
 
 /// The `observed_at` of the live source's cached answer.
 pub(crate) fn cached_answer_time(system: &ActorSystem, area: &str) -> Option<Timestamp> {
-    let cached = system.store.cached_answer(&key(area)).expect("it is read");
+    let cached = system.store.cached_answer(&key(area)).expect("the cached answer is readable");
     Some(cached?.0.candidate?.observed_at)
 }
 
 /// Caches an answer as if the source had given it.
 pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate: CandidateAnswer) {
-    let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it exists").0;
+    let adapter = system
+        .store
+        .registered::<Adapter>("live")
+        .expect("the document is readable")
+        .expect("the document exists")
+        .0;
     let adapter_sha256 = adapter.sha256;
     let candidate = Some(candidate);
     let cached = CachedAnswer {
@@ -286,7 +291,7 @@ pub(crate) async fn commit_write(system: &ActorSystem, write: TableWrite) {
         EventKind::ControlAction { action, detail, peer: None },
     ));
     record.writes.push(write);
-    system.log.commit(record).await.expect("it is committed");
+    system.log.commit(record).await.expect("the commit succeeds");
 }
 
 /// A live source, an archive with a population of 54208 for Aruba in 1960, and a workflow over both.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn at_day(day: i64) -> Timestamp {
-    Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a time")
+    Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a valid time")
 }
 
 fn day_of(time: Timestamp) -> i64 {
@@ -26,7 +26,7 @@ fn releases(read: &[(&str, i64, bool)]) -> Vec<TimelineRun> {
 }
 
 fn ingested(run: u32) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a time")
+    Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a valid time")
 }
 
 fn run_statement(run: u32, content: u8) -> RecordStatement {
@@ -426,8 +426,8 @@ fn history(twice: bool) -> impl Strategy<Value = TimelineHistory> {
 /// The same history with another order of arrival: its run `order[k]` arrives as run `k + 1`.
 fn arriving(history: &TimelineHistory, order: &[u32]) -> TimelineHistory {
     let number = |run: u32| {
-        let index = order.iter().position(|ordered| *ordered == run).expect("it is a permutation");
-        u32::try_from(index + 1).expect("it is small")
+        let index = order.iter().position(|ordered| *ordered == run).expect("the order contains each run");
+        u32::try_from(index + 1).expect("the number is small")
     };
     let mut other = history.clone();
     for release in &mut other.releases {
@@ -631,7 +631,7 @@ proptest! {
     #[test]
     fn known_at_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
         for run in 0..=history.releases.len() {
-            let then = VisibleReleases::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
+            let then = VisibleReleases::new(&history.releases, known_at(ingested(u32::try_from(run).expect("the number is small"))));
             let first = all_releases(&history.releases[..run]);
             prop_assert_eq!(&then, &first);
             let reported = history.statements.iter().filter(|statement| statement.run as usize <= run);
@@ -655,10 +655,10 @@ proptest! {
             earlier.iter().map(|version| {
                 let index = |offset: usize| history.statements.iter().position(|statement| *statement == reported[offset]);
                 let ended_by = match version.ended_by {
-                    VersionEnd::Superseded(by) => VersionEnd::Superseded(index(by).expect("it exists")),
+                    VersionEnd::Superseded(by) => VersionEnd::Superseded(index(by).expect("the value exists")),
                     end => end,
                 };
-                plain(&RecordVersion { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
+                plain(&RecordVersion { statement: index(version.statement).expect("the value exists"), ended_by, ..*version })
             }).collect::<Vec<_>>()
         );
     }

@@ -289,7 +289,7 @@ proptest! {
         let result = result(RuleId::Cont003, &evaluation);
         prop_assert_eq!(result.verdict, verdict_of(naive.is_empty()));
         let reported: BTreeSet<_> = result.violations.iter().map(|violation| {
-            [&violation.related, &violation.span].map(|span| span.clone().expect("there are two").start).into()
+            [&violation.related, &violation.span].map(|span| span.clone().expect("two items").start).into()
         }).collect();
         prop_assert_eq!(reported, infirmations(&text, &expected));
     }

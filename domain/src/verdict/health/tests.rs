@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 const RESET_S: i64 = 30;
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 fn number(value: u32) -> NonZeroU32 {
@@ -13,7 +13,7 @@ fn number(value: u32) -> NonZeroU32 {
 }
 
 fn health(config: OracleHealthConfig) -> CircuitBreaker {
-    CircuitBreaker::new("model".parse().expect("an id"), config)
+    CircuitBreaker::new("model".parse().expect("a valid id"), config)
 }
 
 fn fresh() -> CircuitBreaker {
@@ -32,7 +32,7 @@ fn failure() -> CircuitCallOutcome {
 
 /// One permitted call.
 fn call(health: &mut CircuitBreaker, second: i64, outcome: CircuitCallOutcome) -> Option<HealthStatusChange> {
-    let permit = health.permit(at(second)).expect("it is let through");
+    let permit = health.permit(at(second)).expect("the request is allowed");
     health.report(at(second), permit, outcome)
 }
 
@@ -138,7 +138,7 @@ fn half_open_circuit_permits_one_call_at_a_time() {
     let healed = health.report(at(33), trial, SUCCESS);
     assert_eq!(status_transition(healed), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy)));
     assert_eq!(health.status().circuit_opened_at, None);
-    let call = health.permit(at(34)).expect("it is closed");
+    let call = health.permit(at(34)).expect("the circuit is closed");
     assert!(!health.is_trial(call) && !health.is_trial(trial));
 }
 
@@ -174,7 +174,7 @@ fn unreported_trial_call_is_replaced_after_60_s() {
 #[test]
 fn report_of_earlier_call_is_counted_without_state_change() {
     let mut health = fresh();
-    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("it is healthy")).collect();
+    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("the oracle is healthy")).collect();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
     assert_eq!(health.report(at(9), late[0], failure()), None);
     assert_eq!(health.status().consecutive_failures, 4);
@@ -286,7 +286,7 @@ fn probes_do_not_close_circuit_opened_by_calls() {
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
     );
     // a call permitted before, which succeeds only now, does not allow probes to close it
-    let late = health.permit(at(43)).expect("it is healthy");
+    let late = health.permit(at(43)).expect("the oracle is healthy");
     (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
     assert_eq!(health.report(at(44), late, SUCCESS), None);
     health.advance_time(at(43 + RESET_S)).expect("it is half open");
@@ -359,7 +359,7 @@ fn clock_jump_back_delays_nothing() {
     assert_eq!(health.advance_time(at(20)), None);
     assert_eq!(health.advance_time(at(-100_000)), None, "twenty seconds have passed");
     assert_eq!(health.status().retry_at, Some(at(-100_000 + 10)));
-    let refused = health.permit(at(-100_000 + 4)).expect_err("it is open");
+    let refused = health.permit(at(-100_000 + 4)).expect_err("the circuit is open");
     assert_eq!(refused.retry_after, Some(Duration::from_secs(6)));
     health.advance_time(at(-100_000 + 10)).expect("it is half open");
 
@@ -388,7 +388,7 @@ fn status_has_fields_and_names_of_the_seed() {
     let mut health = fresh();
     call(&mut health, 0, CircuitCallOutcome::Success { latency_ms: Some(120) });
     let page = health.status();
-    let text = serde_json::to_string(&page).expect("it serializes");
+    let text = serde_json::to_string(&page).expect("the value serializes");
     assert_eq!(
         text,
         concat!(
@@ -397,9 +397,9 @@ fn status_has_fields_and_names_of_the_seed() {
             r#""circuit_opened_at":null,"retry_at":null,"held_open":false,"last_error":null}"#,
         )
     );
-    assert_eq!(serde_json::from_str::<OracleHealthStatus>(&text).expect("it reads back"), page);
+    assert_eq!(serde_json::from_str::<OracleHealthStatus>(&text).expect("valid JSON"), page);
     for status in OracleHealthLevel::ALL {
-        assert_eq!(serde_json::to_value(status).expect("it serializes"), status.into_str());
+        assert_eq!(serde_json::to_value(status).expect("the value serializes"), status.into_str());
     }
 }
 
@@ -563,7 +563,7 @@ proptest! {
         let now = now + SignedDuration::from_secs(60);
         health.advance_time(now);
         for _ in 0..config.recovery_threshold.get() {
-            let permit = health.permit(now).expect("it is let through");
+            let permit = health.permit(now).expect("the request is allowed");
             health.report(now, permit, SUCCESS);
         }
         prop_assert_eq!(health.status().status, OracleHealthLevel::Healthy);
@@ -579,7 +579,7 @@ proptest! {
         let mut health = health(OracleHealthConfig { circuit_breaker_reset_seconds: number(reset_s), ..config });
         let mut on_their_way = Vec::new();
         for (step, second) in steps {
-            let now = Timestamp::from_second(second).expect("a time");
+            let now = Timestamp::from_second(second).expect("a valid time");
             health.advance_time(now);
             match step {
                 CircuitTestStep::Wait(_) => {}

@@ -7,15 +7,17 @@ use crate::verdict::session::CustomerQuery;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 fn mail(kind: MailKind) -> OutboxMail {
     let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
     let delivery = VerdictDelivery {
-        session_id: "cs_1".parse().expect("an id"),
+        session_id: "cs_1".parse().expect("a valid id"),
         query: CustomerQuery::new("Sell honey?".into()),
-        approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict)).outcome.expect("it is coherent"),
+        approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict))
+            .outcome
+            .expect("the verdict passes the crosscheck"),
         cached_at: at(0),
         regen: None,
         evaluation_sha256: None,
@@ -151,9 +153,9 @@ fn requeued_mail_starts_with_zero_attempts() {
 
 #[test]
 fn mail_reads_back_with_verdict_judged_again() {
-    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
-    let back: OutboxMail = serde_json::from_str(&text).expect("it reads back");
-    assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("the value serializes");
+    let back: OutboxMail = serde_json::from_str(&text).expect("valid JSON");
+    assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
     assert!(serde_json::from_str::<OutboxMail>(&text.replace("GREEN", "PURPLE")).is_err());
 }
 

@@ -107,7 +107,8 @@ impl Adapter {
     /// A pipeline definition with the same normalization, as if the records were ingested.
     fn definition(&self, ontology: &Ontology) -> PipelineDefinition {
         let format = PayloadFormat::Json { records: self.records.clone() };
-        let pipeline_id = PipelineId::try_from(self.oracle_id.to_string()).expect("their ids are alike");
+        let pipeline_id =
+            PipelineId::try_from(self.oracle_id.to_string()).expect("the ids have the same form");
         PipelineDefinition {
             pipeline: IngestionPipeline {
                 pipeline_id,

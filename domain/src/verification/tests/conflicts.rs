@@ -28,7 +28,7 @@ fn dose(envelope: &Envelope) -> Option<String> {
 
 fn only_reason(envelope: &Envelope) -> AxisReason {
     assert_eq!(envelope.reasons.len(), 1, "{:?}", envelope.reasons);
-    *envelope.reasons.first().expect("there is one")
+    *envelope.reasons.first().expect("a value is present")
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn question(settings: Json, oracles: &[OracleBehavior], claim: Option<&str>) -> 
     let workflow = workflow(&["dose", "inr"], &ORACLES[..oracles.len()], settings);
     let mut inputs = inputs(workflow, &["dose", "inr"], more);
     for (name, oracle) in ORACLES.iter().zip(oracles) {
-        inputs.calls.insert(name.parse().expect("an id"), call_of(name, oracle));
+        inputs.calls.insert(name.parse().expect("a valid id"), call_of(name, oracle));
     }
     inputs
 }
@@ -142,7 +142,7 @@ fn timeless(mut envelope: Envelope) -> Json {
     for candidate in &mut envelope.candidates {
         (candidate.latency_ms, candidate.late) = (0, false);
     }
-    let mut json = serde_json::to_value(envelope).expect("it serializes");
+    let mut json = serde_json::to_value(envelope).expect("the value serializes");
     for digest in ["sha256", "inputs_sha256"] {
         json.as_object_mut().expect("an object").remove(digest);
     }
@@ -184,9 +184,9 @@ proptest! {
         liar.dose = "1000000".into();
         let without = question(settings.clone(), &oracles, None);
         let mut with = without.clone();
-        let name = "scraper".parse().expect("an id");
+        let name = "scraper".parse().expect("a valid id");
         with.calls.insert(name, call_of("scraper", &liar));
-        with.workflow.oracles.insert(position.min(oracles.len()), "scraper".parse().expect("an id"));
+        with.workflow.oracles.insert(position.min(oracles.len()), "scraper".parse().expect("a valid id"));
         let (with, without) = (decide(&with), decide(&without));
         prop_assert_eq!(with.kind == EnvelopeKind::Authoritative, without.kind == EnvelopeKind::Authoritative);
         if with.kind == EnvelopeKind::Authoritative {
@@ -222,17 +222,17 @@ proptest! {
     #[test]
     fn logged_inputs_give_the_same_bytes_again(inputs in questions()) {
         let envelope = decide(&inputs);
-        let line = serde_json::to_string(&inputs).expect("it serializes");
-        let read: DecisionInputs = serde_json::from_str(&line).expect("it reads back");
+        let line = serde_json::to_string(&inputs).expect("the value serializes");
+        let read: DecisionInputs = serde_json::from_str(&line).expect("valid JSON");
         prop_assert_eq!(decide(&read).to_json(), envelope.to_json());
-        let value: Json = serde_json::from_slice(&envelope.to_json()).expect("it is JSON");
-        prop_assert_eq!(serde_json_canonicalizer::to_vec(&value).expect("it is canonical"), envelope.to_json());
+        let value: Json = serde_json::from_slice(&envelope.to_json()).expect("valid JSON");
+        prop_assert_eq!(serde_json_canonicalizer::to_vec(&value).expect("the value is canonical"), envelope.to_json());
         let mut unsigned = value;
         unsigned.as_object_mut().expect("an object").remove("sha256");
-        let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("it is canonical");
+        let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("the value is canonical");
         prop_assert_eq!(&envelope.sha256, &Sha256Hex::of(&canonical));
         prop_assert!(envelope.is_intact());
-        let read: Envelope = serde_json::from_slice(&envelope.to_json()).expect("it reads back");
+        let read: Envelope = serde_json::from_slice(&envelope.to_json()).expect("valid JSON");
         prop_assert_eq!(read, envelope);
     }
 }
@@ -243,7 +243,7 @@ fn changed_envelope_is_not_intact() {
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     let mut envelope = decide(&inputs);
     assert!(envelope.is_intact());
-    envelope.axes.get_mut("dose").expect("it is asked for").value =
+    envelope.axes.get_mut("dose").expect("the request includes it").value =
         Some(crate::ground::value::AxisValue::Text("11".into()));
     assert!(!envelope.is_intact());
 }

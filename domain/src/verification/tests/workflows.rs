@@ -44,9 +44,9 @@ fn workflow_reads_back_with_its_exact_threshold() {
     for threshold in [json!(0.1), json!("0.1"), json!("0.10")] {
         let settings = json!({"conflict_resolution": {"escalation_delta_threshold": threshold}});
         let workflow = workflow(&["dose"], &["lab-a"], settings);
-        let text = serde_json::to_string(&workflow).expect("it serializes");
+        let text = serde_json::to_string(&workflow).expect("the value serializes");
         assert!(text.contains(r#""escalation_delta_threshold":"0.1""#), "{text}");
-        assert_eq!(serde_json::from_str::<Workflow>(&text).expect("it reads back"), workflow);
+        assert_eq!(serde_json::from_str::<Workflow>(&text).expect("valid JSON"), workflow);
     }
 }
 
@@ -246,12 +246,13 @@ fn source_of_another_ontology_is_rejected() {
 
 #[test]
 fn workflow_with_an_unknown_field_is_rejected() {
-    let plain = serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("it serializes");
+    let plain =
+        serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("the value serializes");
     for pointer in
         ["", "/conflict_resolution", "/conflict_resolution/scope", "/oracle_latency", "/authority_latency"]
     {
         let mut document = plain.clone();
-        document.pointer_mut(pointer).expect("it exists")["strategie"] = json!(1);
+        document.pointer_mut(pointer).expect("the member exists")["strategie"] = json!(1);
         let error = serde_json::from_value::<Workflow>(document).expect_err(pointer);
         assert!(error.to_string().contains("strategie"), "{error}");
     }

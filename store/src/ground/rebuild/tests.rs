@@ -43,7 +43,7 @@ fn flip(path: &Path) {
 
 /// Repeats each step, and reads `releases` for the runs.
 fn rebuilt(world: &TestStore, releases: &[TestRun]) -> Result<Vec<SortedFileRef>, RebuildError> {
-    let mut rebuilding = world.store().start_rebuild(&oracle_id())?.expect("it is registered");
+    let mut rebuilding = world.store().start_rebuild(&oracle_id())?.expect("the registration succeeds");
     let damaged = rebuilding.damaged();
     for step in world.store().rebuild_steps(rebuilding.committed())? {
         match step {
@@ -53,7 +53,7 @@ fn rebuilt(world: &TestStore, releases: &[TestRun]) -> Result<Vec<SortedFileRef>
                 let run = (&completed.run_id, release.run);
                 let staging = world.staging_in(rebuilding.temporary_files(), run, reading);
                 let staged = staging.finish(&*rebuilding.view()?, release, |_| true)?;
-                rebuilding.add(&completed, staged.expect("it is not stopped"))?;
+                rebuilding.add(&completed, staged.expect("the caller does not stop it"))?;
             }
             RebuildStep::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
         }

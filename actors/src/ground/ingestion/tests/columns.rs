@@ -43,7 +43,7 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
         },
     });
     let definition: PipelineDefinition = serde_json::from_value(definition).expect("a pipeline");
-    system.registry.register(&definition, PEER).await.expect("it is registered");
+    system.registry.register(&definition, PEER).await.expect("the registration succeeds");
     definition.pipeline.pipeline_id
 }
 

@@ -24,8 +24,8 @@ fn token(word: &str, life_s: u32) -> Vec<ServerStep> {
 
 /// A credential for the origin of `endpoint`.
 fn bound(credential: UpstreamCredential, endpoint: &str) -> BoundCredential {
-    let origin = Url::parse(endpoint).expect("a URL").origin().ascii_serialization();
-    BoundCredential { origin: origin.parse().expect("it is one"), credential }
+    let origin = Url::parse(endpoint).expect("a valid URL").origin().ascii_serialization();
+    BoundCredential { origin: origin.parse().expect("a valid value"), credential }
 }
 
 fn puller_with_credential(credential: UpstreamCredential, endpoint: &str) -> PayloadPuller {
@@ -43,9 +43,9 @@ async fn key_or_token_is_sent_in_its_header() {
         let url = server.url("127.0.0.1", "/");
         let puller = puller_with_credential(credential, &url);
         assert!(!format!("{puller:?}").contains("s3cret"), "{puller:?}");
-        pull(&puller, &authenticating(&url, authentication)).await.0.expect("it comes");
+        pull(&puller, &authenticating(&url, authentication)).await.0.expect("the call succeeds");
         assert!(server.heads().iter().all(|head| head.contains(line)), "{:?}", server.heads());
-        pull(&puller, &authenticating(&url, SourceAuthentication::None)).await.0.expect("it comes");
+        pull(&puller, &authenticating(&url, SourceAuthentication::None)).await.0.expect("the call succeeds");
         assert!(server.heads().last().is_some_and(|head| !head.contains("s3cret")));
     }
 }
@@ -53,7 +53,7 @@ async fn key_or_token_is_sent_in_its_header() {
 #[tokio::test]
 async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
     let far_port = TcpListener::bind("127.0.0.2:0").await.expect("a port");
-    let far_at = far_port.local_addr().expect("it has an address");
+    let far_at = far_port.local_addr().expect("the listener has an address");
     let near = ScriptedServer::start(
         "127.0.0.1",
         vec![
@@ -93,7 +93,7 @@ async fn credential_is_sent_only_to_its_configured_origin() {
     pull(&puller_with_credential(api_key(), &own), &authenticating(&own, SourceAuthentication::ApiKey))
         .await
         .0
-        .expect("it comes");
+        .expect("the call succeeds");
 }
 
 #[tokio::test]
@@ -120,10 +120,10 @@ async fn missing_credential_error_names_the_keys_to_set() {
             let request = authenticating("https://example.org/", authentication);
             let credential = credential.map(|credential| bound(credential, &request.endpoint));
             let puller = puller_with(settings(&[]), credential);
-            let error = puller.check(&request).expect_err("there is none").to_string();
+            let error = puller.check(&request).expect_err("the call fails").to_string();
             assert!(error.starts_with("pipeline `wb` ") && error.contains(message), "{error}");
             assert!(error.ends_with("in `ingestion.credentials.wb`"), "{error}");
-            assert_eq!(pull(&puller, &request).await.0.expect_err("there is none").to_string(), error);
+            assert_eq!(pull(&puller, &request).await.0.expect_err("the call fails").to_string(), error);
         }
     }
 }
@@ -153,7 +153,7 @@ async fn credential_is_not_sent_unencrypted_to_public_addresses() {
         let client = UpstreamCredential::client(token_url.into(), "me".into(), "s3cret".into(), None);
         let request = authenticating("https://example.org/", SourceAuthentication::Oauth);
         let checked = puller_with_credential(client, &request.endpoint).check(&request);
-        let error = checked.expect_err("it is refused").to_string();
+        let error = checked.expect_err("the call is rejected").to_string();
         assert!(error.contains(message) && !error.contains("s3cret"), "{error}");
     }
 }
@@ -195,7 +195,7 @@ async fn token_is_requested_once_and_used_until_it_expires() {
         PayloadPuller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
         *at.lock().expect("the lock is not poisoned") = now() + SignedDuration::from_secs(s);
-        pull(&puller, &query).await.0.expect("it comes");
+        pull(&puller, &query).await.0.expect("the call succeeds");
         let line = format!("authorization: bearer {word}\r\n");
         assert!(data.heads().last().is_some_and(|head| head.contains(&line)), "{s}");
     }
@@ -220,7 +220,7 @@ async fn rejected_token_is_replaced_once() {
     let data = data.await;
     let request = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
     let puller = puller_with_credential(client_of(&tokens, None), &request.endpoint);
-    pull(&puller, &request).await.0.expect("it comes");
+    pull(&puller, &request).await.0.expect("the call succeeds");
     pull(&puller, &request).await.0.expect("it comes by the new one");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
     let error = pull(&puller, &request).await.0.expect_err("nothing helps").to_string();

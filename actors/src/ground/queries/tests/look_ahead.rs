@@ -24,15 +24,15 @@ fn payload(values: ReleaseValues) -> String {
 /// The answers about a time, without the fields that differ for each request.
 async fn about(system: &ActorSystem, time: &str) -> serde_json::Value {
     let request = QueryRequest {
-        point_in_time: Some(time.parse().expect("a time")),
+        point_in_time: Some(time.parse().expect("a valid time")),
         include_provenance: true,
         explain: true,
         ..request(&[])
     };
     let answer = match run_query(system, request).await {
-        Ok(answer) => serde_json::to_value(answer).expect("it is plain data"),
+        Ok(answer) => serde_json::to_value(answer).expect("plain data serializes"),
         Err(QueryError::Stale(stale)) => {
-            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("it is plain data") });
+            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("plain data serializes") });
         }
         Err(error) => panic!("{error}"),
     };
@@ -59,7 +59,7 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
                 .registry
                 .review(&source(), SourceReviewDecision::Approve, PEER)
                 .await
-                .expect("it is approved");
+                .expect("the approval succeeds");
             let behaviors =
                 [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
             set_policy(&system, |policy| {

@@ -72,7 +72,7 @@ fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
             source(&system, oracle_id, json!({})).await;
         }
         let workflow = workflow_over(&["office-a", "office-b"], json!({}));
-        registers_workflow(&system, &workflow).await.expect("it works");
+        registers_workflow(&system, &workflow).await.expect("the call succeeds");
         let [a, b] =
             ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
         let [one, other] = [&a, &b].map(|after| after.decide(registry, PEER).expect("there is another"));
@@ -107,6 +107,6 @@ fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
         commits_one(&system, source, of_it).await;
         let refused = system.registry.register(&adapter, PEER).await;
         assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
-        assert!(system.store.registered::<Adapter>("live-b").expect("it is read").is_none());
+        assert!(system.store.registered::<Adapter>("live-b").expect("the document is readable").is_none());
     });
 }

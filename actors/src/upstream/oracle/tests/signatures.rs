@@ -13,7 +13,7 @@ const CLAIMS: &str =
 /// A policy and its keys, as a validated adapter has them.
 fn ready(policy: Json) -> (SignaturePolicy, Vec<PublicKey>) {
     let adapter = adapter("http://127.0.0.1/{area}", &signed_by(policy));
-    let (policy, keys) = adapter.signature().expect("it is signed");
+    let (policy, keys) = adapter.signature().expect("the signature succeeds");
     (policy.clone(), keys.to_vec())
 }
 
@@ -126,7 +126,8 @@ fn adapter_with_a_neutral_point_as_key_is_rejected() {
     let mut public = key(7, "k").1;
     public["x"] = json!(URL_SAFE_NO_PAD.encode(neutral));
     let policy = signed_by(json!({ "method": "jws", "keys": [public] }));
-    let fault = prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("it is refused").to_string();
+    let fault =
+        prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("the call is rejected").to_string();
     assert!(fault.contains("a point of small order"), "{fault}");
 }
 
@@ -142,7 +143,7 @@ fn key_verifies_only_signatures_of_its_own_type() {
     let keys = json!([ed25519, { "kid": "ec", "kty": "EC", "crv": "P-256", "x": x, "y": y }]);
     let signed = |header: Json| {
         let signed = format!("{}.e30", URL_SAFE_NO_PAD.encode(header.to_string()));
-        let signature = pair.sign(&random, signed.as_bytes()).expect("it signs");
+        let signature = pair.sign(&random, signed.as_bytes()).expect("the signature succeeds");
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
     };
     for header in [json!({ "alg": "ES256" }), json!({ "alg": "ES256", "kid": "ec" })] {
@@ -168,7 +169,7 @@ async fn ed25519_signature_of_the_body_is_verified_and_recorded() {
         let signature = STANDARD.encode(pair.sign(body("7.10").as_bytes()));
         let headers = format!("X-Signature: {signature}\r\nX-Key: {kid}\r\n");
         let candidate = expect_candidate(of_headers(policy.clone(), &headers, &body("7.10")).await);
-        let info = candidate.record.signature_info.expect("it is signed");
+        let info = candidate.record.signature_info.expect("the response is signed");
         assert_eq!(
             (info.signed_by.as_str(), info.signature_alg.as_str(), info.signature_valid),
             (kid, "EdDSA", true)

@@ -308,7 +308,7 @@ impl TableCase {
         inputs.elapsed_ms = if self.takes_too_long { 3001 } else { 3000 };
         axis_of(&mut inputs, axis).state_sensitive = self.freshness == CaseFreshness::Expired;
         answers(&mut inputs, "second", self.tiers.1, &[(axis, self.stated_values().1)]);
-        inputs.calls.insert("first".parse().expect("an id"), self.first_call());
+        inputs.calls.insert("first".parse().expect("a valid id"), self.first_call());
         inputs.locks.extend(self.is_locked.then(|| self.lock(&inputs)));
         inputs
     }
