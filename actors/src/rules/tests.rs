@@ -70,7 +70,7 @@ fn fact_set_is_compiled_once() {
 #[test]
 fn fact_set_that_has_grown_is_weighed_again() {
     with_system(|TestSystem { system, .. }| async move {
-        let bench = rule_runner(&system);
+        let runner = rule_runner(&system);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
         let check = |rules: &str| {
             let rules = Some(vec![rules.parse().expect("a rule")]);
@@ -81,9 +81,9 @@ fn fact_set_that_has_grown_is_weighed_again() {
                 evaluate(&CandidateText::text("Fact number 7 holds"), check, facts, settings)
             };
             let evaluated =
-                Arc::clone(&bench).run(19, check(rules), work).await.expect("the evaluation succeeds");
+                Arc::clone(&runner).run(19, check(rules), work).await.expect("the evaluation succeeds");
             assert_eq!(verdicts(&[evaluated]), ["PASS"]);
-            bench.compiled.weight_bytes()
+            runner.compiled.weight_bytes()
         };
         let published = weight("RULE-PREC-001").await;
         let whole_words = weight("RULE-PREC-005").await;

@@ -282,11 +282,11 @@ impl Handler<GenerateVerdict> for RegenActor {
             if !same {
                 return resend_message(&me, deliver).await;
             }
-            let landing = result?;
+            let outcome = result?;
             match cache.ask(FindSession(submission)).await {
                 Ok(Ok(FindSessionOutcome::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
                 Ok(Ok(FindSessionOutcome::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
-                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(landing),
+                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(outcome),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),
             }

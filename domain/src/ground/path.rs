@@ -73,8 +73,8 @@ impl RawFieldPath {
             }
         };
         while !rest.is_empty() {
-            let (found, behind) = next(rest).map_err(bad)?;
-            rest = behind;
+            let (found, tail) = next(rest).map_err(bad)?;
+            rest = tail;
             match found {
                 RawPathToken::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
                 RawPathToken::Each if within.is_some() => return Err(bad("it has more than one `*`")),

@@ -216,9 +216,9 @@ impl NeedleAutomaton {
                 return state + 1;
             }
             let (fallback, fork) = self.fallback(state);
-            let behind = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
-            if let Ok(index) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
-                return behind.get(index).map_or(ROOT, |(_, state)| *state);
+            let rest = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
+            if let Ok(index) = rest.binary_search_by_key(&byte, |(byte, _)| *byte) {
+                return rest.get(index).map_or(ROOT, |(_, state)| *state);
             }
             state = fallback;
         }

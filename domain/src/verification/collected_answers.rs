@@ -79,14 +79,14 @@ enum ClassifiedReply<'a> {
 
 /// Collects the results of the calls of `inputs`.
 pub(super) fn collect_answers(inputs: &DecisionInputs) -> CollectedAnswers<'_> {
-    let mut hearing = CollectedAnswers::default();
+    let mut collected = CollectedAnswers::default();
     for oracle_id in &inputs.workflow.oracles {
         match inputs.calls.get(oracle_id) {
-            Some(call) => hearing.add_call(inputs, oracle_id, call),
-            None => hearing.outcomes.push((oracle_id, CallOutcome::NotAsked)),
+            Some(call) => collected.add_call(inputs, oracle_id, call),
+            None => collected.outcomes.push((oracle_id, CallOutcome::NotAsked)),
         }
     }
-    hearing
+    collected
 }
 
 impl<'a> CollectedAnswers<'a> {

@@ -39,12 +39,12 @@ pub(super) struct CollectedStatements<'a> {
 /// Collects the statements of `hearing` on the axis that was requested as `path`.
 pub(super) fn collect_statements<'a>(
     inputs: &DecisionInputs,
-    hearing: &'a CollectedAnswers<'a>,
+    collected: &'a CollectedAnswers<'a>,
     path: &str,
     axis: &Axis,
 ) -> CollectedStatements<'a> {
     let mut found = CollectedStatements::default();
-    for answer in &hearing.answers {
+    for answer in &collected.answers {
         let stated = answer.candidate.values.get(path);
         let Some(stated) = stated.filter(|_| answer.requested.iter().any(|requested| requested == path))
         else {
@@ -196,11 +196,11 @@ impl<'a> CollectedStatements<'a> {
     /// All pairs of statements.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&AxisStatement<'a>, &AxisStatement<'a>)> {
         let statements = &self.statements;
-        let behind = move |index: usize| statements.iter().skip(index + 1);
+        let following = move |index: usize| statements.iter().skip(index + 1);
         statements
             .iter()
             .enumerate()
-            .flat_map(move |(index, one)| behind(index).map(move |other| (one, other)))
+            .flat_map(move |(index, one)| following(index).map(move |other| (one, other)))
     }
 
     /// The oracles whose values are too old for this reason.

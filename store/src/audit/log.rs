@@ -151,10 +151,10 @@ impl LogReader<'_> {
             (Some(session), _) => {
                 let prefix = by_session(session);
                 let written = self.session_revision(session)?.filter(|seq| (from..end).contains(seq));
-                let (before, behind) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
+                let (before, after) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
                 let before = self.numbers(&prefix, from..before, |_| true);
-                let behind = self.numbers(&prefix, behind..end, |_| true);
-                let numbers = before.chain(written.map(Ok)).chain(behind);
+                let after = self.numbers(&prefix, after..end, |_| true);
+                let numbers = before.chain(written.map(Ok)).chain(after);
                 Box::new(numbers.map(|number| self.row_with(number?)))
             }
             (None, Some(event)) => {

@@ -83,7 +83,7 @@ impl FileIndex {
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
         let shared =
             self.positions.first().and_then(|position| self.first_key(position).get(..self.shared_bytes))?;
-        let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
+        let upper = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
             Ordering::Less => 0,
             Ordering::Greater => self.positions.len(),
             Ordering::Equal => {
@@ -94,7 +94,7 @@ impl FileIndex {
                 begin + alike.partition_point(|position| self.first_key(position) <= key)
             }
         };
-        behind.checked_sub(1)
+        upper.checked_sub(1)
     }
 
     /// The position of the block with this number, counted from 0.

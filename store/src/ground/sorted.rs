@@ -237,11 +237,11 @@ impl SortedFile {
 /// remaining bytes incremented.
 fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
     let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
-    let mut behind = prefix.get(..end).unwrap_or_default().to_vec();
-    match behind.last_mut() {
+    let mut end_key = prefix.get(..end).unwrap_or_default().to_vec();
+    match end_key.last_mut() {
         Some(last) => {
             *last += 1;
-            Bound::Excluded(behind)
+            Bound::Excluded(end_key)
         }
         None => Bound::Unbounded,
     }

@@ -617,11 +617,11 @@ fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
         take_log_row(&db, number);
         (rows[number] - 1, rows.get(number + 1).copied())
     };
-    let (before, behind) = take_away(3);
+    let (before, after) = take_away(3);
     let (journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("one is missing");
-    let behind = behind.expect("there are more rows");
-    assert!(error.to_string().contains(&format!("no entries between {before} and {behind}")), "{error}");
+    let after = after.expect("there are more rows");
+    assert!(error.to_string().contains(&format!("no entries between {before} and {after}")), "{error}");
     drop((journal, store));
     let last = log_rows(&raw(dir.path())).len() - 1;
     let (before, _) = take_away(last);

@@ -177,18 +177,18 @@ fn split(text: &str) -> Result<Vec<TemplateTextPart<'_>>, String> {
     while let Some(at) = rest.find(['{', '}']) {
         let (before, from) = rest.split_at(at);
         words.push_str(before);
-        if let Some(behind) = from.strip_prefix("{{") {
+        if let Some(after) = from.strip_prefix("{{") {
             words.push('{');
-            rest = behind;
-        } else if let Some(behind) = from.strip_prefix("}}") {
+            rest = after;
+        } else if let Some(after) = from.strip_prefix("}}") {
             words.push('}');
-            rest = behind;
-        } else if let Some(behind) = from.strip_prefix('{') {
-            let (within, behind) =
-                behind.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
+            rest = after;
+        } else if let Some(after) = from.strip_prefix('{') {
+            let (within, after) =
+                after.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
             pieces.push(TemplateTextPart::Text(std::mem::take(&mut words)));
             pieces.push(TemplateTextPart::Braces(within));
-            rest = behind;
+            rest = after;
         } else {
             return Err("a `}` has no `{`; write `}}` for a literal brace".into());
         }

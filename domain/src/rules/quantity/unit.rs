@@ -163,16 +163,16 @@ pub(super) fn leading_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Opti
     let [one, two] = leading_words(text);
     let (word, (known, power)) =
         [two, one].into_iter().find_map(|word| Some((word, by_spelling(word, table)?)))?;
-    let behind = text.get(word.len()..).unwrap_or_default();
+    let rest = text.get(word.len()..).unwrap_or_default();
     for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
-        if let Some(behind) = behind.strip_prefix(sign).or_else(|| behind.strip_prefix(digit)) {
+        if let Some(rest) = rest.strip_prefix(sign).or_else(|| rest.strip_prefix(digit)) {
             return Some((
                 QuantityUnit { name: format!("{}{sign}", known.name), power: power * exponent },
-                behind,
+                rest,
             ));
         }
     }
-    Some((QuantityUnit { name: known.name.to_owned(), power }, behind))
+    Some((QuantityUnit { name: known.name.to_owned(), power }, rest))
 }
 
 /// The currency at the end of `text`, and the text before it.

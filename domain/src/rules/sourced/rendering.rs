@@ -230,8 +230,8 @@ impl FactSource {
             axes.extend(value.clone().map(|value| (path.clone(), value)));
             definitions.extend(definition.clone().map(|definition| (path.clone(), definition)));
             stale |= evidence.iter().any(|evidence| evidence.stale);
-            let behind = evidence.iter().map(|evidence| evidence.record.clone()).collect();
-            records.insert(path.clone(), behind);
+            let evidence_records = evidence.iter().map(|evidence| evidence.record.clone()).collect();
+            records.insert(path.clone(), evidence_records);
         }
         let origin = SourcedFactOrigin::Verification(VerificationOrigin {
             envelope_sha256: envelope.sha256.clone(),

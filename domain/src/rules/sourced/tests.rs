@@ -298,8 +298,8 @@ fn authoritative_envelope_gives_facts_with_their_sources() {
     };
     assert!(facts[0].text.ends_with(" gets 5 mg"), "{facts:?}");
     assert_eq!((&origin.execution_id, &origin.envelope_sha256), (&envelope.execution_id, &envelope.sha256));
-    let behind: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
-    assert_eq!((behind, origin.stale), (vec!["lab-a", "lab-b"], false));
+    let oracle_ids: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
+    assert_eq!((oracle_ids, origin.stale), (vec!["lab-a", "lab-b"], false));
     let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![source]), "x");
     let json = serde_json::to_string(&evaluation).unwrap();
     assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());

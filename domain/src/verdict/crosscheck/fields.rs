@@ -96,8 +96,8 @@ fn append_stripped(level: VerdictLevel, object: &str, stripped: &mut String) {
     let (mut any_cut_first, mut any_kept) = (false, false);
     for (MemberName(name), value) in members {
         let value = value.get();
-        let Some((lead, behind)) = split_at_value(object, rest, value) else { continue };
-        rest = behind;
+        let Some((lead, after)) = split_at_value(object, rest, value) else { continue };
+        rest = after;
         let Some(member) = level.member(&name) else {
             any_cut_first |= !any_kept;
             continue;

@@ -29,7 +29,7 @@ const DISCLAIMER: &str = "Nothing of this was verified against a registered sour
 /// Builds the envelope of `ruling`. `unspecified` lists the identity axes that the question leaves open.
 pub(super) fn envelope(
     inputs: &DecisionInputs,
-    hearing: &CollectedAnswers<'_>,
+    collected: &CollectedAnswers<'_>,
     ruling: &CombinedDecision<'_>,
     unspecified: Vec<String>,
 ) -> Envelope {
@@ -47,7 +47,7 @@ pub(super) fn envelope(
     let is_narrative = axes.values().any(|axis| axis.kind == EnvelopeKind::NarrativeOnly);
     let with_answers = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).has_oracle_answers());
     let steps = with_answers.flat_map(|(_, settlement)| settlement.steps.iter().cloned()).collect();
-    let mut warnings = hearing.warnings.clone();
+    let mut warnings = collected.warnings.clone();
     warnings.extend(ruling.settled.values().flat_map(|settlement| settlement.warnings.iter().cloned()));
     let reverify = ruling.reverify.iter().map(|(oracle_id, (axes, reasons))| Reverification {
         oracle_id: (*oracle_id).clone(),
@@ -71,10 +71,10 @@ pub(super) fn envelope(
         decided_at: inputs.decided_at,
         reasons: ruling.reasons.clone(),
         axes,
-        candidates: hearing
+        candidates: collected
             .outcomes
             .iter()
-            .map(|outcome| candidate(inputs, hearing, *outcome, ruling))
+            .map(|outcome| candidate(inputs, collected, *outcome, ruling))
             .collect(),
         steps,
         warnings,
@@ -191,12 +191,12 @@ fn record<'p>(
 
 fn candidate(
     inputs: &DecisionInputs,
-    hearing: &CollectedAnswers<'_>,
+    collected: &CollectedAnswers<'_>,
     (oracle_id, outcome): (&SourceId, CallOutcome),
     ruling: &CombinedDecision<'_>,
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
-    let answer = hearing.answers.iter().find(|answer| answer.oracle_id == oracle_id);
+    let answer = collected.answers.iter().find(|answer| answer.oracle_id == oracle_id);
     let tier = answer.map(|answer| counted_tier(inputs, answer));
     let paths = |answer: &UsableAnswer<'_>| {
         let requested = inputs.question.axes.iter().filter(|path| answer.requested.contains(path));

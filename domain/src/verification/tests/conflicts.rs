@@ -59,8 +59,8 @@ fn agreeing_oracle_is_no_step_and_supports_the_value() {
     let stated = [(Secondary, "10.04"), (Primary, "10"), (Secondary, "12"), (CrossDomain, "9.96")];
     let envelope = decide(&doses(json!({}), &stated));
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
-    let behind = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
-    assert_eq!(behind.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
+    let oracle_ids = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
+    assert_eq!(oracle_ids.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
     assert_eq!(envelope.axes["dose"].basis, Some(ValueBasis::Resolution));
     let [step] = &envelope.steps[..] else { panic!("{:?}", envelope.steps) };
     assert_eq!((step.relation, step.outcome), (TierRelation::DifferentTier, ConflictStepOutcome::Kept));

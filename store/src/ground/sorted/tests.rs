@@ -95,11 +95,11 @@ proptest! {
         for prefix in [from, to, &[0xff, 0xff], &[]] {
             prop_assert_eq!(all(file.with_prefix(prefix)), within(&|key| key.starts_with(prefix)));
             let start = [prefix, to].concat();
-            let behind = |bound| all(file.with_prefix_from(prefix, bound));
+            let rows_from = |bound| all(file.with_prefix_from(prefix, bound));
             let expected = within(&|key| key.starts_with(prefix) && key >= start.as_slice());
-            prop_assert_eq!(behind(Bound::Included(start.as_slice())), expected);
+            prop_assert_eq!(rows_from(Bound::Included(start.as_slice())), expected);
             let expected = within(&|key| key.starts_with(prefix) && key > start.as_slice());
-            prop_assert_eq!(behind(Bound::Excluded(start.as_slice())), expected);
+            prop_assert_eq!(rows_from(Bound::Excluded(start.as_slice())), expected);
         }
     }
 
