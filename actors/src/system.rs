@@ -113,7 +113,7 @@ impl ActorSystem {
     #[must_use]
     #[expect(
         clippy::too_many_lines,
-        reason = "it is one list of the actors and services, and of what each may call"
+        reason = "one list of the actors and services, and of the handles that each has"
     )]
     pub fn start(parts: SystemParts) -> Self {
         let SystemParts { journal, store, clock, fallback, supervision, .. } = parts;

@@ -200,7 +200,7 @@ fn panicking_mail_service() -> NotifierConfig {
     struct PanickingMailService;
     impl OracleProbe for PanickingMailService {
         fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
-            Box::pin(async { CircuitCallOutcome::Failure("nobody is there".into()) })
+            Box::pin(async { CircuitCallOutcome::Failure("no server listens".into()) })
         }
     }
     impl MailService for PanickingMailService {

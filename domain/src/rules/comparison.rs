@@ -33,8 +33,7 @@ pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFinding
         report_cycles(subject, findings, &all, &given);
         Ok(())
     } else {
-        let cause =
-            "the constraints cannot hold together, whatever the candidate says; the evidence names them";
+        let cause = "the constraints contradict each other, so no candidate can satisfy them; the evidence names them";
         Err(RuleError(cause.into()))
     };
     note_unknown(findings, requested_pairs(subject));

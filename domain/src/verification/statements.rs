@@ -36,7 +36,7 @@ pub(super) struct CollectedStatements<'a> {
     pub(super) warnings: Vec<String>,
 }
 
-/// Collects the statements of `hearing` on the axis that was requested as `path`.
+/// Collects the statements of `collected` on the axis that was requested as `path`.
 pub(super) fn collect_statements<'a>(
     inputs: &DecisionInputs,
     collected: &'a CollectedAnswers<'a>,

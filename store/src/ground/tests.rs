@@ -380,7 +380,7 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     assert_eq!(cached(&world), before, "the reopened files use the same blocks");
     few.version = "3".into();
     world.ingest(&few);
-    assert_eq!(cached(&world), before, "a merge keeps none of what it reads");
+    assert_eq!(cached(&world), before, "a merge caches no block");
 }
 
 #[test]

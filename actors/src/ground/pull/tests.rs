@@ -333,7 +333,7 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
         matches!(error, PullError::Web(WebError::Name { why: WebAddressError::NotPublic { .. }, .. })),
         "{error}"
     );
-    assert_eq!(server.heads().len(), 1, "nobody connected");
+    assert_eq!(server.heads().len(), 1, "no connection was made");
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ fn request(filters: &[(&str, FilterOperator, serde_json::Value)]) -> QueryReques
 }
 
 impl QueryService {
-    /// The answer to `asked`.
+    /// The answer to `request`.
     pub(crate) async fn ask(&self, request: OracleQuery) -> Result<QueryAnswer, QueryError> {
         Ok(self.page(request, Arc::new(|| true)).await?.answer)
     }

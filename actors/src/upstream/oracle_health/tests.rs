@@ -330,7 +330,7 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
         assert_eq!(
             (steered.probe, steered.status),
             (Some(CircuitCallOutcome::Neutral), before),
-            "it says nothing"
+            "there is no message"
         );
         let entries = entries(&world.system.store, 4).await;
         for entry in &entries[1..] {

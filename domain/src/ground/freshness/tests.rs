@@ -286,7 +286,7 @@ fn age_is_whole_seconds_and_never_negative() {
     let age_s = |as_of, now| {
         policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds.expect("a value is present")
     };
-    assert_eq!(age_s(at(10), at(0)), 0, "what lies ahead is new");
+    assert_eq!(age_s(at(10), at(0)), 0, "a future time has age 0");
     let later = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a valid time");
     assert_eq!((age_s(at(0), later(999)), age_s(at(0), later(1_000))), (0, 1));
     assert_eq!(age_s(later(1), at(0)), 0);
@@ -295,7 +295,7 @@ fn age_is_whole_seconds_and_never_negative() {
     assert_eq!(
         policy.evaluate(&[], Some(at(0)), Some(at(1)), at(9)).answer,
         AnswerHandling::Serve,
-        "nothing is said"
+        "there is no warning"
     );
 }
 
@@ -348,7 +348,7 @@ proptest! {
         let look = |as_of| policy.evaluate(&AXES, as_of, invalidated.map(at), at(0));
         let (never, old) = (look(None), look(Some(at(-1000))));
         prop_assert_eq!((never.answer, never.refresh), (old.answer, old.refresh));
-        prop_assert_eq!(never.warnings.len(), old.warnings.len().min(1), "it is said once");
+        prop_assert_eq!(never.warnings.len(), old.warnings.len().min(1), "there is one warning");
         prop_assert!(never.axes.iter().all(|axis| axis.stale && axis.age_seconds.is_none()));
     }
 

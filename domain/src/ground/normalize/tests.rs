@@ -123,7 +123,7 @@ fn axes(definition: Json, record: Json) -> Json {
 #[track_caller]
 fn assert_rejected(definition: Json, record: Json, rule: RecordRule, location: &str, words: &str) {
     match normalized(definition, record) {
-        Ok(normalized) => panic!("it is taken: {normalized:?}"),
+        Ok(normalized) => panic!("the record is accepted: {normalized:?}"),
         Err(rejection) => {
             assert_eq!((rejection.rule, rejection.place.as_deref()), (rule, Some(location)), "{rejection:?}");
             assert!(rejection.reason.contains(words), "{rejection:?}");

@@ -99,7 +99,7 @@ fn other_content_supersedes_and_same_content_extends() {
         [(0, 1, Some(3), VersionEnd::Superseded(2)), (2, 3, None, VersionEnd::Open)]
     );
     let versions = all_releases(&releases).versions(&statements);
-    assert_eq!(versions[0].last_seen, 2, "it is as fresh as the latest release that says so");
+    assert_eq!(versions[0].last_seen, 2, "the latest release that contains it");
     assert_eq!(at(&versions, at_day(0)), None);
     assert_eq!(at(&versions, at_day(2)), Some(&versions[0]));
     assert_eq!(at(&versions, at_day(3)), Some(&versions[1]), "an interval does not hold its end");
@@ -266,7 +266,7 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
     assert_eq!(
         last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 7)]),
         [],
-        "nothing but that it was seen again"
+        "only `last_seen` changes"
     );
     assert_eq!(
         last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 8)]),
@@ -380,7 +380,7 @@ fn scope_hides_release_from_queries_about_earlier_times() {
 fn no_statements_or_no_releases_give_no_versions() {
     let releases = releases(&[("1", 1, true)]);
     assert_eq!(short_versions(&releases, &[]), []);
-    assert_eq!(short_versions(&releases, &[run_statement(9, 7)]), [], "a run that nobody knows");
+    assert_eq!(short_versions(&releases, &[run_statement(9, 7)]), [], "an unknown run");
     assert_eq!(short_versions(&[], &[run_statement(1, 7)]), []);
     assert_eq!(all_releases(&[]).valid_at(&[run_statement(1, 7)], Timestamp::MAX), None);
 }
@@ -577,7 +577,7 @@ proptest! {
         }
         for (statement, superseded_by) in corrections(&known, &history.statements) {
             let differ = history.statements[statement].content != history.statements[superseded_by].content;
-            prop_assert!(differ, "what corrects says something else");
+            prop_assert!(differ, "a correction has another content");
         }
     }
 

@@ -91,7 +91,7 @@ fn rate_above_5_percent_escalates_once_until_it_recovers() {
     assert_eq!(watch.variance().regens, 20);
     let escalated = watch.note(&noted(VerdictLabel::Red)).expect("two in twenty-one are");
     assert_eq!((escalated.regens, escalated.diverged, escalated.escalated), (21, 2, true));
-    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "it was said already");
+    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "reported already");
     for _ in 0..VARIANCE_WINDOW {
         assert_eq!(watch.note(&noted(VerdictLabel::Green)), None);
     }

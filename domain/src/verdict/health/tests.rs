@@ -67,7 +67,7 @@ fn one_failure_degrades_and_two_successes_recover() {
     assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Degraded));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("a failure: status 500", 1));
     assert_eq!(call(&mut health, 2, SUCCESS), None);
-    assert_eq!(call(&mut health, 3, failure()), None, "and the row begins anew");
+    assert_eq!(call(&mut health, 3, failure()), None, "the count restarts");
     assert_eq!(call(&mut health, 4, SUCCESS), None);
     let change = call(&mut health, 5, SUCCESS).expect("a change");
     assert_eq!((change.from, change.to), (OracleHealthLevel::Degraded, OracleHealthLevel::Healthy));
@@ -154,7 +154,11 @@ fn failure_in_half_open_circuit_opens_it_again() {
         status_transition(health.advance_time(at(61))),
         Some((OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy))
     );
-    assert_eq!(call(&mut health, 61, SUCCESS), None, "what succeeded before it opened does not count");
+    assert_eq!(
+        call(&mut health, 61, SUCCESS),
+        None,
+        "a success from before the circuit opened does not count"
+    );
 }
 
 #[test]
@@ -163,7 +167,7 @@ fn unreported_trial_call_is_replaced_after_60_s() {
     let lost = health.permit(at(30)).expect("one");
     health.permit(at(89)).expect_err("it may still come");
     let next = health.permit(at(90)).expect("the next");
-    assert_eq!(health.report(at(91), lost, failure()), None, "it had its time");
+    assert_eq!(health.report(at(91), lost, failure()), None, "the call timed out");
     health.permit(at(92)).expect_err("the next is on its way");
     assert_eq!(
         status_transition(health.report(at(93), next, failure())),
@@ -350,7 +354,7 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
     health.probe(at(149)).expect("it is still due");
     health.permit(at(149)).expect_err("a probe is the one call");
     health.probe_now(at(150));
-    assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe, whoever asked for it");
+    assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe of any caller");
 }
 
 #[test]
@@ -485,7 +489,7 @@ impl ObservedCircuit {
             assert_eq!(before.status, after.status, "no change goes unsaid");
             return;
         };
-        assert_eq!((change.from, change.to), (before.status, after.status), "a change says what it was");
+        assert_eq!((change.from, change.to), (before.status, after.status), "a change names both states");
         let by_itself = after.status == OracleHealthLevel::CircuitOpen && !after.held_open;
         self.opened_s = by_itself.then_some(self.passed_s);
         self.trial = None;

@@ -97,7 +97,7 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!((run.state, run.run_id.clone()), (RunState::Completed, held.run_id.clone()), "{run:?}");
-        assert_eq!(run.breaches, held.breaches, "what was approved can be read later");
+        assert_eq!(run.breaches, held.breaches, "the approved breaches stay readable");
         let decision = run.decision.expect("an operator has decided");
         assert_eq!(
             (decision.decided_by.as_str(), decision.reason.as_str()),

@@ -280,7 +280,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
     assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
     let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
-    assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
+    assert_eq!(warned.len(), 1, "an ignored value has no warning: {warned:?}");
     assert!(warned[0].rule == RecordRule::Mapping && warned[0].reason.contains("`q` is not in the table"));
     let unnamed = group(json!(null));
     assert_rejected(unnamed, record("Salz"), RecordRule::Mapping, "$.list[*].v", "has no name");
