@@ -216,7 +216,7 @@ impl ActorSystem {
             hire.start("crosscheck", &here, queue, make)
         };
 
-        let made_by = model.as_ref().map(|model| model.oracle_id.clone());
+        let model_id = model.as_ref().map(|model| model.oracle_id.clone());
         let regen = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             let handles = RegenHandles {
@@ -229,7 +229,7 @@ impl ActorSystem {
             hire.start("regen", &here, queue, move || RegenActor::new(model, handles, store, clock, metrics))
         };
 
-        let model = made_by;
+        let model = model_id;
         Self {
             crosscheck,
             model,

@@ -135,7 +135,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
         let state = system.verification.resolve(&resolve("54300")).await.expect("the resolution succeeds");
-        assert_eq!(state.resolved.expect("it is").verifier_id, "7");
+        assert_eq!(state.resolved.expect("the value is present").verifier_id, "7");
         let decided = verified(&system).await;
         assert_eq!(
             (decided.kind, population(&decided).as_deref()),

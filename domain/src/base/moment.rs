@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn moment_error_names_the_allowed_forms() {
         for json in ["5", "\"2018\"", "null", "[]"] {
-            let message = serde_json::from_str::<Moment>(json).expect_err("it is none").to_string();
+            let message = serde_json::from_str::<Moment>(json).expect_err("the text is invalid").to_string();
             assert!(message.contains("a day such as 2026-11-20, or a time such as"), "{message}");
         }
     }

@@ -38,6 +38,6 @@ mod tests {
         assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("the value serializes"), words);
         let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("valid JSON");
         assert_eq!(read, UpdateFrequency::VARIANTS);
-        serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("it is none of the seed's");
+        serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("an unknown frequency");
     }
 }

@@ -182,11 +182,11 @@ impl<'a> RuleContext<'a> {
     }
 
     /// The claim in a range without layout, with the normalized text `normal`; `None` if that is empty.
-    pub(super) fn claim(&self, place: &CandidateRange, normal: String) -> Option<CandidateClaim> {
-        let text = self.plain_at(place);
-        let start = place.range.start + text.len() - text.trim_start().len();
-        let range = self.plain_origin(place.part, start..start + text.trim().len());
-        (!normal.is_empty()).then_some(CandidateClaim { part: place.part, range, normal })
+    pub(super) fn claim(&self, within: &CandidateRange, normal: String) -> Option<CandidateClaim> {
+        let text = self.plain_at(within);
+        let start = within.range.start + text.len() - text.trim_start().len();
+        let range = self.plain_origin(within.part, start..start + text.trim().len());
+        (!normal.is_empty()).then_some(CandidateClaim { part: within.part, range, normal })
     }
 
     /// The range of the original text for a range without layout.
@@ -216,8 +216,8 @@ impl<'a> RuleContext<'a> {
     }
 
     /// The range of the original text for a place in the normalized text.
-    pub(super) fn origin(&self, place: &CandidateRange) -> Range<usize> {
-        self.normal().get(place.part).map_or(0..0, |normal| normal.origin(place.range.clone()))
+    pub(super) fn origin(&self, within: &CandidateRange) -> Range<usize> {
+        self.normal().get(within.part).map_or(0..0, |normal| normal.origin(within.range.clone()))
     }
 
     /// Records the number of unsupported claims that a rule has found; the highest number counts.

@@ -120,7 +120,7 @@ pub(super) fn direct_negation(subject: &RuleContext<'_>, findings: &mut RuleFind
 
 /// RULE-CONT-001 without the notes about unknown ids, which RULE-CONT-002 adds itself.
 pub(super) fn negations(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
-    opposites(subject, findings, requested_pairs(subject), |place| subject.origin(place));
+    opposites(subject, findings, requested_pairs(subject), |range| subject.origin(range));
 }
 
 /// Checks that the two terms of a requested pair do not both appear; `origin` maps a place to the range in the original
@@ -132,7 +132,7 @@ pub(super) fn opposites(
     origin: impl Fn(&CandidateRange) -> Range<usize>,
 ) {
     for OppositePair { terms: [one, other], places } in &requested.pairs {
-        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, origin(place))));
+        let both = sort_ranges(places).map(|both| both.map(|range| (range.part, origin(range))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some([first, second]) = both {
             findings.violation(|| FullViolation {
@@ -150,12 +150,12 @@ pub(super) fn opposites(
 pub(super) fn assertion_then_infirmation(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
     let requested = requested_pairs(subject);
     for OppositePair { terms: [one, other], places } in &requested.pairs {
-        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
+        let both = sort_ranges(places).map(|both| both.map(|range| (range.part, subject.origin(range))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some(both) = both {
-            let [first, second] = both.map(|(part, place)| {
+            let [first, second] = both.map(|(part, range)| {
                 let text = subject.texts().nth(part).unwrap_or_default();
-                (part, sentence_around(text, place.start))
+                (part, sentence_around(text, range.start))
             });
             findings.violation(|| FullViolation {
                 message: format!(
@@ -173,7 +173,7 @@ pub(super) fn assertion_then_infirmation(subject: &RuleContext<'_>, findings: &m
 /// The two places in the order of the text; `None` unless both exist.
 fn sort_ranges(places: &[Option<CandidateRange>; 2]) -> Option<[&CandidateRange; 2]> {
     let [Some(one), Some(other)] = places else { return None };
-    let order = |place: &CandidateRange| (place.part, place.range.start);
+    let order = |range: &CandidateRange| (range.part, range.range.start);
     Some(if order(one) <= order(other) { [one, other] } else { [other, one] })
 }
 
@@ -186,7 +186,7 @@ fn note(
     let pair = serde_json::to_string(&[one, other]).expect("two texts serialize");
     findings.step(&pair, subject.candidate_sha256().as_str(), || EvidenceOutput {
         finding: if both.is_some() { EvidenceFinding::BothAppear } else { EvidenceFinding::NotBothAppear },
-        span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),
+        span: both.map(|[_, (part, range)]| subject.span(*part, range.clone())),
         ..EvidenceOutput::default()
     });
 }

@@ -47,7 +47,7 @@ pub(super) fn whole_words(subject: &RuleContext<'_>, findings: &mut RuleFindings
             rows.find_map(|(part, row)| Some(CandidateRange { part, range: first(row, side, opposite)? }))
         })
     });
-    opposites(subject, findings, &requested, |place| subject.plain_origin(place.part, place.range.clone()));
+    opposites(subject, findings, &requested, |range| subject.plain_origin(range.part, range.range.clone()));
     note_unknown(findings, &requested);
 }
 

@@ -42,7 +42,7 @@ fn supported_text_passes_and_unsupported_text_fails_with_span() {
     assert_eq!(failed(&bad), ["RULE-PREC-001", "RULE-PREC-004"]);
     for rule in bad.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail) {
         let [violation] = rule.violations.as_slice() else { panic!("{rule:?}") };
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(&text[span.start..span.end], "The moon is cheese");
         assert_eq!(violation.text, "The moon is cheese");
     }

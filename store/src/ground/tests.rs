@@ -257,7 +257,7 @@ fn opening_removes_only_files_without_a_reference() {
     let foreign = world.dir.path().join("ground/facts/lost+found");
     fs::create_dir(&foreign).unwrap();
     world.reopen();
-    fs::remove_dir(&foreign).expect("it is there still");
+    fs::remove_dir(&foreign).expect("the directory exists");
     assert_eq!(world.file_names(), before);
     assert_eq!(world.records_in_force(100, None), sorted_records(&releases[0]));
     let archived = |release: &TestRun| world.store().files().has_archived(&release.input().raw_sha256);
@@ -282,7 +282,7 @@ fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
             let view = view.expect("the value exists");
             view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
         });
-        let error = read.expect_err("a bit is wrong");
+        let error = read.expect_err("one bit differs");
         assert!(
             matches!(error, StoreError::SourceFile { .. }) && error.to_string().contains(&name),
             "{error}"

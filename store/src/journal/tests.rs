@@ -40,7 +40,7 @@ fn raw(dir: &Path) -> sled::Db {
     // a thread of sled may still hold the database that was just closed
     let attempts =
         std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| thread::yield_now()));
-    let db = attempts.flatten().next().expect("it opens in the end");
+    let db = attempts.flatten().next().expect("the store opens");
     // stores the snapshot as if the journal had opened the database; otherwise the next opening would read all of it
     if let Ok(Some(mut mark)) = Watermark::open(dir) {
         mark.snapshot = snapshot_in(dir);
@@ -185,7 +185,7 @@ fn removing_a_verdict_keeps_its_session() {
         .commit(std::slice::from_ref(&purge))
         .expect("the commit succeeds")
         .remove(0)
-        .expect("it is as expected");
+        .expect("the expected value");
     assert!(store.verdict(&id(0)).expect("the verdict is readable").is_none());
     assert!(store.session(&id(0)).expect("the session is readable").is_some());
     assert_eq!(
@@ -209,7 +209,7 @@ fn row_of_a_megabyte_is_stored_only_in_the_synced_file() {
             .commit(&[delivered(n, 1_000_000 - n)])
             .expect("the commit succeeds")
             .remove(0)
-            .expect("it is new");
+            .expect("the record is new");
     }
     assert_eq!(fs::read_dir(dir.path().join("store/blobs")).expect("sled's folder").count(), 0);
     drop((journal, store));
@@ -620,7 +620,7 @@ fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
     let (before, after) = take_away(3);
     let (journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("one is missing");
-    let after = after.expect("there are more rows");
+    let after = after.expect("more rows follow");
     assert!(error.to_string().contains(&format!("no entries between {before} and {after}")), "{error}");
     drop((journal, store));
     let last = log_rows(&raw(dir.path())).len() - 1;
@@ -750,7 +750,7 @@ fn log_rows(db: &sled::Db) -> Vec<u64> {
 
 /// Removes row number `number` of the log.
 fn take_log_row(db: &sled::Db, number: usize) {
-    let row = *log_rows(db).get(number).expect("there is such a row");
+    let row = *log_rows(db).get(number).expect("the row exists");
     remove(db, &[b"l", &row.to_be_bytes()[..]].concat());
 }
 
@@ -1200,14 +1200,14 @@ fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
     drop(open(dir.path()));
     fs::write(snapshot(dir.path()), "").expect("the write succeeds");
     let database = File::open(dir.path().join("store/db")).expect("the file opens");
-    database.lock().expect("it is free in the end");
+    database.lock().expect("the lock is released");
     let owner = thread::spawn(move || {
         // long enough that an opening begins to wait
         thread::sleep(Duration::from_millis(400));
         drop(database);
     });
     assert_eq!(open(dir.path()).0.counts().verdicts, 50);
-    owner.join().expect("it ends");
+    owner.join().expect("the thread does not panic");
 }
 
 #[test]
@@ -1216,7 +1216,7 @@ fn state_directory_in_use_is_locked_although_its_database_is_closed() {
     drop(open(dir.path()));
     // like another process that is reopening its database
     let state = File::open(dir.path()).expect("the file opens");
-    state.lock().expect("it is free in the end");
+    state.lock().expect("the lock is released");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
     drop(state);
     drop(open(dir.path()));

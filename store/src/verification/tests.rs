@@ -178,7 +178,7 @@ fn record(writes: Vec<TableWrite>) -> JournalRecord {
 
 fn commit(journal: &mut Journal, record: JournalRecord) -> u64 {
     let outcome = journal.commit(&[record]).expect("the commit succeeds").remove(0);
-    outcome.expect("it is as expected").last_seq
+    outcome.expect("the expected value").last_seq
 }
 
 fn put_review(review_id: &str, resolved: Option<ResolutionRecord>) -> TableWrite {
@@ -484,7 +484,7 @@ fn opening_detects_a_missing_verification_row() {
         let opened = std::iter::repeat_with(|| {
             sled::open(dir.path().join("store")).inspect_err(|_| std::thread::yield_now())
         });
-        let db = opened.flatten().next().expect("it opens in the end");
+        let db = opened.flatten().next().expect("the store opens");
         let keys: Vec<_> = db.scan_prefix(row).keys().map(|key| key.expect("read")).collect();
         assert!(!keys.is_empty(), "{row}");
         keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
@@ -495,7 +495,7 @@ fn opening_detects_a_missing_verification_row() {
             facts_cache_bytes: 1 << 20,
             min_free_bytes: 0,
         };
-        let error = Journal::open(options).map(|_| ()).expect_err("it must not open").to_string();
+        let error = Journal::open(options).map(|_| ()).expect_err("the store does not open").to_string();
         assert!(error.contains(message), "{row}: {error}");
     }
 }

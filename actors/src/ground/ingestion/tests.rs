@@ -75,7 +75,7 @@ fn repeated_run_changes_nothing() {
         let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let entries = system.store.last_seq();
         let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
-        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("it is understood");
+        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         assert!(matches!(begun, StartRunOutcome::Unchanged(run) if *run == first));
         assert_eq!(system.store.last_seq(), entries);
     });
@@ -143,7 +143,7 @@ fn known_version_is_not_read_from_another_payload_without_replace() {
             "{again:?}"
         );
         let renamed = StartRun { version: "2020-04-14-again".into(), ..begin(OLD) };
-        let begun = system.ingestion.ask(renamed).await.expect("the actor answers").expect("it may");
+        let begun = system.ingestion.ask(renamed).await.expect("the actor answers").expect("the run starts");
         assert_eq!(wait_for_run(&system, begun).await.state, RunState::Completed);
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });

@@ -217,7 +217,7 @@ async fn unanswered_request_is_retried() {
     let short = PullSettings { idle: Duration::from_millis(100), ..short };
     let server = ScriptedServer::start("127.0.0.1", vec![silent()]).await;
     let (outcome, _) = pull(&puller_with(short, None), &request(&server.url("127.0.0.1", "/"))).await;
-    let error = outcome.expect_err("nothing comes").to_string();
+    let error = outcome.expect_err("the pull fails").to_string();
     assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
 
     let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -361,10 +361,7 @@ async fn pull_ends_if_a_piece_cannot_be_stored() {
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
     let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
-    assert_eq!(
-        outcome.expect_err("it is an error").to_string(),
-        "could not store the payload: the disk is full"
-    );
+    assert_eq!(outcome.expect_err("an error").to_string(), "could not store the payload: the disk is full");
 }
 
 mod credentials;

@@ -222,7 +222,7 @@ fn invalidated_source_is_stale_until_a_run_follows() {
         let refused = system.registry.invalidate(order(InvalidationCause::UpstreamSignal)).await;
         assert!(matches!(refused, Err(RegistryError::NoTrigger { .. })), "{refused:?}");
         system.registry.invalidate(order(InvalidationCause::Manual)).await.expect("the call succeeds");
-        let answer = run_query(&system, request(&[])).await.expect("it answers with a warning");
+        let answer = run_query(&system, request(&[])).await.expect("the answer has a warning");
         assert!(answer.response.warnings.iter().any(|warning| warning.contains("invalidated")), "{answer:?}");
         time.advance(60);
         let pipeline_id = "world-bank-population".parse().expect("a valid id");

@@ -6,7 +6,7 @@ fn time(text: &str) -> Timestamp {
 }
 
 fn refused(text: &str) -> String {
-    PullSchedule::parse(text).expect_err("it is none").to_string()
+    PullSchedule::parse(text).expect_err("the schedule is invalid").to_string()
 }
 
 /// The first `count` times at which `schedule` fires after `after`.
@@ -120,7 +120,7 @@ proptest! {
     ) {
         let schedule = PullSchedule::parse(&format!("{minute} {hour} {day} * *")).expect("a valid schedule");
         let after = Timestamp::from_second(after_s).expect("a valid time");
-        let next = schedule.next_after(after).expect("it fires");
+        let next = schedule.next_after(after).expect("the schedule fires");
         let civil = next.to_zoned(TimeZone::UTC);
         prop_assert_eq!((civil.minute(), civil.hour(), civil.day(), civil.second()), (minute, hour, day, 0));
         prop_assert!(next > after && next.duration_since(after) <= SignedDuration::from_hours(32 * 24));

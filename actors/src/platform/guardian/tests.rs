@@ -80,7 +80,7 @@ fn guardian_gives_up_with_a_reason_after_too_many_panics() {
         for _ in 0..3 {
             assert_eq!(handle.ask(AddNumber(13)).await, Err(ActorCallError::Failed { actor: "counter" }));
         }
-        let reason = reason.await.expect("it gave up");
+        let reason = reason.await.expect("the guardian gave up");
         assert!(reason.contains("the counter panicked 3 times") && reason.contains("thirteen"), "{reason}");
         assert_eq!(handle.ask(AddNumber(1)).await, Err(ActorCallError::Failed { actor: "counter" }));
     });

@@ -49,7 +49,7 @@ async fn gathered(
 }
 
 async fn refused(system: &ActorSystem, facts_from: Vec<FactsFrom>) -> String {
-    gathered(system, facts_from).await.expect_err("it gives none").to_string()
+    gathered(system, facts_from).await.expect_err("the source gives no facts").to_string()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
         let check =
             gathered(&system, vec![query_both_axes("ABW"), query_both_axes("NUL"), query_both_axes("ABW")])
                 .await
-                .expect("it gives");
+                .expect("the source gives facts");
         let [first, nothing, again] = &check.facts_from[..] else { panic!("{:?}", check.facts_from) };
         assert_eq!((nothing.facts, nothing.origins.len()), (0, 0));
         assert_eq!(nothing.asked, FactQueryTarget::Query(source()));
@@ -190,7 +190,7 @@ fn request_fails_if_entries_together_give_too_many_facts() {
             .await
             .expect("the approval succeeds");
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
-        let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
+        let check = gathered(&system, vec![all.clone()]).await.expect("the source gives facts");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");
         let message = refused(&system, vec![all.clone(), all]).await;
         assert!(

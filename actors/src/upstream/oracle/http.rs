@@ -105,13 +105,15 @@ impl HttpLiveOracle {
             Err(unasked) => return Ok(unasked_answer(&unasked)),
         };
         // the etag is valid only at the URL that returned it
-        let is_of_there = |(cached, candidate): &(&CachedAnswer, &CandidateAnswer)| {
+        let is_of_endpoint = |(cached, candidate): &(&CachedAnswer, &CandidateAnswer)| {
             ask.adapter.may_be_unchanged()
                 && ask.adapter.is_usable(cached, question.asked_at)
                 && candidate.record.source_locator == without_keys(&url)
         };
-        let cached =
-            question.kept.and_then(|cached| Some((cached, cached.candidate.as_ref()?))).filter(is_of_there);
+        let cached = question
+            .kept
+            .and_then(|cached| Some((cached, cached.candidate.as_ref()?)))
+            .filter(is_of_endpoint);
         let known =
             HttpValidators { etag: cached.and_then(|(cached, _)| cached.etag.clone()), last_modified: None };
         let request = self.outbound_request(&ask.adapter, &url, &known);

@@ -186,10 +186,10 @@ fn unknown_oracle_is_rejected_with_the_known_names() {
     });
     let oracles = vec![oracle("mail", None), oracle("gemini", None)];
     with_oracles(TestClock::new(), oracles, |world| async move {
-        let refused = world.permit().await.expect_err("there is none of this name");
+        let refused = world.permit().await.expect_err("the oracle is unknown");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: gemini, mail");
         for action in [CircuitAction::Open, CircuitAction::Close, CircuitAction::Probe] {
-            let refused = world.steer(action).await.expect_err("there is none of this name");
+            let refused = world.steer(action).await.expect_err("the oracle is unknown");
             assert!(matches!(refused, CircuitActionError::Unknown(_)), "{refused}");
         }
         let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");

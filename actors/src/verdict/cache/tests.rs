@@ -67,7 +67,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .expect("the value exists");
         let purge = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
         assert!(purge().await.expect("the actor answers").expect("the commit succeeds"));
-        assert!(!purge().await.expect("the actor answers").expect("nothing is left"));
+        assert!(!purge().await.expect("the actor answers").expect("no row is left"));
         assert!(
             system
                 .cache

@@ -18,7 +18,7 @@ fn vc_4_pass_and_fail_are_logged_on_every_path() {
                     .expect("the actor answers")
                     .expect("the judgement succeeds");
                 let mirror =
-                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("there is a mirror");
+                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("the mirror exists");
                 let entry =
                     mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
                 let entry: serde_json::Value = serde_json::from_str(entry).expect("valid JSON");

@@ -15,7 +15,7 @@ fn request_regen(session_id: &str) -> RequestRegen {
 fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
     with_system(|TestSystem { system, time, .. }| async move {
         let limiter = &system.rate_limiter;
-        limiter.ask(request_regen("cs_1")).await.expect("the actor answers").expect("it is the first");
+        limiter.ask(request_regen("cs_1")).await.expect("the actor answers").expect("the request is allowed");
         assert_eq!(logged_events(&system.store), ["regen_attempted"]);
         time.advance(1);
         let limited = limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
@@ -57,7 +57,7 @@ fn one_of_simultaneous_attempts_is_permitted() {
 fn attempt_that_did_not_reach_the_model_can_be_undone() {
     with_system(|TestSystem { system, .. }| async move {
         let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
-        let (taken, _place) = taken.expect("it is the first");
+        let (taken, _slot) = taken.expect("the request is allowed");
         let mut record =
             JournalRecord::from(AuditEvent::new(system.clock.now(), None, EventKind::ServiceStopped));
         taken.remove_attempt(&mut record);

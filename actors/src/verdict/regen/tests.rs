@@ -369,7 +369,7 @@ fn rate_limit_is_reported_before_an_open_circuit() {
             register(&world, &format!("cs_{n}"), None).await;
             assert!(read(&world, &format!("cs_{n}")).await.is_err());
         }
-        let again = read(&world, "cs_0").await.expect_err("it is too soon");
+        let again = read(&world, "cs_0").await.expect_err("the limit rejects the request");
         assert!(matches!(&*again, GenerationError::Limited(CallLimitError::Session { .. })), "{again:?}");
     });
 }
@@ -378,7 +378,7 @@ fn rate_limit_is_reported_before_an_open_circuit() {
 fn await_generations_waits_for_those_in_progress() {
     let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        world.system.regen.ask(AwaitGenerations).await.expect("nothing is on its way");
+        world.system.regen.ask(AwaitGenerations).await.expect("no call is in flight");
         let regen = world.system.regen.clone();
         let flight =
             actix_rt::spawn(
@@ -410,7 +410,7 @@ fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
             register(&world, "cs_1", None).await;
             let refused = read(&world, "cs_1").await;
             assert!(!matches!(refused, Ok(SubmissionOutcome::Regenerated(..))), "{refused:?}");
-            let again = read(&world, "cs_1").await.expect_err("it is too soon");
+            let again = read(&world, "cs_1").await.expect_err("the limit rejects the request");
             let GenerationError::Limited(CallLimitError::Session { wait }) = &*again else {
                 panic!("{again:?}")
             };
@@ -445,7 +445,7 @@ fn session_limit_survives_a_restart() {
         assert!(read(&world, "cs_1").await.is_err());
         let outside = outside(&model, &world.time);
         let again = world.restarted(outside).await;
-        let refused = read(&again, "cs_1").await.expect_err("it is too soon");
+        let refused = read(&again, "cs_1").await.expect_err("the limit rejects the request");
         assert!(matches!(&*refused, GenerationError::Limited(CallLimitError::Session { .. })), "{refused:?}");
         assert_eq!(model.calls(), 1);
     });
@@ -522,7 +522,8 @@ fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
         }
         world.break_store();
         model.held.as_ref().expect("`held` is set").notify_one();
-        let outcome = read.await.expect("the task does not panic").expect_err("nothing can be logged");
+        let outcome =
+            read.await.expect("the task does not panic").expect_err("the log entry cannot be written");
         assert!(matches!(&*outcome, GenerationError::Gate(_)), "{outcome:?}");
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]

@@ -66,7 +66,7 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         assert_eq!(open(system), [&*first]);
         let dismissed = dismiss(system, &first, " seen on paper ").await.expect("the dismissal succeeds");
         assert!(dismissed.resolved.is_none() && !dismissed.is_open(), "{dismissed:?}");
-        let word = dismissed.dismissed.as_ref().expect("it is");
+        let word = dismissed.dismissed.as_ref().expect("the value is present");
         assert_eq!((&*word.reason, &*word.verifier_id), ("seen on paper", "7"));
         assert_eq!(
             system.store.review(&first).expect("the review is readable").expect("the review exists").0,

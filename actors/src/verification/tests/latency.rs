@@ -199,7 +199,7 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
                 &[ScriptedCall::after(10, ScriptedSourceReply::People("54208")), ScriptedCall::DEAD],
             );
             let first = verified(system).await;
-            let observed_at = first.candidates[0].observed_at.expect("it has answered");
+            let observed_at = first.candidates[0].observed_at.expect("the oracle has answered");
             assert_eq!(observed_at, first.decided_at);
             for (wait_s, age) in [
                 (0, "0 seconds"),

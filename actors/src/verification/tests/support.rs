@@ -23,7 +23,7 @@ const SOURCE: &str = include_str!("../../../../examples/ground-truth/sources/wor
 const PIPELINE: &str = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
 
 fn parsed(text: &str) -> Json {
-    serde_json::from_str(text).expect("the gallery's documents are sound")
+    serde_json::from_str(text).expect("the gallery's documents are valid")
 }
 
 fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
@@ -32,7 +32,7 @@ fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
 
 /// Parses a document after replacing these fields.
 pub(crate) fn with<T: serde::de::DeserializeOwned>(mut document: Json, fields: Json) -> T {
-    for (field, value) in fields.as_object().expect("they are fields") {
+    for (field, value) in fields.as_object().expect("the document has fields") {
         document[field] = value.clone();
     }
     read(document)

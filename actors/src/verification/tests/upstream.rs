@@ -106,11 +106,11 @@ impl ScriptedSources {
 
     fn next_scripted_call(&self, ask: &LiveQuery) -> ScriptedCall {
         let mut parts = self.parts.lock().expect("the lock is not poisoned");
-        let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("it has a part");
+        let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("the source has a script");
         part.guarded_by = ask.cached_answer.as_ref().and_then(|cached| cached.issued_at);
         let act = part.acts.get(part.calls).or(part.acts.last()).copied();
         part.calls += 1;
-        act.expect("it has something to do")
+        act.expect("the script is not empty")
     }
 }
 

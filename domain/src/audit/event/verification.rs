@@ -161,11 +161,13 @@ impl VerificationEntry {
     /// If the entry was altered.
     pub fn read_envelope(&self) -> Result<&Envelope, AlteredEntryError> {
         let envelope = &*self.envelope;
-        let is_it = envelope.sha256 == self.envelope_sha256
+        let is_unaltered = envelope.sha256 == self.envelope_sha256
             && envelope.is_intact()
             && envelope.execution_id == self.execution_id
             && envelope.inputs_sha256 == self.inputs.digest();
-        is_it.then_some(envelope).ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
+        is_unaltered
+            .then_some(envelope)
+            .ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
     }
 
     /// Whether the inputs in the entry give the same envelope again, byte for byte.

@@ -104,7 +104,7 @@ fn triggers_accept_only_names_and_configs_of_the_seed() {
     }
     trigger("time_based", json!({})).expect_err("it has no time");
     trigger("upstream_signal", json!({})).expect_err("it has no path");
-    trigger("hourly", json!({})).expect_err("there is no such trigger");
+    trigger("hourly", json!({})).expect_err("the trigger is unknown");
     let more = json!({"trigger_type": "manual", "config": {}, "more": 1});
     serde_json::from_value::<InvalidationTrigger>(more).expect_err("the key is unknown");
 }

@@ -150,7 +150,7 @@ fn patterns_of_a_query_share_one_memory_limit() {
     let filter = |pattern: &str, patterns: usize| {
         let filter = json!({ "axis": "name", "operator": "regex", "value": pattern });
         let filter = serde_json::from_value(filter).expect("a filter");
-        let axis = ontology.place("name").expect("there is such an axis");
+        let axis = ontology.place("name").expect("the axis exists");
         ValidatedFilter::new(&filter, axis, patterns).map(drop)
     };
     assert!(filter("a{2000}", 1).is_ok());

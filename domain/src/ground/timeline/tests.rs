@@ -493,7 +493,13 @@ fn model(history: &TimelineHistory, day: i64) -> Option<u8> {
 /// A version without the parts that depend on the order of arrival.
 fn plain(history: &TimelineHistory, version: &RecordVersion) -> (String, i64, Option<i64>, u8, String) {
     let of_run = |run: u32| {
-        history.releases.iter().find(|release| release.run == run).expect("it is known").version.clone()
+        history
+            .releases
+            .iter()
+            .find(|release| release.run == run)
+            .expect("the value is known")
+            .version
+            .clone()
     };
     let of = |statement: usize| of_run(history.statements[statement].run);
     let end = match version.ended_by {
@@ -548,7 +554,7 @@ proptest! {
             let statement = history.statements[version.statement];
             prop_assert_eq!(statement.content, Some(version.content));
             if let VersionEnd::Withdrawn(run) = version.ended_by {
-                let by = history.releases.iter().find(|release| release.run == run).expect("it is known");
+                let by = history.releases.iter().find(|release| release.run == run).expect("the value is known");
                 prop_assert!(by.snapshot && history.statements.iter().all(|statement| statement.run != run));
                 prop_assert_eq!(Some(by.released_at), version.valid_until);
             }

@@ -13,7 +13,7 @@ fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> RuleVerdict {
 fn offending(rule: RuleId, text: &str, facts: &[&str]) -> Vec<String> {
     let result = applied(rule, text, &check(facts));
     for violation in &result.violations {
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(text[span.start..span.end], violation.text);
     }
     result.violations.into_iter().map(|violation| violation.text).collect()

@@ -185,7 +185,7 @@ fn pattern_with_line_end_is_quoted_at_its_place() {
     let quoted: Vec<&str> = result.violations.iter().map(|violation| violation.text.as_str()).collect();
     assert_eq!(quoted, ["lamp", "\r\n", "X\nY", "é"]);
     for violation in &result.violations {
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(text[span.start..span.end], violation.text);
         assert!(!violation.message.contains(['\r', '\n']), "{}", violation.message);
     }

@@ -199,7 +199,7 @@ fn verdict_of(is_passed: bool) -> RuleVerdict {
 
 fn spans(result: &RuleResult) -> Vec<(usize, usize)> {
     let span = |violation: &RuleViolation| violation.span.clone().map(|span| (span.start, span.end));
-    result.violations.iter().map(|violation| span(violation).expect("it stands somewhere")).collect()
+    result.violations.iter().map(|violation| span(violation).expect("the text contains it")).collect()
 }
 
 fn words(

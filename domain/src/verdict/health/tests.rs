@@ -168,7 +168,7 @@ fn unreported_trial_call_is_replaced_after_60_s() {
     health.permit(at(89)).expect_err("it may still come");
     let next = health.permit(at(90)).expect("the next");
     assert_eq!(health.report(at(91), lost, failure()), None, "the call timed out");
-    health.permit(at(92)).expect_err("the next is on its way");
+    health.permit(at(92)).expect_err("the next probe is in flight");
     assert_eq!(
         status_transition(health.report(at(93), next, failure())),
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen))
@@ -191,7 +191,7 @@ fn report_of_earlier_call_is_counted_without_state_change() {
         [(late[2], SUCCESS), (late[3], failure()), (late[4], CircuitCallOutcome::Neutral)]
     {
         assert_eq!(health.report(at(31), permit, outcome), None);
-        health.permit(at(31)).expect_err("the trial is on its way");
+        health.permit(at(31)).expect_err("the trial call is in flight");
     }
     assert_eq!(health.report(at(32), trial, SUCCESS), None, "the first of two");
 }
@@ -347,11 +347,11 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
     assert_eq!(health.probe(at(59)), None);
     health.report(at(1), permit, CircuitCallOutcome::Success { latency_ms: None });
     assert_eq!((health.status().last_success_at, health.status().latency_p50_ms), (Some(at(1)), 0));
-    health.probe(at(60)).expect("it is due again");
+    health.probe(at(60)).expect("the probe is due");
     (0..3).for_each(|_| drop(call(&mut health, 119, failure())));
     assert_eq!(health.probe(at(120)), None, "an upstream whose circuit is open is left alone");
     health.advance_time(at(149)).expect("it is half open");
-    health.probe(at(149)).expect("it is still due");
+    health.probe(at(149)).expect("the probe is due");
     health.permit(at(149)).expect_err("a probe is the one call");
     health.probe_now(at(150));
     assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe of any caller");
@@ -369,13 +369,13 @@ fn clock_jump_back_delays_nothing() {
 
     let lost = health.permit(at(-100_000 + 10)).expect("one");
     health.permit(at(-200_000)).expect_err("one at a time");
-    let next = health.permit(at(-200_000 + 60)).expect("the first had its time");
+    let next = health.permit(at(-200_000 + 60)).expect("the first call timed out");
     assert_ne!(lost, next);
 
     let mut health = fresh();
     health.probe(at(0)).expect("it is due");
     assert_eq!(health.probe(at(-1000)), None);
-    health.probe(at(-940)).expect("it is due after as long as ever");
+    health.probe(at(-940)).expect("the probe is due");
 }
 
 #[test]
@@ -638,7 +638,7 @@ fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     assert_eq!(health.status().retry_at, None);
 
     health.note_quota_wait(at(0), Duration::from_secs(61));
-    let change = health.close().expect("the wait is over");
+    let change = health.close().expect("the wait has ended");
     assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Healthy));
     assert!(health.permit(at(0)).is_ok() && health.close().is_none());
     // while an administrator holds the circuit open, the wait has no effect

@@ -282,13 +282,13 @@ impl ValidatedAdapter {
     /// a group only its axis is named, because the keys come from the answer.
     fn describe_rejection(&self, rejection: &RecordRejection) -> String {
         let rule = rejection.rule.into_str();
-        let ours = rejection.place.as_ref().and_then(|place| {
-            let axis = self.ontology().axis(place).map(|axis| axis.axis.as_str());
-            axis.or_else(|| self.adapter.required_fields.contains(place).then_some(place))
+        let ours = rejection.place.as_ref().and_then(|field| {
+            let axis = self.ontology().axis(field).map(|axis| axis.axis.as_str());
+            axis.or_else(|| self.adapter.required_fields.contains(field).then_some(field))
         });
-        let place = ours.map(|place| format!(" on `{place}`")).unwrap_or_default();
+        let field = ours.map(|field| format!(" on `{field}`")).unwrap_or_default();
         let bound = rejection.bound.as_ref().map(|bound| format!(": {bound}")).unwrap_or_default();
-        format!("it violates `{rule}`{place}{bound}")
+        format!("it violates `{rule}`{field}{bound}")
     }
 }
 

@@ -339,7 +339,7 @@ fn min_sources_beyond_the_sources_of_an_axis_is_rejected() {
     let of = |min: u32| is_valid(&workflow(&["dose"], &["lab-a", "lab-b"], json!({"min_sources": min})));
     assert_eq!(of(2), Ok(()));
     for min in [0, 3] {
-        assert!(of(min).expect_err("it cannot work").contains("`min_sources`"));
+        assert!(of(min).expect_err("the configuration is invalid").contains("`min_sources`"));
     }
 }
 

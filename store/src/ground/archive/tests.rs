@@ -140,7 +140,7 @@ fn archive_file_is_decompressed_by_plain_zstd() {
     let payload = table(2 * FRAME_BYTES + 1);
     let (dir, archived) = archive(&payload, FRAME_BYTES);
     let file = fs::File::open(path(dir.path(), &archived.sha256)).expect("the file opens");
-    assert!(zstd::decode_all(file).expect("it decompresses") == payload);
+    assert!(zstd::decode_all(file).expect("the data decompresses") == payload);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn slice_rejects_ranges_beyond_the_end_and_above_the_limit() {
     for (at, len) in [(0, 6), (5, 1), (6, 0), (u64::MAX, 1)] {
         damage(archive.slice(at, len).expect_err("it is beyond the end"));
     }
-    assert_eq!(archive.slice(5, 0).expect("nothing is there"), b"");
+    assert_eq!(archive.slice(5, 0).expect("the range is readable"), b"");
     let refused = archive.slice(0, MAX_SLICE_BYTES + 1).expect_err("the value is too long");
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
 }
@@ -195,8 +195,8 @@ fn slice_rejects_a_decompression_bomb() {
     let footer = FORMAT.footer(FRAME_BYTES as u64, &Sha256Stream::default().finish_bytes(), &index);
     let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();
     fs::write(path(dir.path(), &sha256), file).expect("the write succeeds");
-    let archive = ArchivedPayload::open(dir.path(), &sha256, &owner()).expect("it looks well");
-    let detail = damage(archive.slice(0, 1).expect_err("it is a bomb"));
+    let archive = ArchivedPayload::open(dir.path(), &sha256, &owner()).expect("the file opens");
+    let detail = damage(archive.slice(0, 1).expect_err("the payload is too large"));
     assert!(detail.contains("does not decompress"), "{detail}");
 }
 

@@ -128,7 +128,7 @@ fn rebuild_from_another_payload_changes_nothing() {
         // only the source's own files show another content of the same records
         others[release].statements.truncate(if release == 3 { 1 } else { 400 });
         others[release].statements[0].people += 1;
-        let refused = rebuilt(&world, &others).expect_err("it is another payload").to_string();
+        let refused = rebuilt(&world, &others).expect_err("another payload").to_string();
         assert!(refused.starts_with(message) && refused.contains("from a backup"), "{refused}");
         assert_eq!((world.file_names(), work(&world)), (names.clone(), 0));
         assert!(fs::read(world.facts_path(&file)).unwrap() == damaged);

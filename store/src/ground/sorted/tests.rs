@@ -334,7 +334,7 @@ fn open_rejects_a_file_of_another_version() {
     let (_dir, path, _) = written(&TestRowMap::new());
     fs::write(&path, SealedFormat { version: 3, ..FORMAT }.footer(0, &[0; 32], b""))
         .expect("the write succeeds");
-    let refused = open(&path).expect_err("it is newer");
+    let refused = open(&path).expect_err("the file is newer");
     assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused}");
 }
 
@@ -355,6 +355,6 @@ fn sorted_writer_reports_a_full_disk_as_unavailable() {
 #[test]
 fn open_rejects_a_path_that_is_not_a_regular_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let error = SortedFile::open(dir.path(), &owner()).expect_err("it is a folder");
+    let error = SortedFile::open(dir.path(), &owner()).expect_err("a folder");
     assert!(error.to_string().contains("is not a regular file"), "{error}");
 }

@@ -18,7 +18,7 @@ fn world() -> (TestStore, TestRun) {
 #[test]
 fn verify_run_accepts_an_intact_payload() {
     let (world, reading) = world();
-    let verified = world.view().verify_run(1, |_| true).unwrap().expect("there is a run 1");
+    let verified = world.view().verify_run(1, |_| true).unwrap().expect("run 1 exists");
     let payload_bytes = reading.statements.iter().map(|whole_bytes| whole_bytes.raw().len() as u64).sum();
     assert_eq!(
         verified,
@@ -168,6 +168,6 @@ fn sorted_file_that_differs_from_the_committed_one_is_named() {
     fs::copy(world.facts_path(own), world.facts_path(file)).unwrap();
     drop(view);
     world.reopen();
-    let error = world.store().view(&oracle_id()).expect_err("it is another file");
+    let error = world.store().view(&oracle_id()).expect_err("another file");
     assert!(error.to_string().contains(name.as_str()), "{error}");
 }

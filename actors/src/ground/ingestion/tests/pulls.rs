@@ -45,7 +45,7 @@ impl TestPublisher {
                 actix_rt::spawn(async move {
                     let mut head = vec![0; 4096];
                     let length = stream.read(&mut head).await.expect("the client sends a request");
-                    open.wait_for(|open| *open).await.expect("the publisher is there");
+                    open.wait_for(|open| *open).await.expect("the publisher runs");
                     let text = answer
                         .lock()
                         .expect("the lock is not poisoned")
@@ -409,7 +409,7 @@ fn concurrent_stale_answers_wait_for_one_refresh() {
         let ask = || queried(&system, &oracle_id);
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         for answer in [one, two, three] {
-            assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+            assert_eq!(answer.expect("the answer is fresh"), "2026-11-20T09:00:00Z");
         }
         assert_eq!(publisher.request_count(), 1);
         // two days later the source has the same payload, which stays stale
@@ -467,7 +467,7 @@ fn stale_answer_waits_for_the_pull_in_progress() {
         };
         let (pulled, data_as_of) = tokio::join!(pulled(&system, &pipeline_id), data_as_of);
         assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
-        assert_eq!(data_as_of.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        assert_eq!(data_as_of.expect("the answer is fresh"), "2026-11-20T09:00:00Z");
         assert_eq!(publisher.request_count(), 1);
     });
 }

@@ -138,7 +138,7 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
 
         // submitting the same bytes again restores the payload
         let begin = start_run_message(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
-        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("it is understood");
+        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         assert!(matches!(begun, StartRunOutcome::Unchanged(_)));
         assert_eq!(rebuilt(system).await.expect("the rebuild succeeds").files.len(), 1);
         assert!(export(system) == exported);

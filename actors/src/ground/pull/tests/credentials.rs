@@ -221,9 +221,9 @@ async fn rejected_token_is_replaced_once() {
     let request = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
     let puller = puller_with_credential(client_of(&tokens, None), &request.endpoint);
     pull(&puller, &request).await.0.expect("the call succeeds");
-    pull(&puller, &request).await.0.expect("it comes by the new one");
+    pull(&puller, &request).await.0.expect("the new token is accepted");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
-    let error = pull(&puller, &request).await.0.expect_err("nothing helps").to_string();
+    let error = pull(&puller, &request).await.0.expect_err("the pull fails").to_string();
     assert!(error.contains("HTTP status 401"), "{error}");
     assert_eq!((data.heads().len(), tokens.heads().len()), (5, 3));
 }
@@ -248,7 +248,7 @@ async fn token_error_does_not_quote_the_answer() {
         let error = pull(&puller_with_credential(client_of(&tokens, None), &request.endpoint), &request)
             .await
             .0
-            .expect_err("there is no token");
+            .expect_err("the token is missing");
         let error = error.to_string();
         assert!(error.contains(message) && !error.contains("s3cret"), "{error}");
         assert_eq!((data.heads().len(), tokens.heads().len()), (0, 1));

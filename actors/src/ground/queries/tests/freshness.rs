@@ -76,7 +76,7 @@ fn page_freshness_is_evaluated_when_the_page_is_requested() {
         let [now, then] = pages;
         let stale = run_query(&system, now).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        let fresh = run_query(&system, then).await.expect("it is as fresh as it was");
+        let fresh = run_query(&system, then).await.expect("the answer is returned");
         assert_eq!(summarize_answer(&fresh), ["ABW/1961=55434"]);
     });
 }
@@ -172,7 +172,7 @@ fn record_by_id_follows_the_freshness_policy() {
         time.advance(365 * 86_400);
         assert!(matches!(record(&valid).await, Err(RecordReadError::Stale(_))));
         for gone in [&superseded, &withdrawn] {
-            let gone = record(gone).await.expect("it is as fresh as it was");
+            let gone = record(gone).await.expect("the answer is returned");
             assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
         }
         let review = SourceReviewDecision::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
@@ -190,7 +190,7 @@ fn source_declared_stale_stays_stale_after_the_clock_is_set_back() {
             .await;
         let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
         let is_stale = async || {
-            let answer = run_query(&system, request(&[])).await.expect("it answers with a warning");
+            let answer = run_query(&system, request(&[])).await.expect("the answer has a warning");
             answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| axis.stale)
         };
         assert!(!is_stale().await);

@@ -129,7 +129,7 @@ async fn check_reports_an_unusable_endpoint_or_credential() {
         assert!(error.contains(message), "{error}");
     }
     let authenticating = adapter("https://bank.example/{area}", &json!({ "authentication": "mtls" }));
-    let error = oracles().check(&authenticating).expect_err("there is no credential").to_string();
+    let error = oracles().check(&authenticating).expect_err("the credential is missing").to_string();
     assert!(error.contains("source `bank` authenticates by mtls"), "{error}");
 }
 

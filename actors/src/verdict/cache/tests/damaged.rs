@@ -26,7 +26,7 @@ async fn damage(system: &ActorSystem) {
 fn last_entry(system: &ActorSystem) -> serde_json::Value {
     let lines =
         system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
-    let line = lines.expect("the read succeeds").pop().expect("there are entries");
+    let line = lines.expect("the read succeeds").pop().expect("the log has entries");
     serde_json::from_str(&line.json).expect("valid JSON")
 }
 

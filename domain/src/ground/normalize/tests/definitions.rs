@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn faulty(definition: Json, location: &str, words: &str) {
-    let fault = compile_normalizer(definition).expect_err("it cannot work").to_string();
+    let fault = compile_normalizer(definition).expect_err("the configuration is invalid").to_string();
     assert!(fault.starts_with(&format!("{location}: ")), "{fault}");
     assert!(fault.contains(words), "{fault}");
 }

@@ -100,7 +100,7 @@ fn append_to_a_failed_journal_is_rejected_and_falls_back() {
     with_system(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
+        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known");
         log.flush().await;
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
