@@ -1,4 +1,4 @@
-//! Code that all actors share: supervision, doors, the clock, metrics.
+//! Code that all actors share: supervision, handles, the clock, metrics.
 
 pub(crate) mod actor_handle;
 pub(crate) mod actor_stats;

@@ -111,7 +111,7 @@ impl ActorSystem {
     #[must_use]
     #[expect(
         clippy::too_many_lines,
-        reason = "it is one list of the actors and services, and of what each may call"
+        reason = "one list of the actors and services, and of the handles that each has"
     )]
     pub fn start(parts: SystemParts) -> Self {
         let SystemParts { journal, store, clock, fallback, supervision, .. } = parts;
@@ -138,7 +138,7 @@ impl ActorSystem {
         let (report, reports) = watch::channel(JournalReport::default());
         let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
-        // no limit: each message that reaches the logger already has a place at a limited door, and no entry may be
+        // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let (log, waiting) = LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone());
@@ -214,7 +214,7 @@ impl ActorSystem {
             hire.start("crosscheck", &here, queue, make)
         };
 
-        let made_by = model.as_ref().map(|model| model.oracle_id.clone());
+        let model_id = model.as_ref().map(|model| model.oracle_id.clone());
         let regen = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             let handles = RegenHandles {
@@ -227,7 +227,7 @@ impl ActorSystem {
             hire.start("regen", &here, queue, move || RegenActor::new(model, handles, store, clock, metrics))
         };
 
-        let model = made_by;
+        let model = model_id;
         Self {
             crosscheck,
             model,

@@ -46,7 +46,7 @@ pub(crate) struct TestClock(Arc<Mutex<Timestamp>>);
 
 impl TestClock {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a time"))))
+        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a valid time"))))
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -131,7 +131,7 @@ pub(crate) fn start(
         store,
         clock: time.clock(),
         fallback: FallbackLog::new(move |line| {
-            lines.lock().expect("nobody panics here").push(line.to_owned());
+            lines.lock().expect("the lock is not poisoned").push(line.to_owned());
         }),
         supervision: SupervisionLimits {
             max_panics: 10,
@@ -200,7 +200,7 @@ fn panicking_mail_service() -> NotifierConfig {
     struct PanickingMailService;
     impl OracleProbe for PanickingMailService {
         fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
-            Box::pin(async { CircuitCallOutcome::Failure("nobody is there".into()) })
+            Box::pin(async { CircuitCallOutcome::Failure("no server listens".into()) })
         }
     }
     impl MailService for PanickingMailService {
@@ -221,8 +221,10 @@ pub(crate) fn mail_of(
     let delivery = VerdictDelivery {
         session_id: id("cs_1"),
         query: CustomerQuery::new("Sell honey?".into()),
-        approved: oracled_domain::judge(tier, VerdictPayload::raw(verdict)).outcome.expect("it is coherent"),
-        cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        approved: oracled_domain::judge(tier, VerdictPayload::raw(verdict))
+            .outcome
+            .expect("the verdict passes the crosscheck"),
+        cached_at: "2026-11-20T10:00:00Z".parse().expect("a valid time"),
         regen,
         evaluation_sha256: None,
     };
@@ -236,7 +238,7 @@ pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
 }
 
 pub(crate) fn id(text: &str) -> SessionId {
-    text.parse().expect("an id")
+    text.parse().expect("a valid id")
 }
 
 pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Submission {
@@ -269,10 +271,10 @@ impl TestSystem {
         let again = self.dir.join("again");
         for dir in ["", "store", "store/blobs", "ground/facts", "ground/raw"] {
             let (from, to) = (self.dir.join(dir), again.join(dir));
-            fs::create_dir_all(&to).expect("it is made");
+            fs::create_dir_all(&to).expect("the directory is created");
             let entries = fs::read_dir(from).into_iter().flatten().map(|entry| entry.expect("an entry"));
             for entry in entries.filter(|entry| entry.path().is_file()) {
-                fs::copy(entry.path(), to.join(entry.file_name())).expect("it is copied");
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("the copy succeeds");
             }
         }
         let system = start(&again, &self.time, outside, Arc::clone(&self.fallback_lines));
@@ -289,10 +291,10 @@ impl TestSystem {
 
     /// Makes every write to the store fail until [`TestSystem::mend_store`] is called.
     pub(crate) fn break_store(&self) {
-        fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
+        fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("the rename succeeds");
     }
 
     pub(crate) fn mend_store(&self) {
-        fs::rename(self.dir.join("store/gone"), self.dir.join("store/db")).expect("it is moved");
+        fs::rename(self.dir.join("store/gone"), self.dir.join("store/db")).expect("the rename succeeds");
     }
 }

@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn stale_decision_is_made_again_at_most_8_times() {
         with_system(|TestSystem { system, .. }| async move {
-            for (fresh_at, made, is_committed) in [(1, 1, true), (8, 8, true), (9, 8, false)] {
+            for (fresh_at, expected_attempts, is_committed) in [(1, 1, true), (8, 8, true), (9, 8, false)] {
                 let before = logged_events(&system.store).len();
                 let mut attempts = 0;
                 let committed = system.log.decide_and_commit(|| {
@@ -68,8 +68,8 @@ mod tests {
                 let committed = committed.await;
                 let stale = Err(CommitError::Stale(RowKey::Session(id("cs_1"))));
                 let result = committed.map(|(attempt, receipt)| (attempt, receipt.is_some()));
-                assert_eq!(result, if is_committed { Ok((made, true)) } else { stale });
-                assert_eq!(attempts, made);
+                assert_eq!(result, if is_committed { Ok((expected_attempts, true)) } else { stale });
+                assert_eq!(attempts, expected_attempts);
                 assert_eq!(logged_events(&system.store).len() - before, usize::from(is_committed));
             }
         });

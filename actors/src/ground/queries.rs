@@ -163,7 +163,7 @@ impl QueryService {
         Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
     }
 
-    /// Returns a page of the answer to `asked`. A scan ends early once `still_waiting` returns false.
+    /// Returns a page of the answer to `query`. A scan ends early once `still_waiting` returns false.
     ///
     /// # Errors
     /// The cause; see [`QueryError`].
@@ -228,7 +228,7 @@ impl QueryService {
         } else {
             let answering = answering()?;
             match answering.look_up()? {
-                QueryLookupOutcome::Answered(looked) => (*looked, None),
+                QueryLookupOutcome::Answered(answer) => (*answer, None),
                 QueryLookupOutcome::TooMuch => {
                     self.scan(page_bytes, still_waiting, move |scan| answering.page(scan)).await?
                 }
@@ -257,7 +257,7 @@ impl QueryService {
         let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
         let room = async {
             let room = Arc::clone(&self.pages).acquire_many_owned(permits).await;
-            (room.expect("nobody closes the semaphore"), self.processors.acquire_for_scan().await)
+            (room.expect("the semaphore is never closed"), self.processors.acquire_for_scan().await)
         };
         timeout(PAGE_MEMORY_WAIT_MAX, room).await.map_err(|_| QueryError::Busy)
     }

@@ -103,7 +103,7 @@ impl<A: Actor> ActorHandle<A> {
         A::Context: ToEnvelope<A, ActorCall<A>>,
     {
         let actor = self.stats.name();
-        let _place = self.queue_slots.try_acquire().map_err(|_| ActorCallError::Full { actor })?;
+        let _slot = self.queue_slots.try_acquire().map_err(|_| ActorCallError::Full { actor })?;
         let waiting = self.stats.count_waiting_message();
         let (reply, answer) = oneshot::channel();
         self.addr.do_send(Self::wrap_message(message, reply));

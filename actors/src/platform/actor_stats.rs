@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// The longest latency that is recorded; longer ones count as this.
 const LATENCY_MAX_US: u64 = 60_000_000;
 
-/// The counters of a report. The actor's doors and its guardian share them.
+/// The counters of a report. The actor's handles and its guardian share them.
 #[derive(Debug)]
 pub(crate) struct ActorStats {
     name: &'static str,

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn step_back_of_the_clock_is_counted_once_and_shown() {
-        let start: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let start: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         let at = Arc::new(Mutex::new(start));
         let clock = Clock::movable(Arc::clone(&at));
         let show = |seconds: i64| {

@@ -55,7 +55,7 @@ pub(crate) fn start<A>(
 where
     A: Actor<Context = Context<A>> + Supervised + Unpin,
 {
-    // a capacity of 0 means no limit: the doors limit the messages
+    // a capacity of 0 means no limit: the handles limit the messages
     let (sender, receiver) = channel::channel(0);
     arbiter.spawn_fn(move || {
         let actor = Context::with_receiver(receiver).into_future(make());

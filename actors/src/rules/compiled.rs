@@ -44,9 +44,9 @@ impl FactSetCache {
         let sha256 = FactSet::sha256_of(facts);
         // a panic under the lock leaves no harmful state: at worst a set is compiled again
         let cached = self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(&sha256).cloned();
-        let kept = cached.map(|kept| kept.set);
-        self.metrics.count_fact_set_lookup(kept.is_some());
-        kept.unwrap_or_else(|| {
+        let set = cached.map(|cached| cached.set);
+        self.metrics.count_fact_set_lookup(set.is_some());
+        set.unwrap_or_else(|| {
             let set = Arc::new(FactSet::compile(facts));
             self.store_fact_set(&set);
             set

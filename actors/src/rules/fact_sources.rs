@@ -27,10 +27,11 @@ pub enum FactCollectionError {
     #[error("`facts_from` has {0} entries; 1 to {FACTS_FROM_MAX} are allowed")]
     Entries(usize),
     /// One entry gives no facts.
-    #[error("facts_from[{place}]: {cause}")]
+    #[error("facts_from[{index}]: {cause}")]
     Entry {
         /// The index of the entry, from 0.
-        place: usize,
+        index: usize,
+        /// The cause.
         cause: FactEntryError,
     },
     /// The entries together give too many facts.
@@ -91,10 +92,10 @@ impl FactCollector {
             return Err(FactCollectionError::Entries(entries));
         }
         let mut tasks = JoinSet::new();
-        for (place, from) in facts_from.into_iter().enumerate() {
+        for (index, from) in facts_from.into_iter().enumerate() {
             let gatherer = self.clone();
             tasks.spawn(run_as_current_caller(
-                async move { (place, gatherer.collect_entry_facts(from).await) },
+                async move { (index, gatherer.collect_entry_facts(from).await) },
             ));
         }
         let mut given = Vec::with_capacity(entries);
@@ -107,9 +108,9 @@ impl FactCollector {
             }
         }
         failed?;
-        given.sort_by_key(|(place, _)| *place);
-        let to_result = |(place, given): (usize, Result<_, _>)| {
-            given.map_err(|cause| FactCollectionError::Entry { place, cause })
+        given.sort_by_key(|(index, _)| *index);
+        let to_result = |(index, given): (usize, Result<_, _>)| {
+            given.map_err(|cause| FactCollectionError::Entry { index, cause })
         };
         let sources: Vec<FactSource> = given.into_iter().map(to_result).collect::<Result<_, _>>()?;
         check_fact_limits(&sources).map_err(FactCollectionError::Together)?;

@@ -33,7 +33,7 @@ fn evaluations_of_any_size_are_in_order_and_in_one_commit() {
             case("Ice burns", &small),
             case("Fact number 10000 holds", &large),
         ];
-        let evaluations = system.rules.evaluate(cases).await.expect("it evaluates");
+        let evaluations = system.rules.evaluate(cases).await.expect("the evaluation succeeds");
         assert_eq!(verdicts(&evaluations), ["PASS", "PASS", "FAIL", "FAIL"]);
         assert_eq!(logged_events(&system.store), ["rules_evaluated"; 4]);
     });
@@ -44,8 +44,11 @@ fn evaluation_fails_if_it_cannot_be_logged() {
     with_system(|world| async move {
         world.break_store();
         let facts = ["Ice melts.".to_owned()];
-        let told = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
-        assert!(matches!(told, Err(EvaluationError::Commit(CommitError::Unavailable(_)))), "{told:?}");
+        let reported = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
+        assert!(
+            matches!(reported, Err(EvaluationError::Commit(CommitError::Unavailable(_)))),
+            "{reported:?}"
+        );
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("rules_evaluated")), "{lines:?}");
@@ -67,7 +70,7 @@ fn fact_set_is_compiled_once() {
 #[test]
 fn fact_set_that_has_grown_is_weighed_again() {
     with_system(|TestSystem { system, .. }| async move {
-        let bench = rule_runner(&system);
+        let runner = rule_runner(&system);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
         let check = |rules: &str| {
             let rules = Some(vec![rules.parse().expect("a rule")]);
@@ -77,9 +80,10 @@ fn fact_set_that_has_grown_is_weighed_again() {
             let work = |check: &CandidateCheck, facts: &FactSet, settings: &RuleSettings| {
                 evaluate(&CandidateText::text("Fact number 7 holds"), check, facts, settings)
             };
-            let evaluated = Arc::clone(&bench).run(19, check(rules), work).await.expect("it evaluates");
+            let evaluated =
+                Arc::clone(&runner).run(19, check(rules), work).await.expect("the evaluation succeeds");
             assert_eq!(verdicts(&[evaluated]), ["PASS"]);
-            bench.compiled.weight_bytes()
+            runner.compiled.weight_bytes()
         };
         let published = weight("RULE-PREC-001").await;
         let whole_words = weight("RULE-PREC-005").await;

@@ -23,11 +23,11 @@ pub(crate) async fn population(system: &ActorSystem) -> PipelineId {
     let ontology: Ontology =
         document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
     let registered = system.registry.register(&ontology, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
     let registration: SourceRegistration =
         document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
     let registered = system.registry.register(&registration, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
     register_pipeline(system, open_pipeline()).await
 }
 
@@ -58,21 +58,21 @@ pub(crate) async fn register_pipeline(
     system: &ActorSystem,
     definition: Box<PipelineDefinition>,
 ) -> PipelineId {
-    system.registry.register(&*definition, PEER).await.expect("it is registered");
+    system.registry.register(&*definition, PEER).await.expect("the registration succeeds");
     definition.pipeline.pipeline_id
 }
 
 pub(crate) fn archived(system: &ActorSystem, payload: &[u8]) -> PayloadRef {
-    let mut writer = system.store.files().archive_writer().expect("it is made");
-    writer.push(payload).expect("it is taken");
-    writer.finish().expect("it is kept")
+    let mut writer = system.store.files().archive_writer().expect("the file is created");
+    writer.push(payload).expect("the write succeeds");
+    writer.finish().expect("the write succeeds")
 }
 
 pub(crate) fn start_run_message(pipeline_id: &PipelineId, payload: PayloadRef, version: &str) -> StartRun {
     StartRun {
         pipeline_id: pipeline_id.clone(),
         version: version.into(),
-        released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
+        released_at: format!("{version}T00:00:00Z").parse().expect("a valid time"),
         replace: false,
         payload,
         source_url: None,
@@ -89,7 +89,7 @@ pub(crate) async fn wait_for_run(system: &ActorSystem, begun: StartRunOutcome) -
         StartRunOutcome::Unchanged(run) => return *run,
     };
     loop {
-        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it exists");
+        let (run, _) = system.store.run(&run_id).expect("the run is readable").expect("the run exists");
         if run.state != RunState::Running {
             return run;
         }
@@ -118,9 +118,9 @@ pub(crate) async fn ingest_replacement(
 }
 
 async fn run_ingestion(system: &ActorSystem, begin: StartRun) -> IngestionRun {
-    let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+    let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
     let run = wait_for_run(system, begun).await;
-    while !system.ingestion.ask(ListRunProgress).await.expect("it answers").is_empty() {
+    while !system.ingestion.ask(ListRunProgress).await.expect("the actor answers").is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     run

@@ -224,8 +224,8 @@ impl ModelCaller {
 
         let requested_version = self.model.oracle_version(settings);
         let (outcome, metadata) = match attempt {
-            ModelAttempt::AnswerReceived(heard, outcome) => {
-                (outcome.map(|text| ModelAnswer { text }), Some(heard))
+            ModelAttempt::AnswerReceived(answer, outcome) => {
+                (outcome.map(|text| ModelAnswer { text }), Some(answer))
             }
             ModelAttempt::NoAnswerReceived(failure) => (Err(ModelTextError::Failed(failure)), None),
         };
@@ -234,14 +234,14 @@ impl ModelCaller {
             oracle_id: self.model.oracle_id().to_owned(),
             oracle_version: metadata
                 .as_ref()
-                .and_then(|heard| heard.oracle_version.clone())
+                .and_then(|answer| answer.oracle_version.clone())
                 .unwrap_or(requested_version),
             request_timestamp,
             response_timestamp: metadata.as_ref().map(|_| timestamp),
             latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
             status: status(&outcome),
             error_code: outcome.as_ref().err().map(ModelTextError::error_code),
-            response_hash: metadata.as_ref().map(|heard| heard.response_hash.clone()),
+            response_hash: metadata.as_ref().map(|answer| answer.response_hash.clone()),
             cache_hit: false,
             stale_data_used: false,
             path,
@@ -249,8 +249,8 @@ impl ModelCaller {
             soft_timeout_exceeded: latency > self.policy.soft_timeout,
             prompt_sha256: prompt.sha256().clone(),
             generation: settings.clone(),
-            finish_reason: metadata.as_ref().and_then(|heard| heard.finish_reason.clone()),
-            usage: metadata.as_ref().and_then(|heard| heard.usage),
+            finish_reason: metadata.as_ref().and_then(|answer| answer.finish_reason.clone()),
+            usage: metadata.as_ref().and_then(|answer| answer.usage),
         };
         (outcome, interaction, timestamp)
     }

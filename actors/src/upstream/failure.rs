@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_parsed_as_seconds_or_as_a_date() {
-        let now = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let now = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         for (header, wait_ms) in [
             ("0", Some(0)),
             (" 7 ", Some(7000)),

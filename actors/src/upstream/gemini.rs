@@ -165,12 +165,12 @@ impl GeminiCandidate {
 mod tests {
     use super::*;
 
-    fn said(answer: Value) -> ModelResponse {
+    fn response_of(answer: Value) -> ModelResponse {
         serde_json::from_value::<GeminiResponse>(answer).expect("an answer").into()
     }
 
     fn candidate(candidate: Value) -> Result<String, ModelRefusal> {
-        said(json!({"candidates": [candidate]})).text
+        response_of(json!({"candidates": [candidate]})).text
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn text_is_empty_where_parts_of_the_answer_are_missing() {
         for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
-            assert_eq!(said(answer).text, Err(ModelRefusal::Empty));
+            assert_eq!(response_of(answer).text, Err(ModelRefusal::Empty));
         }
         for content in
             [json!(null), json!({}), json!({"parts": null}), json!({"parts": []}), json!({"parts": [{}]})]
@@ -211,19 +211,19 @@ mod tests {
             "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
             "candidates": [{"content": content, "finishReason": "STOP"}],
         });
-        assert_eq!(said(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
+        assert_eq!(response_of(blocked).text, Err(ModelRefusal::PromptBlocked("PROHIBITED_CONTENT".into())));
     }
 
     #[test]
     fn usage_and_model_version_are_kept() {
-        let said = said(json!({
+        let response = response_of(json!({
             "candidates": [{"finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},
             "modelVersion": "gemini-2.5-flash-001",
         }));
         let usage = ModelTokenUsage { prompt_tokens: Some(3), output_tokens: None, total_tokens: Some(5) };
-        assert_eq!(said.usage, Some(usage));
-        assert_eq!(said.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
-        assert_eq!(said.finish_reason.as_deref(), Some("STOP"));
+        assert_eq!(response.usage, Some(usage));
+        assert_eq!(response.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
+        assert_eq!(response.finish_reason.as_deref(), Some("STOP"));
     }
 }

@@ -207,7 +207,7 @@ impl UpstreamEndpoint {
         }
         // the body may not be JSON; the detail is then the status
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let text_at = |place: &str| body.pointer(place).and_then(Value::as_str);
+        let text_at = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
         let words = [text_at("/error/status").or_else(|| text_at("/error/type")), text_at("/error/message")];
         let message = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
         Err(RequestFailure {
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     fn endpoint(base: &str, key: Option<HeaderKey>) -> Result<UpstreamEndpoint, UpstreamEndpointError> {
-        UpstreamEndpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
+        UpstreamEndpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a valid time")))
     }
 
     #[test]

@@ -138,14 +138,14 @@ impl OpenAiChoice {
 mod tests {
     use super::*;
 
-    fn said(answer: Value) -> ModelResponse {
+    fn response_of(answer: Value) -> ModelResponse {
         serde_json::from_value::<OpenAiCompletion>(answer).expect("an answer").into()
     }
 
     #[test]
     fn unfinished_or_declined_answer_is_refused() {
         let choice = |message: Value, reason: Value| {
-            said(json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]})).text
+            response_of(json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]})).text
         };
         let message = json!({"role": "assistant", "content": "{}", "refusal": null});
         assert_eq!(choice(message.clone(), json!("stop")), Ok("{}".to_owned()));
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn answer_without_choices_is_empty() {
         for answer in [json!({}), json!({"choices": null}), json!({"choices": []})] {
-            assert_eq!(said(answer).text, Err(ModelRefusal::Empty));
+            assert_eq!(response_of(answer).text, Err(ModelRefusal::Empty));
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct LiveAnswer {
     /// The source's reply. A candidate contains all values that the source has of the subject, and no freshness: a policy
     /// determines that later.
     pub reply: OracleReply,
-    /// The answer to cache in place of `kept`; `None` leaves `kept` as it is.
+    /// The answer to store in the cache; `None` leaves the cached answer unchanged.
     pub answer_to_cache: Option<CachedAnswer>,
     /// The effect on the source's health. A timeout is [`CircuitCallOutcome::Neutral`] here: the caller decides about timeouts.
     pub outcome: CircuitCallOutcome,

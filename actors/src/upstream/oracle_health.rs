@@ -157,10 +157,10 @@ impl OracleHealth {
         for (oracle_id, watched) in &mut self.oracles {
             log_status_change(&self.log, oracle_id, watched.health.advance_time(now), now);
             let Some(probe) = watched.probe.clone() else { continue };
-            let Ok(turn) = Arc::clone(&watched.probe_slot).try_acquire_owned() else { continue };
+            let Ok(probe_permit) = Arc::clone(&watched.probe_slot).try_acquire_owned() else { continue };
             let Some(permit) = watched.health.probe(now) else { continue };
             let lease = CallLease::new(oracle_id.clone(), permit, false, me.clone());
-            actix_rt::spawn(run_probe(probe, lease, turn));
+            actix_rt::spawn(run_probe(probe, lease, probe_permit));
         }
     }
 
@@ -197,10 +197,10 @@ impl OracleHealth {
     ) -> Result<PermittedProbe, CircuitActionError> {
         let watched = self.oracle_at(oracle_id, now)?;
         let probe = watched.probe.clone().ok_or_else(|| CircuitActionError::NoProbe(oracle_id.clone()))?;
-        let turn = Arc::clone(&watched.probe_slot).try_acquire_owned();
-        let turn = turn.map_err(|_| CircuitActionError::Probing(oracle_id.clone()))?;
+        let probe_permit = Arc::clone(&watched.probe_slot).try_acquire_owned();
+        let probe_permit = probe_permit.map_err(|_| CircuitActionError::Probing(oracle_id.clone()))?;
         let permit = watched.health.probe_now(now);
-        Ok((probe, CallLease::new(oracle_id.clone(), permit, false, me), turn))
+        Ok((probe, CallLease::new(oracle_id.clone(), permit, false, me), probe_permit))
     }
 }
 
@@ -244,7 +244,7 @@ fn log_status_change(
 async fn run_probe(
     probe: Arc<dyn OracleProbe>,
     lease: CallLease,
-    turn: OwnedSemaphorePermit,
+    probe_permit: OwnedSemaphorePermit,
 ) -> CircuitCallOutcome {
     let late = |_| CircuitCallOutcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
     let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
@@ -254,7 +254,7 @@ async fn run_probe(
         ended => ended,
     };
     lease.report(ended.clone());
-    drop(turn);
+    drop(probe_permit);
     ended
 }
 
@@ -343,7 +343,7 @@ impl Handler<ApplyCircuitAction> for OracleHealth {
                 log.commit(entry.into()).await?;
             }
             let probe = match probe {
-                Some((probe, lease, turn)) => Some(run_probe(probe, lease, turn).await),
+                Some((probe, lease, probe_permit)) => Some(run_probe(probe, lease, probe_permit).await),
                 None => None,
             };
             let ApplyCircuitAction { oracle_id, action, .. } = message;

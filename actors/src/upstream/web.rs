@@ -121,7 +121,7 @@ impl WebClient {
             Some(SourceAuthentication::Mtls) => ("mtls", "`certificate_file` and `key_file`"),
         };
         let is_fit = |held: &&BoundCredential| {
-            request.authentication.is_some_and(|wanted| held.credential.is_for(wanted))
+            request.authentication.is_some_and(|required| held.credential.is_for(required))
         };
         let none = || WebError::NoCredential { holder: request.holder.clone(), authentication, keys };
         let BoundCredential { origin, credential } = request.credential.filter(is_fit).ok_or_else(none)?;

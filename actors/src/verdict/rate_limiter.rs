@@ -71,7 +71,7 @@ pub struct RequestRegen {
     pub generation: VerdictGeneration,
 }
 
-/// A place among the calls in flight, until it is dropped.
+/// A slot among the calls in flight; dropping it releases the slot.
 #[derive(Debug)]
 pub struct ModelCallSlot {
     _permit: OwnedSemaphorePermit,
@@ -100,7 +100,7 @@ impl RegenPermit {
 #[rtype(result = "Result<ModelCallSlot, CallLimitError>")]
 pub struct RequestFirstCall;
 
-/// Requests a retry within a call that already has its place.
+/// Requests a retry within a call that already has its slot.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), CallLimitError>")]
 pub struct RequestCallRetry;
@@ -140,7 +140,7 @@ impl ModelCallBudget {
         }
     }
 
-    /// Takes a place, and one call of the budget.
+    /// Takes a slot, and one call of the budget.
     fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
         let calls_at_once = self.limits.at_once;
         let permit = Arc::clone(&self.slots).try_acquire_owned();

@@ -90,7 +90,7 @@ struct RunningGeneration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GenerationRequest {
     Read,
-    /// `uid` is part of the errand: a stored refusal applies only to its own user id.
+    /// `uid` is part of the request: a stored refusal applies only to its own user id.
     Deliver {
         tier: ProductTier,
         query: CustomerQuery,
@@ -102,7 +102,7 @@ enum GenerationRequest {
 impl RunningGeneration {
     /// Waits for the flight's result.
     async fn wait_for_result(mut self) -> GenerationResult {
-        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
         result.unwrap_or_else(|| Err(Arc::new(GenerationError::Crashed)))
     }
 }
@@ -281,11 +281,11 @@ impl Handler<GenerateVerdict> for RegenActor {
             if !same {
                 return resend_message(&me, deliver).await;
             }
-            let landing = result?;
+            let outcome = result?;
             match cache.ask(FindSession(submission)).await {
                 Ok(Ok(FindSessionOutcome::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
                 Ok(Ok(FindSessionOutcome::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
-                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(landing),
+                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(outcome),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),
             }

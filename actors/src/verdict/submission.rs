@@ -44,7 +44,7 @@ pub struct GenerationTrace {
 impl GenerationTrace {
     /// The log entries of the model calls.
     pub(crate) fn entries(trace: Option<&Self>) -> impl Iterator<Item = AuditEvent> {
-        trace.into_iter().flat_map(|made| made.interactions.iter().cloned())
+        trace.into_iter().flat_map(|trace| trace.interactions.iter().cloned())
     }
 
     /// A record of the model calls, followed by `then`.

@@ -56,7 +56,7 @@ impl VerificationContext {
     ) -> UncheckedReply {
         let DecisionInputs { question, workflow, execution_id, .. } = &*request.inputs;
         let cached = match self.stored_answer(request) {
-            Ok(kept) => kept,
+            Ok(cached) => cached,
             Err(error) => return UncheckedReply::failed(error.to_string()),
         };
         let ask = LiveQuery {
@@ -76,7 +76,7 @@ impl VerificationContext {
     /// The cached answer to this question. It may contain only the issue time of the last answer.
     fn stored_answer(&self, request: &SourceCallRequest) -> Result<Option<CachedAnswer>, StoreError> {
         let stored = self.store.cached_answer(&request.cached_answer_key())?;
-        Ok(stored.map(|(kept, _)| kept.for_question(request.inputs.question.point_in_time)))
+        Ok(stored.map(|(cached, _)| cached.for_question(request.inputs.question.point_in_time)))
     }
 
     /// The cached answer to this question, if it has not expired.
@@ -85,7 +85,7 @@ impl VerificationContext {
         let cached = self.stored_answer(request).inspect_err(|error| {
             tracing::error!(oracle_id = %request.oracle_id, %error, "could not read the cached answer of a source");
         });
-        cached.ok()?.filter(|kept| adapter.is_usable(kept, now))
+        cached.ok()?.filter(|cached| adapter.is_usable(cached, now))
     }
 
     /// The cached answer if it can be used without a query: it is fresh by its own ttl and by the source's policy.
@@ -95,7 +95,7 @@ impl VerificationContext {
         now: Timestamp,
     ) -> Option<CandidateAnswer> {
         let adapter = request.adapter.as_ref()?;
-        let cached = self.unexpired_answer(request, now).filter(|kept| adapter.is_fresh(kept, now))?;
+        let cached = self.unexpired_answer(request, now).filter(|cached| adapter.is_fresh(cached, now))?;
         let candidate = request.prepare_candidate(cached.candidate?, cached.invalidation_count, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }

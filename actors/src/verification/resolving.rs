@@ -104,7 +104,7 @@ impl VerificationContext {
     ) -> Result<(ReviewState, JournalRecord), StoreError> {
         case.close();
         let LoadedReview { state, subject, .. } = &mut case;
-        let mut beside = JournalRecord::default();
+        let mut other_reviews = JournalRecord::default();
         let mut still_open = Vec::new();
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
@@ -113,11 +113,13 @@ impl VerificationContext {
                 still_open.push(open);
                 continue;
             };
-            beside
+            other_reviews
                 .expect
                 .push(RowExpectation { row: RowKey::Review(open.review_id), revision: Some(revision) });
-            beside.events.push(decision.resolution_event(&other.review, Vec::new()));
-            beside.writes.push(TableWrite::PutReview(Arc::new(decision.resolve_review(&other.review))));
+            other_reviews.events.push(decision.resolution_event(&other.review, Vec::new()));
+            other_reviews
+                .writes
+                .push(TableWrite::PutReview(Arc::new(decision.resolve_review(&other.review))));
         }
         subject.open = still_open;
         subject.locks.retain(|lock| decision.now < lock.valid_until);
@@ -133,10 +135,10 @@ impl VerificationContext {
         for lock in replaced {
             let by = self.store.review(&lock.review_id)?.and_then(|(state, _)| state.resolved);
             let before = by.map(|by| by.held_against).unwrap_or_default();
-            let says_so = |new: &HumanLock| {
+            let is_same = |new: &HumanLock| {
                 (&new.axis, &new.value, &new.definition) == (&lock.axis, &lock.value, &lock.definition)
             };
-            if locks.iter().any(says_so) {
+            if locks.iter().any(is_same) {
                 confirmed.push((lock.axis, before));
             } else {
                 restore_baselines(&mut subject.baselines, &before, |path| path == lock.axis);
@@ -155,9 +157,9 @@ impl VerificationContext {
         state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
         let entry = decision.resolution_event(&state.review, locks.to_vec());
         let (state, mut record) = case.into_record(entry);
-        record.expect.extend(beside.expect);
-        record.events.extend(beside.events);
-        record.writes.extend(beside.writes);
+        record.expect.extend(other_reviews.expect);
+        record.events.extend(other_reviews.events);
+        record.writes.extend(other_reviews.writes);
         Ok((state, record))
     }
 }
@@ -179,9 +181,9 @@ fn confirm_baselines(
             let Some(baseline) = AxisBaseline::of(candidate, path) else { continue };
             let lock = locks.iter().find(|lock| lock.axis == *path);
             let is_confirmed = lock.zip(ontology.axis(path)).is_some_and(|(lock, axis)| {
-                let (said, decided) = (baseline.stated.value.typed(axis), lock.value.typed(axis));
+                let (stated, decided) = (baseline.stated.value.typed(axis), lock.value.typed(axis));
                 lock.definition == baseline.stated.definition
-                    && said.is_ok_and(|said| decided.is_ok_and(|decided| said == decided))
+                    && stated.is_ok_and(|stated| decided.is_ok_and(|decided| stated == decided))
             });
             if is_confirmed {
                 let of_source = subject.baselines.entry(oracle_id.clone()).or_default();

@@ -33,9 +33,9 @@ async fn register_two_sources(
     other: &str,
     settings: serde_json::Value,
 ) {
-    for (oracle_id, said) in [("office-a", one), ("office-b", other)] {
+    for (oracle_id, stated) in [("office-a", one), ("office-b", other)] {
         source(system, oracle_id, json!({})).await;
-        ingest_source_rows(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{said}")]).await;
+        ingest_source_rows(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{stated}")]).await;
     }
     workflow(system, &["office-a", "office-b"], settings).await;
 }
@@ -58,11 +58,11 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
         let record = &evidence[0].record;
         assert_eq!(record.verification_method, "controlled ingestion");
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
-        let chain = system.queries.provenance(record_id).await.expect("it exists");
+        let chain = system.queries.provenance(record_id).await.expect("the provenance exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
-        let told = events(&system, &envelope.execution_id);
-        assert_eq!(told, ["source_asked", "source_asked", "verification_decided"]);
+        let reported = events(&system, &envelope.execution_id);
+        assert_eq!(reported, ["source_asked", "source_asked", "verification_decided"]);
         let [(entry, again)] = &rebuilt(&system, &envelope.execution_id)[..] else { panic!("one decision") };
         assert_eq!(again.to_json(), envelope.to_json());
         assert_eq!(entry.inputs.calls.len(), 2);
@@ -102,8 +102,8 @@ fn deprecated_source_causes_one_warning() {
             .expect("it is deprecated");
         let envelope = verified(&system).await;
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
-        let told = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
-        assert_eq!(told, 1, "{:?}", envelope.warnings);
+        let warnings = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
+        assert_eq!(warnings, 1, "{:?}", envelope.warnings);
     });
 }
 
@@ -113,12 +113,12 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         register_two_sources(&system, "54208", "54608", json!({})).await;
         let first = verified(&system).await;
         assert_eq!((first.kind, population(&first)), (EnvelopeKind::HumanReview, None));
-        let review_id = first.review_id.clone().expect("a person decides");
+        let review_id = first.review_id.clone().expect("the envelope has a review");
         assert_eq!(review_id, first.execution_id);
         let again = futures_of(&system, 8).await;
         assert!(again.iter().all(|envelope| envelope.review_id.as_ref() == Some(&review_id)), "{again:?}");
         let opened = LogQuery { event: Some("review_opened".into()), limit: 9, ..LogQuery::default() };
-        assert_eq!(system.store.log(&opened).expect("it is read").len(), 1);
+        assert_eq!(system.store.log(&opened).expect("the log is readable").len(), 1);
 
         let resolution = |value: &str| ReviewResolution {
             values: [("population".to_owned(), json!(value))].into(),
@@ -134,8 +134,8 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         };
         let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
-        let state = system.verification.resolve(&resolve("54300")).await.expect("it is resolved");
-        assert_eq!(state.resolved.expect("it is").verifier_id, "7");
+        let state = system.verification.resolve(&resolve("54300")).await.expect("the resolution succeeds");
+        assert_eq!(state.resolved.expect("the value is present").verifier_id, "7");
         let decided = verified(&system).await;
         assert_eq!(
             (decided.kind, population(&decided).as_deref()),
@@ -144,9 +144,9 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         assert_eq!(decided.axes["population"].basis, Some(ValueBasis::HumanLock));
         let twice = system.verification.resolve(&resolve("1")).await;
         assert!(matches!(twice, Err(ResolveError::Closed(ReviewClosedError::Resolved { .. }))), "{twice:?}");
-        let told = events(&system, &review_id);
+        let reported = events(&system, &review_id);
         assert_eq!(
-            told,
+            reported,
             ["source_asked", "source_asked", "verification_decided", "review_opened", "review_resolved"]
         );
     });
@@ -161,8 +161,8 @@ async fn futures_of(system: &crate::system::ActorSystem, count: usize) -> Vec<Ar
         })
         .collect();
     let mut envelopes = Vec::new();
-    for asked in asking {
-        envelopes.push(asked.await.expect("it is answered"));
+    for request in asking {
+        envelopes.push(request.await.expect("the call succeeds"));
     }
     envelopes
 }
@@ -179,7 +179,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let kinds: Vec<_> = decisions.iter().map(|(entry, _)| entry.kind).collect();
         assert_eq!(kinds, [EnvelopeKind::Provisional, EnvelopeKind::Authoritative]);
         assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));
-        assert!(world.system.store.pending_decisions().expect("it is read").is_empty());
+        assert!(world.system.store.pending_decisions().expect("the read succeeds").is_empty());
 
         // a decision that was interrupted by a stop
         let entry = &decisions[0].0;
@@ -192,7 +192,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             EventKind::VerificationDecided(entry.clone()),
         ));
         record.writes.push(oracled_store::TableWrite::PutPending(Arc::new(inputs)));
-        world.system.log.commit(record).await.expect("it is committed");
+        world.system.log.commit(record).await.expect("the commit succeeds");
         let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
         let taken = loop {
             let taken = rebuilt(&system, "v-cut-off");
@@ -202,7 +202,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         };
         assert_eq!(taken[0].0.kind, EnvelopeKind::Authoritative);
-        assert!(system.store.pending_decisions().expect("it is read").is_empty());
+        assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
     });
 }
 
@@ -254,15 +254,15 @@ fn invalid_question_is_rejected_without_a_log_entry() {
         let refused = verify_population(&system, json!({"axes": ["area_name"]})).await;
         assert!(matches!(refused, Err(VerifyError::Bad(_))), "{refused:?}");
         let open =
-            verify_population(&system, json!({"where": {"area": "ABW"}})).await.expect("it can be meant");
+            verify_population(&system, json!({"where": {"area": "ABW"}})).await.expect("the query is valid");
         assert_eq!(open.kind, EnvelopeKind::RequiresSpecification);
         assert_eq!(events(&system, &open.execution_id), ["verification_decided"]);
         let decided =
             LogQuery { event: Some("verification_decided".into()), limit: 9, ..LogQuery::default() };
-        assert_eq!(system.store.log(&decided).expect("it is read").len(), 1);
+        assert_eq!(system.store.log(&decided).expect("the log is readable").len(), 1);
         let unknown = verify_population(&system, json!({"where": {"area": "ZZZ", "year": 1960}}))
             .await
-            .expect("it can be meant");
+            .expect("the query is valid");
         assert_eq!(unknown.axes["population"].reasons, [AxisReason::NoValue].into());
     });
 }

@@ -11,7 +11,7 @@ use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrit
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time between two passes over kept answers and pending decisions.
+/// The time between two passes over cached answers and pending decisions.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(3600);
 /// Number of cached answers that are checked and deleted in one commit.
 const PAGE: usize = 256;

@@ -123,34 +123,34 @@ impl VerificationContext {
         let budget = Duration::from_millis(authority.authority_latency_budget_ms).min(self.config.longest);
         let deadline =
             waits.then(|| began + budget - DECISION_RESERVE.min(budget / DECISION_RESERVE_DIVISOR));
-        let mut beside = DecisionAttachments::default();
+        let mut attachments = DecisionAttachments::default();
         let is_asked = is_query_required(&inputs);
         // a question without queries needs no slot, and a pending decision already has its own
-        let _place = match deadline.filter(|_| is_asked) {
+        let _slot = match deadline.filter(|_| is_asked) {
             Some(deadline) => Some(self.wait_for_slot(deadline).await?),
             None => None,
         };
         // a pending decision queries its sources when its slot is free
         let put_at = if inputs.stage == DecisionStage::Delayed { self.clock.now() } else { inputs.asked_at };
         if is_asked {
-            let everyone = inputs.workflow.oracles.iter().cloned().collect();
-            beside.extras = self.call_sources(&mut inputs, &everyone, put_at, deadline).await;
+            let oracle_ids = inputs.workflow.oracles.iter().cloned().collect();
+            attachments.extras = self.call_sources(&mut inputs, &oracle_ids, put_at, deadline).await;
         }
-        let mut decided = self.decide_with_current_state(inputs, &beside.extras, began)?;
+        let mut decided = self.decide_with_current_state(inputs, &attachments.extras, began)?;
         let again: BTreeSet<SourceId> =
             decided.envelope.reverify.iter().map(|again| again.oracle_id.clone()).collect();
         if !again.is_empty() && deadline.is_none_or(|deadline| stopwatch() < deadline) {
             let UncommittedDecision { mut inputs, envelope, .. } = decided;
             let before = SourceCallEntry::all(&inputs, &envelope);
-            let before = before.into_iter().filter(|asked| again.contains(&asked.oracle_id));
-            beside.first_call_events = before.map(|asked| source_call_event(&inputs, asked)).collect();
+            let before = before.into_iter().filter(|call| again.contains(&call.oracle_id));
+            attachments.first_call_events = before.map(|call| source_call_event(&inputs, call)).collect();
             let second_extras = self.call_sources(&mut inputs, &again, put_at, deadline).await;
-            beside.extras.answers_to_cache.extend(second_extras.answers_to_cache);
-            beside.extras.earlier_statements.extend(second_extras.earlier_statements);
+            attachments.extras.answers_to_cache.extend(second_extras.answers_to_cache);
+            attachments.extras.earlier_statements.extend(second_extras.earlier_statements);
             inputs.reverified = true;
-            decided = self.decide_with_current_state(inputs, &beside.extras, began)?;
+            decided = self.decide_with_current_state(inputs, &attachments.extras, began)?;
         }
-        self.commit_decision(decided, &beside, began).await
+        self.commit_decision(decided, &attachments, began).await
     }
 
     /// Waits for a slot until this time.
@@ -167,11 +167,11 @@ impl VerificationContext {
         extras: &SourceCallExtras,
         began: Instant,
     ) -> Result<UncommittedDecision, StoreError> {
-        let mut people = Vec::new();
+        let mut expected_rows = Vec::new();
         let mut read = |key: SubjectKey| {
             let known = self.store.subject(&key)?;
             let revision = known.as_ref().map(|(_, revision)| *revision);
-            people.push(RowExpectation { row: RowKey::Subject(key), revision });
+            expected_rows.push(RowExpectation { row: RowKey::Subject(key), revision });
             let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
             self.remove_undone_baselines(&mut subject.baselines)?;
             Ok::<_, StoreError>(subject)
@@ -200,7 +200,7 @@ impl VerificationContext {
             inputs.queue_is_full = true;
             envelope = decide(&inputs);
         }
-        Ok(UncommittedDecision { inputs, envelope, subject, expected_rows: people })
+        Ok(UncommittedDecision { inputs, envelope, subject, expected_rows })
     }
 
     /// Removes baselines that come from undone runs.
@@ -209,7 +209,9 @@ impl VerificationContext {
             let Some(view) = self.store.view(oracle_id)? else { continue };
             let releases = view.state.completed.iter().map(|completed| &completed.release);
             let undone: Vec<_> = releases.filter(|release| view.known.is_undone(release.run)).collect();
-            of_source.retain(|_, said| !undone.iter().any(|release| release.ingested_at == said.verified_at));
+            of_source.retain(|_, baseline| {
+                !undone.iter().any(|release| release.ingested_at == baseline.verified_at)
+            });
         }
         baselines.retain(|_, of_source| !of_source.is_empty());
         Ok(())
@@ -239,16 +241,17 @@ impl VerificationContext {
     async fn commit_decision(
         &self,
         mut decided: UncommittedDecision,
-        beside: &DecisionAttachments,
+        attachments: &DecisionAttachments,
         began: Instant,
     ) -> Result<Arc<Envelope>, VerifyError> {
         let mut attempt = 0;
         let settled = self.handles.log.decide_and_commit(|| {
             attempt += 1;
             if attempt > 1 {
-                decided = self.decide_with_current_state(decided.inputs.clone(), &beside.extras, began)?;
+                decided =
+                    self.decide_with_current_state(decided.inputs.clone(), &attachments.extras, began)?;
             }
-            let record = self.decision_record(&decided, beside, attempt <= CACHING_ATTEMPTS_MAX)?;
+            let record = self.decision_record(&decided, attachments, attempt <= CACHING_ATTEMPTS_MAX)?;
             Ok::<_, VerifyError>(commit_loop::CommitDecision::Change((), record))
         });
         settled.await?;
@@ -262,20 +265,20 @@ impl VerificationContext {
     fn decision_record(
         &self,
         decided: &UncommittedDecision,
-        beside: &DecisionAttachments,
+        attachments: &DecisionAttachments,
         keeps: bool,
     ) -> Result<JournalRecord, StoreError> {
-        let UncommittedDecision { inputs, envelope, subject, expected_rows: people } = decided;
+        let UncommittedDecision { inputs, envelope, subject, expected_rows } = decided;
         let mut record =
-            JournalRecord { events: beside.first_call_events.clone(), ..JournalRecord::default() };
+            JournalRecord { events: attachments.first_call_events.clone(), ..JournalRecord::default() };
         let calls = SourceCallEntry::all(inputs, envelope).into_iter();
-        record.events.extend(calls.map(|asked| source_call_event(inputs, asked)));
+        record.events.extend(calls.map(|call| source_call_event(inputs, call)));
         let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope));
         record.events.push(AuditEvent::new(envelope.decided_at, None, entry));
         let review = ReviewCase::of(inputs, envelope);
         let mut known = subject.clone();
         if inputs.question.is_about_the_present() {
-            record_baselines(inputs, &beside.extras.earlier_statements, &mut known.baselines);
+            record_baselines(inputs, &attachments.extras.earlier_statements, &mut known.baselines);
         }
         let advanced = advance_baselines(inputs, envelope, &known.baselines).filter(|_| keeps);
         known.baselines = advanced.unwrap_or(known.baselines);
@@ -286,9 +289,9 @@ impl VerificationContext {
         // a lock that was revoked meanwhile must not be returned
         let rests_on_locks = envelope.axes.values().any(|axis| axis.basis == Some(ValueBasis::HumanLock));
         if rests_on_locks {
-            record.expect.extend(people.iter().cloned());
+            record.expect.extend(expected_rows.iter().cloned());
         } else if !record.writes.is_empty() {
-            record.expect.extend(people.first().cloned());
+            record.expect.extend(expected_rows.first().cloned());
         }
         if let Some(review) = review {
             let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
@@ -297,8 +300,11 @@ impl VerificationContext {
             record.events.push(AuditEvent::new(timestamp, None, EventKind::ReviewOpened(entry)));
             record.writes.push(TableWrite::PutReview(Arc::new(state)));
         }
-        for answer in
-            beside.extras.answers_to_cache.iter().filter(|kept| keeps && kept.is_accepted_in(envelope))
+        for answer in attachments
+            .extras
+            .answers_to_cache
+            .iter()
+            .filter(|answer| keeps && answer.is_accepted_in(envelope))
         {
             let call = inputs.calls.get(&answer.key.oracle_id);
             let is_doubted = call.is_some_and(|call| call.reply.is_deviating());

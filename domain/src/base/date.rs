@@ -95,8 +95,8 @@ mod tests {
             ("yesterday", None),
             ("", None),
         ];
-        for (text, wanted) in cases {
-            assert_eq!(canonical(text).as_deref(), wanted, "{text}");
+        for (text, expected) in cases {
+            assert_eq!(canonical(text).as_deref(), expected, "{text}");
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn canonical_date_parses_to_itself() {
         for text in ["2020-01-31", "1969-12-31T23:59:59.123456789-11:30"] {
-            let once = canonical(text).expect("it is a date");
+            let once = canonical(text).expect("a valid date");
             assert_eq!(canonical(&once), Some(once.clone()));
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     proptest! {
         #[test]
         fn moments_sort_by_time(one in moment(), other in moment()) {
-            let date = |moment| Date::from_moment(moment).expect("of these years");
+            let date = |moment| Date::from_moment(moment).expect("a date in the range");
             prop_assert_eq!(date(one).cmp(&date(other)), one.cmp(&other));
             prop_assert_eq!(date(one).key().cmp(date(other).key()), one.cmp(&other));
             prop_assert_eq!(date(one).moment(), Some(one));

@@ -217,7 +217,7 @@ impl Decimal {
         };
         // among negative numbers, larger amounts sort first
         let mask = if first == KEY_NEGATIVE { u8::MAX } else { 0 };
-        let magnitude = u8::try_from(self.magnitude + MAGNITUDE_MAX).expect("bounded when it was made");
+        let magnitude = u8::try_from(self.magnitude + MAGNITUDE_MAX).expect("checked at construction");
         let digit = |digit: Option<&u8>| digit.map_or(0, |digit| digit - b'0');
         let pairs = self.digits.as_bytes().chunks(2);
         let pairs = pairs.map(|pair| digit(pair.first()) * 10 + digit(pair.get(1)) + 1);

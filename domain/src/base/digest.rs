@@ -61,7 +61,7 @@ impl Sha256Hex {
     /// members are in canonical order and no number has a fraction.
     pub(crate) fn of_json(value: &impl Serialize) -> Self {
         let mut json = Vec::with_capacity(JSON_BYTES);
-        serde_json::to_writer(&mut json, value).expect("plain data with text for keys has a JSON");
+        serde_json::to_writer(&mut json, value).expect("plain data with string keys serializes");
         Self::of(&json)
     }
 
@@ -71,7 +71,7 @@ impl Sha256Hex {
     /// If `value` cannot be written as JSON, for instance a map whose keys are not text.
     #[must_use]
     pub fn of_canonical_json(value: &impl Serialize) -> Self {
-        Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with text for keys has a JSON"))
+        Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with string keys serializes"))
     }
 
     /// The 64 digits.

@@ -115,11 +115,11 @@ pub fn format_span(seconds: u64) -> String {
 /// An age and its limit in words, as by [`span`]. Both are in seconds if their words would be equal although they differ.
 #[must_use]
 pub fn format_age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
-    let told = (format_span(age_s), format_span(limit_s));
-    if told.0 == told.1 && age_s != limit_s {
+    let formatted = (format_span(age_s), format_span(limit_s));
+    if formatted.0 == formatted.1 && age_s != limit_s {
         return (format!("{age_s} seconds"), format!("{limit_s} seconds"));
     }
-    told
+    formatted
 }
 
 #[cfg(test)]
@@ -166,18 +166,18 @@ mod tests {
             ("tomorrow", ""),
             ("", ""),
         ] {
-            let wanted = at.parse().map(Moment).map_err(|_| ParseMomentError);
-            assert_eq!(text.parse::<Moment>(), wanted, "{text}");
+            let expected = at.parse().map(Moment).map_err(|_| ParseMomentError);
+            assert_eq!(text.parse::<Moment>(), expected, "{text}");
             let read = serde_json::from_value::<Moment>(text.into());
-            assert_eq!(read.ok(), wanted.ok(), "{text}");
+            assert_eq!(read.ok(), expected.ok(), "{text}");
         }
     }
 
     #[test]
     fn moment_error_names_the_allowed_forms() {
         for json in ["5", "\"2018\"", "null", "[]"] {
-            let told = serde_json::from_str::<Moment>(json).expect_err("it is none").to_string();
-            assert!(told.contains("a day such as 2026-11-20, or a time such as"), "{told}");
+            let message = serde_json::from_str::<Moment>(json).expect_err("the text is invalid").to_string();
+            assert!(message.contains("a day such as 2026-11-20, or a time such as"), "{message}");
         }
     }
 }

@@ -42,12 +42,12 @@ pub enum RawRecordError {
         found: &'static str,
     },
     /// The record has more or fewer fields than the header.
-    #[error("the record has {found} fields, but the header has {wanted}")]
+    #[error("the record has {found} fields, but the header has {expected}")]
     Fields {
         /// The number of fields found.
         found: usize,
         /// The number of fields in the header.
-        wanted: usize,
+        expected: usize,
     },
     /// Characters follow the closing quote of a field.
     #[error("field {field} has characters between its closing quote and the delimiter")]
@@ -155,7 +155,7 @@ impl SourceValue {
 /// The finite number nearest to a number that is out of range.
 fn greatest(digits: &str) -> Number {
     let greatest = if digits.starts_with('-') { f64::MIN } else { f64::MAX };
-    Number::from_f64(greatest).expect("it is finite")
+    Number::from_f64(greatest).expect("a JSON number is finite")
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ pub fn excerpt(text: &str) -> String {
 
 /// Rewords a message of serde that names Rust types.
 #[must_use]
-pub fn reword_serde_error(told: &str) -> String {
-    let (what, place) = told.split_at(told.rfind(" at line ").unwrap_or(told.len()));
+pub fn reword_serde_error(message: &str) -> String {
+    let (what, place) = message.split_at(message.rfind(" at line ").unwrap_or(message.len()));
     if what == "expected value" {
         // serde reports this if an enum is expected: one of several words, or an object named by one of them
         return format!("invalid type: expected one of the allowed words{place}");
@@ -20,7 +20,7 @@ pub fn reword_serde_error(told: &str) -> String {
     let Some((given, expected)) =
         what.rsplit_once(", expected ").filter(|(given, _)| is_invalid_input(given))
     else {
-        return told.to_owned();
+        return message.to_owned();
     };
     format!("{}, expected {}{place}", reword_given(given), reword_expected(expected))
 }
@@ -61,8 +61,8 @@ fn reword_expected(expected: &str) -> &str {
 /// The fault of a pattern, without the diagram that regex draws.
 #[must_use]
 pub fn reword_pattern_error(error: &regex::Error) -> String {
-    let told = error.to_string();
-    let what = told.rsplit_once("error: ").map_or(told.as_str(), |(_, what)| what);
+    let message = error.to_string();
+    let what = message.rsplit_once("error: ").map_or(message.as_str(), |(_, what)| what);
     format!("it is not a pattern: {}", what.trim().replace('\n', " "))
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn serde_error_that_names_rust_types_is_reworded() {
-        for (told, plain_words) in [
+        for (message, plain_words) in [
             (
                 "invalid type: string \"x\", expected struct Axis at line 1 column 59",
                 "invalid type: string \"x\", expected an object at line 1 column 59",
@@ -107,20 +107,20 @@ mod tests {
                 "invalid type: expected one of the allowed words at line 1 column 82",
             ),
         ] {
-            assert_eq!(reword_serde_error(told), plain_words);
+            assert_eq!(reword_serde_error(message), plain_words);
         }
     }
 
     #[test]
     fn serde_error_without_type_names_is_kept() {
-        for told in [
+        for message in [
             "invalid type: string \"a, expected u64\", expected a day",
             "unknown field `a, expected i32`, expected `b` or `c`",
             "missing field `a`",
             "it is wrong, expected u64",
             "",
         ] {
-            assert_eq!(reword_serde_error(told), told);
+            assert_eq!(reword_serde_error(message), message);
         }
     }
 
@@ -128,10 +128,10 @@ mod tests {
     fn fault_of_a_pattern_is_on_one_line() {
         for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
             let error =
-                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is invalid");
-            let told = reword_pattern_error(&error);
-            assert!(told.starts_with("it is not a pattern: ") && !told.contains('\n'), "{told}");
-            assert!(told.len() < 100, "{told}");
+                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("the value is invalid");
+            let message = reword_pattern_error(&error);
+            assert!(message.starts_with("it is not a pattern: ") && !message.contains('\n'), "{message}");
+            assert!(message.len() < 100, "{message}");
         }
     }
 }

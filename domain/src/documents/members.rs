@@ -1,4 +1,4 @@
-//! The members `kind` and `$schema`, which a document may have beside those of its type.
+//! The members `kind` and `$schema`, which a document may have in addition to those of its type.
 
 use super::DocumentKind;
 use serde::de::value::StringDeserializer;

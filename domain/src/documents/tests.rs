@@ -17,10 +17,10 @@ fn with(mut document: Json, name: &str, value: &str) -> Json {
 
 #[test]
 fn document_is_read_with_and_without_kind_and_schema() {
-    let plain = AnyDocument::read(DocumentKind::FreshnessPolicy, policy()).expect("it is a policy");
+    let plain = AnyDocument::read(DocumentKind::FreshnessPolicy, policy()).expect("a valid policy");
     assert_eq!((plain.kind(), plain.document_id()), (DocumentKind::FreshnessPolicy, "un-wpp".to_owned()));
     let marked = with(with(policy(), "kind", "freshness_policy"), "$schema", "policy.json");
-    assert_eq!(AnyDocument::read(DocumentKind::FreshnessPolicy, marked).expect("it is a policy"), plain);
+    assert_eq!(AnyDocument::read(DocumentKind::FreshnessPolicy, marked).expect("a valid policy"), plain);
     assert_eq!(plain.to_json(), policy());
 }
 

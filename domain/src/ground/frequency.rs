@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn update_frequencies_have_the_names_of_the_seed() {
         let words = r#"["realtime","daily","weekly","monthly","quarterly","annual","static","on_demand"]"#;
-        assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("it is written"), words);
-        let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("it is read");
+        assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("the value serializes"), words);
+        let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("valid JSON");
         assert_eq!(read, UpdateFrequency::VARIANTS);
-        serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("it is none of the seed's");
+        serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("an unknown frequency");
     }
 }

@@ -144,8 +144,8 @@ impl RecordNormalizer {
     #[must_use]
     pub fn identify(&self, raw: &SourceValue) -> Option<(RecordIdentity, String)> {
         let mut identity = Vec::new();
-        for (place, _) in self.ontology.axes.iter().enumerate().filter(|(_, axis)| axis.identity) {
-            identity.push(self.identity_value(raw, place)?);
+        for (index, _) in self.ontology.axes.iter().enumerate().filter(|(_, axis)| axis.identity) {
+            identity.push(self.identity_value(raw, index)?);
         }
         let source_record_id = self.record_id(raw, &identity).ok()?;
         size::check_id(&source_record_id).ok()?;
@@ -153,9 +153,9 @@ impl RecordNormalizer {
     }
 
     /// The value of the identity axis with this index in the ontology.
-    fn identity_value(&self, raw: &SourceValue, place: usize) -> Option<TypedValue> {
-        let axis = self.ontology.axes.get(place)?;
-        let mappings = || self.mappings.iter().filter(move |mapping| mapping.axis == place);
+    fn identity_value(&self, raw: &SourceValue, index: usize) -> Option<TypedValue> {
+        let axis = self.ontology.axes.get(index)?;
+        let mappings = || self.mappings.iter().filter(move |mapping| mapping.axis == index);
         let found = mappings().find_map(|mapping| mapping.map_single(raw, axis).transpose());
         let Some(found) = found else { return mappings().find_map(|mapping| mapping.default.clone()) };
         let MappedValue { mapping, path, found, unit } = found.ok()?;
@@ -197,7 +197,7 @@ impl RecordNormalizer {
             if axis.is_some_and(|axis| axis.indexed && axis.axis == *path) {
                 let mut key = Vec::new();
                 value.append_key(&mut key);
-                index.extend(u16::try_from(mapping.axis).ok().map(|place| (place, key)));
+                index.extend(u16::try_from(mapping.axis).ok().map(|axis_index| (axis_index, key)));
             }
         }
         let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));

@@ -71,8 +71,8 @@ impl RawFieldPath {
             }
         };
         while !rest.is_empty() {
-            let (found, behind) = next(rest).map_err(bad)?;
-            rest = behind;
+            let (found, tail) = next(rest).map_err(bad)?;
+            rest = tail;
             match found {
                 RawPathToken::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
                 RawPathToken::Each if within.is_some() => return Err(bad("it has more than one `*`")),
@@ -166,7 +166,7 @@ impl RawFieldPath {
 fn walk<'r>(root: &'r SourceValue, steps: &[RawPathStep]) -> Option<&'r SourceValue> {
     steps.iter().try_fold(root, |raw, step| match (step, raw) {
         (RawPathStep::Member(name), SourceValue::Object(_)) => raw.get(name),
-        (RawPathStep::Element(place), SourceValue::List(list)) => list.get(*place),
+        (RawPathStep::Element(index), SourceValue::List(list)) => list.get(*index),
         (RawPathStep::Where(members, text), SourceValue::List(list)) => list.iter().find(|element| {
             let found = members.iter().try_fold(*element, |raw, name| raw.get(name));
             matches!(found, Some(SourceValue::Text(found)) if found == text)
@@ -199,17 +199,17 @@ fn next(text: &str) -> Result<(RawPathToken, &str), &'static str> {
     let rest = text.strip_prefix('[').ok_or("after a step, `.` or `[` is required")?;
     if let Some(rest) = rest.strip_prefix("?@") {
         let (members, rest) = members(rest)?;
-        let (wanted, rest) = quoted(rest.trim_start())?;
-        return Ok((RawPathToken::Step(RawPathStep::Where(members, wanted)), closed(rest)?));
+        let (expected, rest) = quoted(rest.trim_start())?;
+        return Ok((RawPathToken::Step(RawPathStep::Where(members, expected)), closed(rest)?));
     }
     if rest.starts_with(['\'', '"']) {
         let (name, rest) = quoted(rest)?;
         return Ok((RawPathToken::Step(RawPathStep::Member(name)), closed(rest)?));
     }
     let (number, rest) = rest.split_once(']').ok_or("a `[` is not closed")?;
-    let place =
+    let index =
         number.parse().map_err(|_| "`[]` requires a whole number, `*`, a quoted name, or a filter")?;
-    Ok((RawPathToken::Step(RawPathStep::Element(place)), rest))
+    Ok((RawPathToken::Step(RawPathStep::Element(index)), rest))
 }
 
 /// The names at the beginning of a filter, and the text after its `==`.
@@ -217,8 +217,8 @@ fn members(text: &str) -> Result<(Vec<String>, &str), &'static str> {
     const WRITTEN: &str = "a filter must have the form `[?@.name=='text']`";
     let (mut members, mut rest) = (Vec::new(), text);
     loop {
-        if let Some(wanted) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
-            return Ok((members, wanted));
+        if let Some(expected) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
+            return Ok((members, expected));
         }
         if members.len() == STEPS_MAX {
             return Err(WRITTEN);
@@ -265,14 +265,14 @@ mod tests {
     use super::*;
 
     fn at<'r>(raw: &'r SourceValue, path: &str) -> Option<&'r SourceValue> {
-        RawFieldPath::parse(path).expect("it is a path").find(raw)
+        RawFieldPath::parse(path).expect("a valid path").find(raw)
     }
 
     #[test]
     fn path_finds_value_at_its_steps() {
         let json =
             br#"{"a b":1,"c":{"d":[10,{"e":"x","f":{"g":"one"},"n":2},{"f":{"g":"two"},"n":3}]},"q'\"":4}"#;
-        let raw = SourceValue::parse(json).expect("it is JSON");
+        let raw = SourceValue::parse(json).expect("valid JSON");
         for (path, number) in [
             ("a b", "1"),
             ("$['a b']", "1"),
@@ -298,7 +298,7 @@ mod tests {
             br#"{"a.b":1,"a":{"b":2},"c[0]":3,"x":{"d.e":4}," f ":5,"*":6,
             "l":[{"g.h":"x","n":7},{"i":{"j.k":"y"},"n":8}]}"#,
         )
-        .expect("it is JSON");
+        .expect("valid JSON");
         for (path, number) in [
             ("['a.b']", "1"),
             ("$[\"a.b\"]", "1"),
@@ -318,9 +318,9 @@ mod tests {
     #[test]
     fn group_has_elements_of_lists_and_members_of_objects() {
         let raw = SourceValue::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#)
-            .expect("it is JSON");
+            .expect("valid JSON");
         let found = |path: &str| {
-            let path = RawFieldPath::parse(path).expect("it is a path");
+            let path = RawFieldPath::parse(path).expect("a valid path");
             let found = path.elements(&raw).map(|element| {
                 let name = element.name.map(str::to_owned);
                 (name, path.find_within(element.raw).cloned())

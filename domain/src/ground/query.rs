@@ -324,14 +324,14 @@ impl ValidatedQuery {
         ontology: &Ontology,
         axes: &'v BTreeMap<String, AxisValue>,
     ) -> Vec<(&'v str, Option<&'v AxisValue>)> {
-        let wanted = |path: &str| {
+        let is_requested = |path: &str| {
             let Some(axis) = ontology.axis(path) else { return false };
-            let asked = |(asked, at): &(String, Option<String>)| {
-                *asked == axis.axis && at.as_ref().is_none_or(|at| at == path)
+            let is_match = |(requested, at): &(String, Option<String>)| {
+                *requested == axis.axis && at.as_ref().is_none_or(|at| at == path)
             };
-            axis.identity || self.axes.iter().any(asked)
+            axis.identity || self.axes.iter().any(is_match)
         };
-        let there = axes.iter().filter(|(path, _)| wanted(path));
+        let there = axes.iter().filter(|(path, _)| is_requested(path));
         let mut chosen: BTreeMap<_, _> = there.map(|(path, value)| (path.as_str(), Some(value))).collect();
         for (axis, at) in &self.axes {
             let is_filled = |axis: &Axis| chosen.keys().any(|path| axis.key_in(path).is_some());

@@ -30,7 +30,7 @@ impl RecordContent {
     /// The canonical JSON, which is stored and of which the digest is computed.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("plain data with text for keys has a JSON")
+        serde_json::to_vec(self).expect("plain data with string keys serializes")
     }
 
     /// The RFC's `normalized_hash`.
@@ -84,8 +84,8 @@ impl RecordIdentity {
 #[must_use]
 pub fn source_record_id<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
     let mut id = String::new();
-    for (place, part) in parts.into_iter().enumerate() {
-        if place > 0 {
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 {
             id.push('/');
         }
         for letter in part.chars() {

@@ -46,8 +46,8 @@ impl RecordContent {
     pub fn to_row(&self, json_bytes: usize, ontology: &Ontology) -> Option<Vec<u8>> {
         let mut values = Vec::with_capacity(json_bytes);
         for (path, value) in &self.axes {
-            let (place, axis) = ontology.place(path)?;
-            put_value(&mut values, place, axis.key_in(path), &value.typed(axis).ok()?);
+            let (axis_index, axis) = ontology.place(path)?;
+            put_value(&mut values, axis_index, axis.key_in(path), &value.typed(axis).ok()?);
         }
         self.row_of(json_bytes, &values, ontology)
     }
@@ -58,20 +58,20 @@ impl RecordContent {
         put(&mut row, json_bytes as u64);
         put_part(&mut row, values);
         for (path, definition) in &self.definitions {
-            let (place, axis) = ontology.place(path)?;
-            put_cell(&mut row, place, axis.key_in(path), definition.as_bytes());
+            let (axis_index, axis) = ontology.place(path)?;
+            put_cell(&mut row, axis_index, axis.key_in(path), definition.as_bytes());
         }
         Some(row)
     }
 }
 
 /// Appends the cell of a value.
-pub(super) fn put_value(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, value: &TypedValue) {
-    put_cell(bytes, place, key, &value.row_bytes());
+pub(super) fn put_value(bytes: &mut Vec<u8>, axis_index: usize, key: Option<&str>, value: &TypedValue) {
+    put_cell(bytes, axis_index, key, &value.row_bytes());
 }
 
-fn put_cell(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, part: &[u8]) {
-    put(bytes, 2 * place as u64 + u64::from(key.is_some()));
+fn put_cell(bytes: &mut Vec<u8>, axis_index: usize, key: Option<&str>, part: &[u8]) {
+    put(bytes, 2 * axis_index as u64 + u64::from(key.is_some()));
     if let Some(key) = key {
         put_part(bytes, key.as_bytes());
     }
@@ -126,8 +126,8 @@ fn decoded<T>(
 ) -> Option<BTreeMap<String, T>> {
     let mut cells = ContentCellIterator(cells);
     let mut decoded = Vec::new();
-    for ContentCell { axis_index: place, key, bytes } in cells.by_ref() {
-        let axis = ontology.axes.get(place)?;
+    for ContentCell { axis_index, key, bytes } in cells.by_ref() {
+        let axis = ontology.axes.get(axis_index)?;
         let path = match key {
             Some(key) => axis.at_key(str::from_utf8(key).ok()?),
             None => axis.axis.clone(),

@@ -413,7 +413,7 @@ mod tests {
         let run_id = Sha256Hex::of(b"run");
         for position in [0, 7, u64::MAX] {
             let id = record_id(&run_id, position);
-            let (run, found) = split_record_id(&id).expect("it is one");
+            let (run, found) = split_record_id(&id).expect("a valid record id");
             assert!(run_id.as_str().starts_with(run) && found == position, "{id}");
         }
         for text in
@@ -426,7 +426,10 @@ mod tests {
     #[test]
     fn run_id_depends_on_every_field_of_its_input() {
         let input = RunInput {
-            ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+            ontology: OntologyRef {
+                ontology_id: "population".parse().expect("a valid id"),
+                version: "1".into(),
+            },
             pipeline_sha256: Sha256Hex::of(b"pipeline"),
             raw_sha256: Sha256Hex::of(b"raw"),
             released_at: Timestamp::UNIX_EPOCH,

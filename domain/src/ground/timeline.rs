@@ -214,7 +214,8 @@ impl VisibleReleases {
     /// The run of the latest release that has the record, if it rejected the record and no later snapshot lacks it.
     #[must_use]
     pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s RecordStatement>) -> Option<u32> {
-        let ranked = statements.into_iter().filter_map(|said| Some((self.rank(said.run)?, said)));
+        let ranked =
+            statements.into_iter().filter_map(|statement| Some((self.rank(statement.run)?, statement)));
         let (rank, latest) = ranked.max_by_key(|(rank, _)| *rank)?;
         let is_withdrawn = self.snapshots.last().is_some_and(|snapshot| *snapshot > rank);
         (latest.content.is_none() && !is_withdrawn).then_some(latest.run)
@@ -271,17 +272,19 @@ impl VisibleReleases {
         let mut placed = Vec::new();
         let mut rejected = Vec::new();
         let mut earlier = Vec::new();
-        for (index, said) in statements.into_iter().enumerate() {
-            match self.rank(said.run) {
-                Some(rank) if said.content.is_none() => rejected.push(rank),
-                Some(rank) => placed.extend(self.place(index, said, rank)),
-                None => earlier.extend(self.read_again(said.run).map(|rank| (rank, index, said))),
+        for (index, statement) in statements.into_iter().enumerate() {
+            match self.rank(statement.run) {
+                Some(rank) if statement.content.is_none() => rejected.push(rank),
+                Some(rank) => placed.extend(self.place(index, statement, rank)),
+                None => earlier.extend(self.read_again(statement.run).map(|rank| (rank, index, statement))),
             }
         }
-        earlier.sort_unstable_by_key(|(_, _, said)| said.run);
+        earlier.sort_unstable_by_key(|(_, _, statement)| statement.run);
         for rank in &rejected {
-            let said = earlier.iter().rev().filter(|(of, _, _)| of == rank);
-            placed.extend(said.filter_map(|(_, index, said)| self.place(*index, said, *rank)).next());
+            let candidates = earlier.iter().rev().filter(|(of, _, _)| of == rank);
+            placed.extend(
+                candidates.filter_map(|(_, index, statement)| self.place(*index, statement, *rank)).next(),
+            );
         }
         placed.sort_unstable_by_key(|entry| entry.last_seen);
         rejected.sort_unstable();
@@ -314,12 +317,12 @@ impl VisibleReleases {
     }
 
     /// The entry of a statement whose release has the rank `last_seen`; `None` if the release rejected the record.
-    fn place(&self, index: usize, said: &RecordStatement, last_seen: usize) -> Option<TimelineEntry> {
+    fn place(&self, index: usize, statement: &RecordStatement, last_seen: usize) -> Option<TimelineEntry> {
         Some(TimelineEntry {
             statement: index,
-            content: said.content?,
-            valid_from: said.valid_from.or(self.release(last_seen).map(|known| known.released_at))?,
-            valid_until: said.valid_until,
+            content: statement.content?,
+            valid_from: statement.valid_from.or(self.release(last_seen).map(|known| known.released_at))?,
+            valid_until: statement.valid_until,
             last_seen,
             withdrawn: None,
             overruled: false,
@@ -332,10 +335,10 @@ impl VisibleReleases {
         statements: impl IntoIterator<Item = &'s RecordStatement>,
     ) -> (Vec<TimelineEntry>, Option<usize>) {
         let (mut entries, unconfirmed) = self.place_statements(statements);
-        entries.dedup_by(|earlier_release, kept| {
-            let same_time = earlier_release.valid_from == kept.valid_from;
-            if same_time && earlier_release.content == kept.content {
-                kept.statement = earlier_release.statement;
+        entries.dedup_by(|earlier_release, entry| {
+            let same_time = earlier_release.valid_from == entry.valid_from;
+            if same_time && earlier_release.content == entry.content {
+                entry.statement = earlier_release.statement;
             }
             same_time
         });

@@ -37,19 +37,19 @@ pub enum TypedValue {
 
 /// Why a value does not fit its axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{quoted}` is not {wanted}")]
+#[error("`{quoted}` is not {expected}")]
 pub struct AxisValueError {
     /// The beginning of the value found.
     quoted: String,
     /// The kind of value that is required.
-    wanted: String,
+    expected: String,
 }
 
 impl AxisValueError {
-    /// An error about `text`, where `wanted` describes a valid value.
+    /// An error about `text`, where `expected` describes a valid value.
     #[must_use]
-    pub fn new(text: &str, wanted: impl Into<String>) -> Self {
-        Self { quoted: excerpt(text), wanted: wanted.into() }
+    pub fn new(text: &str, expected: impl Into<String>) -> Self {
+        Self { quoted: excerpt(text), expected: expected.into() }
     }
 }
 
@@ -110,7 +110,7 @@ impl TypedValue {
     /// # Errors
     /// The text is not a value of the axis.
     pub fn from_text(text: &str, axis: &Axis) -> Result<Self, AxisValueError> {
-        let not = |wanted: &str| AxisValueError::new(text, wanted);
+        let not = |expected: &str| AxisValueError::new(text, expected);
         match axis.kind {
             AxisType::Number | AxisType::Integer => {
                 let number: Decimal = text.parse().map_err(|error| not(&format!("a number: {error}")))?;

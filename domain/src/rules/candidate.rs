@@ -166,10 +166,10 @@ impl<'a> RuleContext<'a> {
 
     /// The sentences by Unicode's boundaries, of the texts without their layout.
     pub(super) fn sentences(&self) -> &[CandidateRange] {
-        let places = |(part, plain): (usize, &PlainText<'_>)| {
+        let ranges = |(part, plain): (usize, &PlainText<'_>)| {
             sentences::sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
         };
-        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(places).collect())
+        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(ranges).collect())
     }
 
     /// The text of a range without layout.
@@ -178,11 +178,11 @@ impl<'a> RuleContext<'a> {
     }
 
     /// The claim in a range without layout, with the normalized text `normal`; `None` if that is empty.
-    pub(super) fn claim(&self, place: &CandidateRange, normal: String) -> Option<CandidateClaim> {
-        let text = self.plain_at(place);
-        let start = place.range.start + text.len() - text.trim_start().len();
-        let range = self.plain_origin(place.part, start..start + text.trim().len());
-        (!normal.is_empty()).then_some(CandidateClaim { part: place.part, range, normal })
+    pub(super) fn claim(&self, within: &CandidateRange, normal: String) -> Option<CandidateClaim> {
+        let text = self.plain_at(within);
+        let start = within.range.start + text.len() - text.trim_start().len();
+        let range = self.plain_origin(within.part, start..start + text.trim().len());
+        (!normal.is_empty()).then_some(CandidateClaim { part: within.part, range, normal })
     }
 
     /// The range of the original text for a range without layout.
@@ -211,8 +211,8 @@ impl<'a> RuleContext<'a> {
     }
 
     /// The range of the original text for a place in the normalized text.
-    pub(super) fn origin(&self, place: &CandidateRange) -> Range<usize> {
-        self.normal().get(place.part).map_or(0..0, |normal| normal.origin(place.range.clone()))
+    pub(super) fn origin(&self, within: &CandidateRange) -> Range<usize> {
+        self.normal().get(within.part).map_or(0..0, |normal| normal.origin(within.range.clone()))
     }
 
     /// Records the number of unsupported claims that a rule has found; the highest number counts.

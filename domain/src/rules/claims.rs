@@ -38,9 +38,9 @@ fn claim(part: usize, text: &str, piece: &str) -> Option<CandidateClaim> {
 
 /// The range between delimiters that contains byte `at` of `text`, without surrounding white space.
 pub(super) fn sentence_around(text: &str, at: usize) -> Range<usize> {
-    let (before, behind) = text.split_at_checked(at).unwrap_or((text, ""));
+    let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
     let start = before.rfind(DELIMITERS).map_or(0, |at| at + 1);
-    let end = behind.find(DELIMITERS).map_or(text.len(), |end| at + end);
+    let end = after.find(DELIMITERS).map_or(text.len(), |end| at + end);
     let sentence = text.get(start..end).unwrap_or_default();
     let start = start + sentence.len() - sentence.trim_start().len();
     start..start + sentence.trim().len()

@@ -26,15 +26,14 @@ pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFinding
     let (mut all, not_understood) = constraints(subject);
     let given = &subject.check.constraints;
     let given = format!("constraints: {}, {}", given.len(), Sha256Hex::of_json(given));
-    let told = if are_compatible(findings, &all, &given) {
+    let result = if are_compatible(findings, &all, &given) {
         for (part, text) in subject.texts().enumerate() {
             all.extend(comparisons(text, Some(part)));
         }
         report_cycles(subject, findings, &all, &given);
         Ok(())
     } else {
-        let cause =
-            "the constraints cannot hold together, whatever the candidate says; the evidence names them";
+        let cause = "the constraints contradict each other, so no candidate can satisfy them; the evidence names them";
         Err(RuleError(cause.into()))
     };
     note_unknown(findings, requested_pairs(subject));
@@ -44,7 +43,7 @@ pub(super) fn incompatible(subject: &RuleContext<'_>, findings: &mut RuleFinding
             ..EvidenceOutput::default()
         });
     }
-    told
+    result
 }
 
 /// The comparisons in the check's constraints, and the constraints that cannot be parsed.
@@ -105,8 +104,8 @@ fn report_cycles(
     });
     // the comparisons in a cycle come first
     let mut is_in_circle = vec![false; all.len()];
-    for place in circles.iter().flat_map(|circle| &circle.members) {
-        if let Some(is_in_circle) = is_in_circle.get_mut(*place) {
+    for index in circles.iter().flat_map(|circle| &circle.members) {
+        if let Some(is_in_circle) = is_in_circle.get_mut(*index) {
             *is_in_circle = true;
         }
     }
@@ -140,10 +139,10 @@ struct ComparisonStep {
 fn find_cycles(comparisons: &[OperandComparison]) -> Vec<ComparisonCycle> {
     let mut graph: DiGraph<&str, ComparisonStep> = DiGraph::new();
     let mut nodes: BTreeMap<&str, NodeIndex> = BTreeMap::new();
-    for (place, comparison) in comparisons.iter().enumerate() {
+    for (index, comparison) in comparisons.iter().enumerate() {
         let [above, below] = [&comparison.above, &comparison.below]
             .map(|name| *nodes.entry(name).or_insert_with(|| graph.add_node(name)));
-        graph.add_edge(above, below, ComparisonStep { strict: comparison.strict, by: Some(place) });
+        graph.add_edge(above, below, ComparisonStep { strict: comparison.strict, by: Some(index) });
     }
     let mut amounts: Vec<(MarkedNumber, NodeIndex)> =
         nodes.iter().filter_map(|(name, node)| Some((MarkedNumber::parse(name)?, *node))).collect();
@@ -158,8 +157,8 @@ fn find_cycles(comparisons: &[OperandComparison]) -> Vec<ComparisonCycle> {
     let mut group_of = vec![0; graph.node_count()];
     for (group, members) in kosaraju_scc(&graph).into_iter().enumerate() {
         for member in members {
-            if let Some(place) = group_of.get_mut(member.index()) {
-                *place = group;
+            if let Some(slot) = group_of.get_mut(member.index()) {
+                *slot = group;
             }
         }
     }

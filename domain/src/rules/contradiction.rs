@@ -38,26 +38,26 @@ pub(super) fn find_requested_pairs(
             .map(|(one, other)| [*one, *other])
             .chain(own.iter().map(|[one, other]| [one.as_str(), other.as_str()]))
     };
-    let mut asked = RequestedPairs::default();
-    let add = |asked: &mut RequestedPairs, terms: [&str; 2]| {
+    let mut requested = RequestedPairs::default();
+    let add = |requested: &mut RequestedPairs, terms: [&str; 2]| {
         let [one, other] = terms;
         // a pair and its reverse are the same pair
-        if !asked.pairs.iter().any(|pair| pair.terms == [one, other] || pair.terms == [other, one]) {
-            asked.pairs.push(OppositePair { terms: terms.map(String::from), places: find(terms) });
+        if !requested.pairs.iter().any(|pair| pair.terms == [one, other] || pair.terms == [other, one]) {
+            requested.pairs.push(OppositePair { terms: terms.map(String::from), places: find(terms) });
         }
     };
     for id in &expected.contradiction_ids {
         let normal = normalize(id);
         let mut named = known().filter(|terms| is_pair_id(&normal, *terms)).peekable();
         if named.peek().is_none() {
-            asked.unknown.push(id.clone());
+            requested.unknown.push(id.clone());
         }
-        named.for_each(|terms| add(&mut asked, terms));
+        named.for_each(|terms| add(&mut requested, terms));
     }
     for [one, other] in &own {
-        add(&mut asked, [one, other]);
+        add(&mut requested, [one, other]);
     }
-    asked
+    requested
 }
 
 /// Whether `id` is `one-other`, `other-one`, or either term.
@@ -94,22 +94,22 @@ fn occurrences(text: &str, needle: &str) -> impl Iterator<Item = usize> {
     for byte in needle.iter().skip(1) {
         borders.push(matched(needle, &borders, borders.last().copied().unwrap_or(0), *byte));
     }
-    let mut so_far = 0;
+    let mut matched_bytes = 0;
     text.bytes().enumerate().filter_map(move |(at, byte)| {
-        so_far = matched(needle, &borders, so_far, byte);
-        (so_far == needle.len()).then(|| at + 1 - so_far)
+        matched_bytes = matched(needle, &borders, matched_bytes, byte);
+        (matched_bytes == needle.len()).then(|| at + 1 - matched_bytes)
     })
 }
 
-/// The length of the prefix of `needle` that is matched after `byte`, if `so_far` bytes of it matched before.
-fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usize {
-    while needle.get(so_far) != Some(&byte) {
-        match so_far.checked_sub(1).and_then(|last| borders.get(last)) {
-            Some(border) => so_far = *border,
+/// The number of bytes of `needle` that are matched after `byte`, if `matched_bytes` matched before.
+fn matched(needle: &[u8], borders: &[usize], mut matched_bytes: usize, byte: u8) -> usize {
+    while needle.get(matched_bytes) != Some(&byte) {
+        match matched_bytes.checked_sub(1).and_then(|last| borders.get(last)) {
+            Some(border) => matched_bytes = *border,
             None => return 0,
         }
     }
-    so_far + 1
+    matched_bytes + 1
 }
 
 /// RULE-CONT-001: the two terms of a pair must not both appear.
@@ -120,7 +120,7 @@ pub(super) fn direct_negation(subject: &RuleContext<'_>, findings: &mut RuleFind
 
 /// RULE-CONT-001 without the notes about unknown ids, which RULE-CONT-002 adds itself.
 pub(super) fn negations(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
-    opposites(subject, findings, requested_pairs(subject), |place| subject.origin(place));
+    opposites(subject, findings, requested_pairs(subject), |range| subject.origin(range));
 }
 
 /// Checks that the two terms of a requested pair do not both appear; `origin` maps a place to the range in the original
@@ -128,11 +128,11 @@ pub(super) fn negations(subject: &RuleContext<'_>, findings: &mut RuleFindings) 
 pub(super) fn opposites(
     subject: &RuleContext<'_>,
     findings: &mut RuleFindings,
-    asked: &RequestedPairs,
+    requested: &RequestedPairs,
     origin: impl Fn(&CandidateRange) -> Range<usize>,
 ) {
-    for OppositePair { terms: [one, other], places } in &asked.pairs {
-        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, origin(place))));
+    for OppositePair { terms: [one, other], places } in &requested.pairs {
+        let both = sort_ranges(places).map(|both| both.map(|range| (range.part, origin(range))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some([first, second]) = both {
             findings.violation(|| FullViolation {
@@ -148,14 +148,14 @@ pub(super) fn opposites(
 /// RULE-CONT-003: a sentence must not contradict an assertion in itself or in an earlier sentence. It reports the two
 /// sentences.
 pub(super) fn assertion_then_infirmation(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
-    let asked = requested_pairs(subject);
-    for OppositePair { terms: [one, other], places } in &asked.pairs {
-        let both = sort_ranges(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
+    let requested = requested_pairs(subject);
+    for OppositePair { terms: [one, other], places } in &requested.pairs {
+        let both = sort_ranges(places).map(|both| both.map(|range| (range.part, subject.origin(range))));
         note(subject, findings, [one, other], both.as_ref());
         if let Some(both) = both {
-            let [first, second] = both.map(|(part, place)| {
+            let [first, second] = both.map(|(part, range)| {
                 let text = subject.texts().nth(part).unwrap_or_default();
-                (part, sentence_around(text, place.start))
+                (part, sentence_around(text, range.start))
             });
             findings.violation(|| FullViolation {
                 message: format!(
@@ -167,13 +167,13 @@ pub(super) fn assertion_then_infirmation(subject: &RuleContext<'_>, findings: &m
             });
         }
     }
-    note_unknown(findings, asked);
+    note_unknown(findings, requested);
 }
 
 /// The two places in the order of the text; `None` unless both exist.
 fn sort_ranges(places: &[Option<CandidateRange>; 2]) -> Option<[&CandidateRange; 2]> {
     let [Some(one), Some(other)] = places else { return None };
-    let order = |place: &CandidateRange| (place.part, place.range.start);
+    let order = |range: &CandidateRange| (range.part, range.range.start);
     Some(if order(one) <= order(other) { [one, other] } else { [other, one] })
 }
 
@@ -183,17 +183,17 @@ fn note(
     [one, other]: [&str; 2],
     both: Option<&[(usize, Range<usize>); 2]>,
 ) {
-    let pair = serde_json::to_string(&[one, other]).expect("two texts have a JSON");
+    let pair = serde_json::to_string(&[one, other]).expect("two texts serialize");
     findings.step(&pair, subject.candidate_sha256().as_str(), || EvidenceOutput {
         finding: if both.is_some() { EvidenceFinding::BothAppear } else { EvidenceFinding::NotBothAppear },
-        span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),
+        span: both.map(|[_, (part, range)]| subject.span(*part, range.clone())),
         ..EvidenceOutput::default()
     });
 }
 
 /// Notes the ids that match no pair.
-pub(super) fn note_unknown(findings: &mut RuleFindings, asked: &RequestedPairs) {
-    for id in &asked.unknown {
+pub(super) fn note_unknown(findings: &mut RuleFindings, requested: &RequestedPairs) {
+    for id in &requested.unknown {
         findings.step(id, "the known pairs", || EvidenceOutput {
             finding: EvidenceFinding::UnknownContradictionId,
             ..EvidenceOutput::default()

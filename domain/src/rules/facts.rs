@@ -55,12 +55,12 @@ impl SearchableFacts {
 
     /// The indexes of the blank facts, which support nothing.
     pub(super) fn blank(&self) -> impl Iterator<Item = u32> {
-        self.lines.iter().filter(|(_, fact)| fact.is_empty()).map(|(place, _)| place)
+        self.lines.iter().filter(|(_, fact)| fact.is_empty()).map(|(index, _)| index)
     }
 
     /// The normalized fact at `place`.
-    pub(super) fn normal(&self, place: u32) -> &str {
-        self.lines.get(place)
+    pub(super) fn normal(&self, index: u32) -> &str {
+        self.lines.get(index)
     }
 
     /// All normalized facts, in their order.

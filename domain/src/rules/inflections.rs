@@ -40,15 +40,15 @@ pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
 /// inflections.
 pub(super) fn whole_words(subject: &RuleContext<'_>, findings: &mut RuleFindings) {
     let rows: Vec<WordSequence> = subject.plain().iter().map(|plain| row(plain.text())).collect();
-    let asked = find_requested_pairs(subject, |terms| {
+    let requested = find_requested_pairs(subject, |terms| {
         let [one, other] = sides(terms);
         [(&one, &other), (&other, &one)].map(|(side, opposite)| {
             let mut rows = rows.iter().enumerate();
             rows.find_map(|(part, row)| Some(CandidateRange { part, range: first(row, side, opposite)? }))
         })
     });
-    opposites(subject, findings, &asked, |place| subject.plain_origin(place.part, place.range.clone()));
-    note_unknown(findings, &asked);
+    opposites(subject, findings, &requested, |range| subject.plain_origin(range.part, range.range.clone()));
+    note_unknown(findings, &requested);
 }
 
 /// The rows of words that represent each side of a pair: the inflections of a published term, or the given term.

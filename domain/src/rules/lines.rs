@@ -44,15 +44,15 @@ impl NormalizedLines {
     }
 
     /// The text with the index `place`, from 0.
-    pub(super) fn get(&self, place: u32) -> &str {
-        let place = place as usize;
-        let end = self.starts.get(place + 1).map_or(self.text.len(), |next| next - 1);
-        self.starts.get(place).and_then(|start| self.text.get(*start..end)).unwrap_or_default()
+    pub(super) fn get(&self, index: u32) -> &str {
+        let index = index as usize;
+        let end = self.starts.get(index + 1).map_or(self.text.len(), |next| next - 1);
+        self.starts.get(index).and_then(|start| self.text.get(*start..end)).unwrap_or_default()
     }
 
     /// The offset of the text with the index `place`.
-    pub(super) fn start(&self, place: u32) -> usize {
-        self.starts.get(place as usize).copied().unwrap_or(self.text.len())
+    pub(super) fn start(&self, index: u32) -> usize {
+        self.starts.get(index as usize).copied().unwrap_or(self.text.len())
     }
 
     /// The index of the text that contains byte `at`.
@@ -63,6 +63,6 @@ impl NormalizedLines {
 
     /// Each text with its index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
-        (0..).take(self.len()).map(|place| (place, self.get(place)))
+        (0..).take(self.len()).map(|index| (index, self.get(index)))
     }
 }

@@ -103,7 +103,7 @@ impl NeedleAutomaton {
     fn tails(&mut self, lines: &NormalizedLines) -> Vec<NeedleTail> {
         let mut sorted: Vec<(u32, &[u8])> = lines
             .iter()
-            .map(|(place, line)| (place, line.as_bytes()))
+            .map(|(index, line)| (index, line.as_bytes()))
             .filter(|(_, line)| !line.is_empty())
             .collect();
         sorted.sort_by_key(|(_, line)| *line);
@@ -215,9 +215,9 @@ impl NeedleAutomaton {
                 return state + 1;
             }
             let (fallback, fork) = self.fallback(state);
-            let behind = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
-            if let Ok(place) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
-                return behind.get(place).map_or(ROOT, |(_, state)| *state);
+            let rest = fork.and_then(|fork| self.next_states.get(fork.from..fork.to)).unwrap_or_default();
+            if let Ok(index) = rest.binary_search_by_key(&byte, |(byte, _)| *byte) {
+                return rest.get(index).map_or(ROOT, |(_, state)| *state);
             }
             state = fallback;
         }
@@ -262,8 +262,8 @@ fn get(numbers: &[u32], at: u32) -> u32 {
 }
 
 fn set(numbers: &mut [u32], at: u32, number: u32) {
-    if let Some(place) = numbers.get_mut(at as usize) {
-        *place = number;
+    if let Some(slot) = numbers.get_mut(at as usize) {
+        *slot = number;
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
     fn needles_use_at_most_their_declared_memory() {
         for needles in [vec![], vec!["a".to_owned()], (0..1_000).map(|at| format!("{at}")).collect()] {
             let lines = NormalizedLines::normalized(&needles);
-            let needles = NeedleAutomaton::of(&lines).expect("they are few");
+            let needles = NeedleAutomaton::of(&lines).expect("the needles are few");
             let weight = size_of_val(needles.roots.as_slice())
                 + needles.states.capacity() * size_of::<NeedleState>()
                 + needles.forks.capacity() * size_of::<NeedleFork>()

@@ -85,7 +85,7 @@ mod tests {
         let text = " İ\r\n ΟΔΟΣ,\u{3000}ok";
         let normal = normalize(text);
         for word in ["i\u{307}", "οδος", "ok", "οδος, ok"] {
-            let at = normal.find(word).expect("it exists");
+            let at = normal.find(word).expect("the text contains the word");
             let range = OriginOffsets::of(text).range(text, at..at + word.len());
             assert_eq!(normalize(&text[range]), word);
         }

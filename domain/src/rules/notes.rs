@@ -22,9 +22,9 @@ pub(super) struct FactNotes(HashMap<String, u32>);
 impl FactNotes {
     pub(super) fn of(facts: &SearchableFacts) -> Self {
         let mut notes = HashMap::new();
-        for (place, fact) in (0..).zip(facts.normals()) {
+        for (index, fact) in (0..).zip(facts.normals()) {
             if !fact.is_empty() && !fact.split(' ').any(is_added) {
-                notes.entry(fact.to_owned()).or_insert(place);
+                notes.entry(fact.to_owned()).or_insert(index);
             }
         }
         Self(notes)
@@ -51,12 +51,13 @@ fn is_added(word: &str) -> bool {
 /// `claim` without its added words; `None` if it has none.
 fn without_added(claim: &str) -> Option<String> {
     let words: Vec<&str> = claim.split(' ').filter(|word| !word.is_empty()).collect();
-    let is_kept = |(place, word): &(usize, &str)| {
+    let is_kept = |(index, word): &(usize, &str)| {
         // at the beginning the word asks a question, and at the end it completes nothing
-        !is_added(word) || *place == 0 || !is_completion(words.get(place + 1..).unwrap_or_default())
+        !is_added(word) || *index == 0 || !is_completion(words.get(index + 1..).unwrap_or_default())
     };
-    let kept: Vec<&str> = words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
-    (kept.len() < words.len()).then(|| format!(" {} ", kept.join(" ")))
+    let remaining: Vec<&str> =
+        words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
+    (remaining.len() < words.len()).then(|| format!(" {} ", remaining.join(" ")))
 }
 
 /// Whether `rest`, the text after an added word, has no object.

@@ -20,7 +20,7 @@ pub(super) const PAIRS: [(&str, &str); 10] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OppositePair {
     pub(super) terms: [String; 2],
-    /// The first place of each term.
+    /// The first match of each term.
     pub(super) places: [Option<CandidateRange>; 2],
 }
 

@@ -51,9 +51,9 @@ pub(super) fn must_find(
     findings: &mut RuleFindings,
     line_ends: LineEndMode,
 ) -> Result<(), RuleError> {
-    for (pattern, place) in found(subject, "must_find", &subject.check.expected.must_find, line_ends)? {
-        note(subject, findings, &pattern, place.as_ref());
-        if place.is_none() {
+    for (pattern, first_match) in found(subject, "must_find", &subject.check.expected.must_find, line_ends)? {
+        note(subject, findings, &pattern, first_match.as_ref());
+        if first_match.is_none() {
             findings.violation(|| FullViolation {
                 message: "this pattern must be found, and is not there".into(),
                 text: pattern,
@@ -72,9 +72,9 @@ pub(super) fn must_not_find(
     line_ends: LineEndMode,
 ) -> Result<(), RuleError> {
     let patterns = &subject.check.expected.must_not_find;
-    for (pattern, place) in found(subject, "must_not_find", patterns, line_ends)? {
-        note(subject, findings, &pattern, place.as_ref());
-        if let Some(CandidateRange { part, range }) = place {
+    for (pattern, first_match) in found(subject, "must_not_find", patterns, line_ends)? {
+        note(subject, findings, &pattern, first_match.as_ref());
+        if let Some(CandidateRange { part, range }) = first_match {
             let pattern = pattern.replace('\r', "\\r").replace('\n', "\\n");
             findings.violation(|| FullViolation {
                 message: format!("`{}` must not be found, and is there", quoted(&pattern)),
@@ -91,16 +91,16 @@ fn note(
     subject: &RuleContext<'_>,
     findings: &mut RuleFindings,
     pattern: &str,
-    place: Option<&CandidateRange>,
+    first_match: Option<&CandidateRange>,
 ) {
     findings.step(pattern, subject.candidate_sha256().as_str(), || EvidenceOutput {
-        finding: if place.is_some() { EvidenceFinding::Found } else { EvidenceFinding::NotFound },
-        span: place.map(|place| subject.span(place.part, place.range.clone())),
+        finding: if first_match.is_some() { EvidenceFinding::Found } else { EvidenceFinding::NotFound },
+        span: first_match.map(|first_match| subject.span(first_match.part, first_match.range.clone())),
         ..EvidenceOutput::default()
     });
 }
 
-/// Each pattern, normalized unless its line ends count, with its first place in the original texts.
+/// Each pattern, normalized unless its line ends count, with its first match in the original texts.
 fn found(
     subject: &RuleContext<'_>,
     list: &str,
@@ -109,74 +109,74 @@ fn found(
 ) -> Result<Vec<(String, Option<CandidateRange>)>, RuleError> {
     // a blank pattern would be found in every text
     let is_blank = |pattern: &String| pattern.trim().is_empty() && !line_ends.count_in(pattern);
-    if let Some(place) = given.iter().position(is_blank) {
+    if let Some(index) = given.iter().position(is_blank) {
         return Err(RuleError(format!(
-            "`{list}[{place}]` is blank; a pattern has at least one visible character"
+            "`{list}[{index}]` is blank; a pattern has at least one visible character"
         )));
     }
     let (with_ends, without): (Vec<&String>, Vec<&String>) =
         given.iter().partition(|pattern| line_ends.count_in(pattern));
     let without = NormalizedLines::of(without.into_iter().map(|pattern| normalize(pattern)));
-    let mut places_without = places(subject.normal(), &without).into_iter();
+    let mut matches_without = first_matches(subject.normal(), &without).into_iter();
     let mut without = without.iter().map(|(_, pattern)| pattern.to_owned());
-    let mut places_with = if with_ends.is_empty() {
+    let mut matches_with = if with_ends.is_empty() {
         Vec::new().into_iter()
     } else {
         let marked: Vec<NormalizedText<'_>> =
             subject.texts().map(|text| NormalizedText::of(line_ends.marked(text).into())).collect();
         let patterns = with_ends.into_iter().map(|pattern| normalize(&line_ends.marked(pattern)));
-        places(&marked, &NormalizedLines::of(patterns)).into_iter()
+        first_matches(&marked, &NormalizedLines::of(patterns)).into_iter()
     };
     let found = |pattern: &String| {
         if line_ends.count_in(pattern) {
-            (pattern.clone(), places_with.next().flatten())
+            (pattern.clone(), matches_with.next().flatten())
         } else {
-            (without.next().unwrap_or_default(), places_without.next().flatten())
+            (without.next().unwrap_or_default(), matches_without.next().flatten())
         }
     };
     Ok(given.iter().map(found).collect())
 }
 
-/// The first place of each pattern in `texts`, as a place in the original texts.
-fn places(texts: &[NormalizedText<'_>], patterns: &NormalizedLines) -> Vec<Option<CandidateRange>> {
+/// The first match of each pattern in `texts`, as a range of the original texts.
+fn first_matches(texts: &[NormalizedText<'_>], patterns: &NormalizedLines) -> Vec<Option<CandidateRange>> {
     let bytes: u64 = texts.iter().map(|text| text.text().len() as u64).sum();
     let worth_it = bytes.saturating_mul(patterns.len() as u64) > NeedleAutomaton::cost(patterns);
-    let places = match worth_it.then(|| NeedleAutomaton::of(patterns)).flatten() {
-        Some(needles) => places_by(&needles, texts, patterns),
-        None => patterns.iter().map(|(_, pattern)| place(texts, pattern)).collect(),
+    let first_matches = match worth_it.then(|| NeedleAutomaton::of(patterns)).flatten() {
+        Some(needles) => first_matches_by(&needles, texts, patterns),
+        None => patterns.iter().map(|(_, pattern)| first_match(texts, pattern)).collect(),
     };
     let origin = |CandidateRange { part, range }: CandidateRange| {
         let range = texts.get(part).map_or(0..0, |text| text.origin(range));
         CandidateRange { part, range }
     };
-    places.into_iter().map(|place| place.map(origin)).collect()
+    first_matches.into_iter().map(|first_match| first_match.map(origin)).collect()
 }
 
-/// The first place of `pattern`.
-fn place(texts: &[NormalizedText<'_>], pattern: &str) -> Option<CandidateRange> {
+/// The first match of `pattern`.
+fn first_match(texts: &[NormalizedText<'_>], pattern: &str) -> Option<CandidateRange> {
     let mut texts = texts.iter().map(NormalizedText::text).enumerate();
     texts.find_map(|(part, text)| {
         text.find(pattern).map(|at| CandidateRange { part, range: at..at + pattern.len() })
     })
 }
 
-/// The first place of each pattern, found in one pass through the texts.
-fn places_by(
+/// The first match of each pattern, found in one pass through the texts.
+fn first_matches_by(
     needles: &NeedleAutomaton,
     texts: &[NormalizedText<'_>],
     patterns: &NormalizedLines,
 ) -> Vec<Option<CandidateRange>> {
-    let mut places = vec![None; patterns.len()];
+    let mut first_matches = vec![None; patterns.len()];
     for (part, text) in texts.iter().map(NormalizedText::text).enumerate() {
         for (end, longest) in needles.ends(patterns, text) {
             for pattern in needles.with_shorter(longest) {
                 // a pattern that was found before was noted together with all its shorter suffixes
-                let Some(new @ None) = places.get_mut(pattern as usize) else { break };
+                let Some(new @ None) = first_matches.get_mut(pattern as usize) else { break };
                 *new = Some(CandidateRange { part, range: end - patterns.get(pattern).len()..end });
             }
         }
     }
-    places
+    first_matches
 }
 
 #[cfg(test)]
@@ -194,9 +194,9 @@ mod tests {
         ) {
             let texts: Vec<NormalizedText<'_>> = texts.iter().map(|text| NormalizedText::of(text.into())).collect();
             let patterns = NormalizedLines::normalized(&patterns);
-            let each: Vec<_> = patterns.iter().map(|(_, pattern)| place(&texts, pattern)).collect();
-            let needles = NeedleAutomaton::of(&patterns).expect("they are few");
-            prop_assert_eq!(places_by(&needles, &texts, &patterns), each);
+            let each: Vec<_> = patterns.iter().map(|(_, pattern)| first_match(&texts, pattern)).collect();
+            let needles = NeedleAutomaton::of(&patterns).expect("the needles are few");
+            prop_assert_eq!(first_matches_by(&needles, &texts, &patterns), each);
         }
     }
 }

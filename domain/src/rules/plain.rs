@@ -50,12 +50,12 @@ impl<'a> PlainText<'a> {
 
     /// The range of the original text from the first byte of `range` to its last.
     pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
-        let behind = |passed: usize| {
+        let mapped = |passed: usize| {
             let last = passed.checked_sub(1).and_then(|last| self.shifts.get(last));
             last.map_or(0, |(_, shift_bytes)| *shift_bytes)
         };
-        let start = behind(self.shifts.partition_point(|(at, _)| *at <= range.start));
-        let end = behind(self.shifts.partition_point(|(at, _)| *at < range.end));
+        let start = mapped(self.shifts.partition_point(|(at, _)| *at <= range.start));
+        let end = mapped(self.shifts.partition_point(|(at, _)| *at < range.end));
         range.start + start..range.end + end
     }
 }
@@ -71,10 +71,10 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     text.split_inclusive(is_line_end).flat_map(move |line| {
         let start = end;
         end += line.len();
-        let said = strip_line_head(line).unwrap_or(line);
-        let head = start..end - said.len();
-        let marks = marks(said).into_iter();
-        let marks = marks.map(move |mark| end - said.len() + mark.start..end - said.len() + mark.end);
+        let content = strip_line_head(line).unwrap_or(line);
+        let head = start..end - content.len();
+        let marks = marks(content).into_iter();
+        let marks = marks.map(move |mark| end - content.len() + mark.start..end - content.len() + mark.end);
         (!head.is_empty()).then_some(head).into_iter().chain(marks)
     })
 }
@@ -83,13 +83,13 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
 /// letter or digit. A number alone is a claim.
 fn strip_line_head(line: &str) -> Option<&str> {
     let mut text = line.trim_start();
-    while let Some(behind) = strip_quote_mark(text) {
-        text = behind;
+    while let Some(rest) = strip_quote_mark(text) {
+        text = rest;
     }
     for head in [item, heading] {
-        let behind = head(text).and_then(|head| text.get(head..)).unwrap_or_default();
-        if behind.starts_with(char::is_whitespace) {
-            text = behind.trim_start();
+        let rest = head(text).and_then(|head| text.get(head..)).unwrap_or_default();
+        if rest.starts_with(char::is_whitespace) {
+            text = rest.trim_start();
         }
     }
     text.contains(char::is_alphanumeric).then_some(text)
@@ -97,10 +97,10 @@ fn strip_line_head(line: &str) -> Option<&str> {
 
 /// The rest after a quotation mark. Before a number, `>` is a comparison.
 fn strip_quote_mark(line: &str) -> Option<&str> {
-    let behind = line.strip_prefix(QUOTE)?;
-    let text = behind.trim_start();
+    let rest = line.strip_prefix(QUOTE)?;
+    let text = rest.trim_start();
     let is_number = text.chars().take(2).any(|character| character.is_ascii_digit());
-    (text.len() < behind.len() && !is_number).then_some(text)
+    (text.len() < rest.len() && !is_number).then_some(text)
 }
 
 /// The length of the heading mark at the beginning of `line`.
@@ -125,15 +125,15 @@ fn marks(line: &str) -> Vec<Range<usize>> {
     }
     runs.retain(|run| {
         let before = line.get(..run.start).and_then(|before| before.chars().next_back());
-        let behind = line.get(run.end..).and_then(|behind| behind.chars().next());
+        let after = line.get(run.end..).and_then(|after| after.chars().next());
         let is_blank = |side: Option<char>| side.is_none_or(char::is_whitespace);
         let is_word = |side: Option<char>| side.is_some_and(is_of_word);
-        !(is_blank(before) && is_blank(behind) || is_word(before) && is_word(behind))
+        !(is_blank(before) && is_blank(after) || is_word(before) && is_word(after))
     });
     runs
 }
 
-/// Whether `character` belongs to the word beside it.
+/// Whether `character` belongs to the word next to it.
 fn is_of_word(character: char) -> bool {
     let goes_on = || String::from_iter(['a', character]).split_word_bounds().count() == 1;
     character.is_alphanumeric() || !character.is_ascii() && goes_on()

@@ -70,8 +70,9 @@ pub(super) fn part_by_part(
             }
         }
         for SentencePart { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
-            let place = CandidateRange { part: sentence.part, range: at + range.start..at + range.end };
-            claims.extend(subject.claim(&place, normal));
+            let range_in_part =
+                CandidateRange { part: sentence.part, range: at + range.start..at + range.end };
+            claims.extend(subject.claim(&range_in_part, normal));
         }
     }
     sourced_in(subject, findings, form, &claims);

@@ -77,9 +77,9 @@ fn quantities(text: &str, table: UnitSpellingTables) -> Vec<TextQuantity> {
 fn digits(text: &str) -> &str {
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
-        let behind = characters.peek().is_some_and(|(_, behind)| behind.is_ascii_digit());
-        let is_inside =
-            character.is_ascii_digit() || behind && (character == '.' || SEPARATORS.contains(&character));
+        let is_before_digit = characters.peek().is_some_and(|(_, next)| next.is_ascii_digit());
+        let is_inside = character.is_ascii_digit()
+            || is_before_digit && (character == '.' || SEPARATORS.contains(&character));
         if !is_inside {
             return text.get(..at).unwrap_or_default();
         }
@@ -106,14 +106,14 @@ fn quantity(
     if is_part {
         return None;
     }
-    let behind = text.get(digits.end..)?;
-    let (power, behind) = leading_scale(behind);
-    let (unit, behind) = match currency {
-        Some(currency) => (currency, behind),
-        None => parse_following_unit(behind, table)?,
+    let after = text.get(digits.end..)?;
+    let (power, after) = leading_scale(after);
+    let (unit, after) = match currency {
+        Some(currency) => (currency, after),
+        None => parse_following_unit(after, table)?,
     };
-    let (unit, behind) = divide_by_following_unit(unit, behind, table);
-    let mut next = behind.chars();
+    let (unit, after) = divide_by_following_unit(unit, after, table);
+    let mut next = after.chars();
     let is_whole = match next.next() {
         Some('/' | '*' | '·' | '×' | '^') => !next.next().is_some_and(char::is_alphanumeric),
         Some(next) => !next.is_alphanumeric(),
@@ -122,7 +122,7 @@ fn quantity(
     let number = number.scaled(power + unit.power);
     let number = if negative { number.negated() } else { number };
     is_whole.then(|| TextQuantity {
-        range: start..text.len() - behind.len(),
+        range: start..text.len() - after.len(),
         text: format!("{}\u{a0}{}", number.text(), unit.name),
     })
 }
@@ -166,14 +166,14 @@ fn parse_following_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Option<
     let hyphened = text.strip_prefix(HYPHENS);
     let spaced = text.trim_start_matches(is_space);
     let spelled = hyphened.unwrap_or(spaced);
-    let (unit, behind) = leading_unit(spelled, table)?;
+    let (unit, rest) = leading_unit(spelled, table)?;
     let is_apart = hyphened.is_none() && spaced.len() < text.len();
     let goes_on = match is_apart {
-        true => behind.trim_start_matches(is_space).starts_with(char::is_alphanumeric),
-        false => behind.starts_with(HYPHENS),
+        true => rest.trim_start_matches(is_space).starts_with(char::is_alphanumeric),
+        false => rest.starts_with(HYPHENS),
     };
-    let is_in = spelled.strip_suffix(behind) == Some("in");
-    (!is_in || !goes_on).then_some((unit, behind))
+    let is_in = spelled.strip_suffix(rest) == Some("in");
+    (!is_in || !goes_on).then_some((unit, rest))
 }
 
 /// The start of the currency at the end of a range of `text`, if there is one.
@@ -204,28 +204,28 @@ fn leading_scale(text: &str) -> (i32, &str) {
     let [word, _] = leading_words(text.trim_start_matches(is_space));
     let scale = SCALES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
     scale.map_or((0, text), |(_, power)| {
-        let behind = text.trim_start_matches(is_space).get(word.len()..).unwrap_or_default();
-        (*power, behind)
+        let rest = text.trim_start_matches(is_space).get(word.len()..).unwrap_or_default();
+        (*power, rest)
     })
 }
 
-/// `unit` divided by the unit at the beginning of `behind`, if a slash or the word "per" precedes it there.
+/// `unit` divided by the unit at the beginning of `rest`, if a slash or the word "per" precedes it there.
 fn divide_by_following_unit<'a>(
     unit: QuantityUnit,
-    behind: &'a str,
+    rest: &'a str,
     table: UnitSpellingTables,
 ) -> (QuantityUnit, &'a str) {
-    let divisor = behind.strip_prefix('/').or_else(|| {
-        let [word, _] = leading_words(behind.trim_start_matches(is_space));
+    let divisor = rest.strip_prefix('/').or_else(|| {
+        let [word, _] = leading_words(rest.trim_start_matches(is_space));
         let per = word.eq_ignore_ascii_case("per");
-        let behind = behind.trim_start_matches(is_space).get(word.len()..)?;
-        per.then(|| behind.trim_start_matches(is_space))
+        let rest = rest.trim_start_matches(is_space).get(word.len()..)?;
+        per.then(|| rest.trim_start_matches(is_space))
     });
     match divisor.and_then(|divisor| leading_unit(divisor, table)) {
-        Some((divisor, behind)) => {
+        Some((divisor, rest)) => {
             let name = format!("{}/{}", unit.name, divisor.name);
-            (QuantityUnit { name, power: unit.power - divisor.power }, behind)
+            (QuantityUnit { name, power: unit.power - divisor.power }, rest)
         }
-        None => (unit, behind),
+        None => (unit, rest),
     }
 }

@@ -39,9 +39,9 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     sentences
 }
 
-/// Whether a boundary after `before` is no end of a sentence: `before` ends with an abbreviation, which `behind`
+/// Whether a boundary after `before` is no end of a sentence: `before` ends with an abbreviation, which `after`
 /// continues.
-fn is_continued(before: &str, behind: &str) -> bool {
+fn is_continued(before: &str, after: &str) -> bool {
     let words = before.trim_end_matches([' ', '\t', '\u{a0}']);
     let before = |abbreviation: &str| {
         let before = words.strip_suffix(abbreviation)?;
@@ -50,7 +50,7 @@ fn is_continued(before: &str, behind: &str) -> bool {
     let is_behind_digit =
         |before: &str| before.trim_end().ends_with(|character: char| character.is_ascii_digit());
     ABBREVIATIONS.iter().any(|abbreviation| before(abbreviation).is_some())
-        || behind.starts_with(|character: char| character.is_ascii_digit())
+        || after.starts_with(|character: char| character.is_ascii_digit())
             && BEFORE_DIGITS
                 .iter()
                 .filter_map(|abbreviation| before(abbreviation))
@@ -66,9 +66,9 @@ fn cuts(text: &str) -> Vec<usize> {
         if !is_full_stop(character) {
             continue;
         }
-        let mut behind = rest.clone();
+        let mut tail = rest.clone();
         let (mut passed, mut spaced) = (0, false);
-        while let Some((at, character)) = behind.next() {
+        while let Some((at, character)) = tail.next() {
             // Unicode's boundaries alone do not begin a sentence with a number
             if spaced && character.is_ascii_digit() {
                 cuts.push(at);
@@ -82,7 +82,7 @@ fn cuts(text: &str) -> Vec<usize> {
                 cuts.push(at);
                 break;
             }
-            rest = behind.clone();
+            rest = tail.clone();
         }
     }
     cuts

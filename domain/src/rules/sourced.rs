@@ -134,9 +134,9 @@ impl FactSource {
 
     pub(crate) fn number_facts(&mut self, first: usize) {
         let facts = self.origins.iter_mut().flat_map(|origin| &mut origin.facts);
-        for (place, fact) in (first..).zip(facts) {
+        for (number, fact) in (first..).zip(facts) {
             // a check has at most a million facts
-            fact.fact = u32::try_from(place).unwrap_or(u32::MAX);
+            fact.fact = u32::try_from(number).unwrap_or(u32::MAX);
         }
     }
 }

@@ -42,7 +42,7 @@ fn supported_text_passes_and_unsupported_text_fails_with_span() {
     assert_eq!(failed(&bad), ["RULE-PREC-001", "RULE-PREC-004"]);
     for rule in bad.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail) {
         let [violation] = rule.violations.as_slice() else { panic!("{rule:?}") };
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(&text[span.start..span.end], "The moon is cheese");
         assert_eq!(violation.text, "The moon is cheese");
     }
@@ -55,14 +55,14 @@ fn evaluation_json_is_canonical_and_matches_digest() {
     check.expected.contradiction_ids = vec!["true".into(), "nonsense".into()];
     check.constraints = vec!["b > a".into()];
     let evaluation = evaluated("True or false? a > b. \u{10ffff}\u{e000}", &check);
-    let text = serde_json::to_string(&evaluation).expect("it is JSON");
-    let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("it is canonical"));
+    let text = serde_json::to_string(&evaluation).expect("valid JSON");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+    assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("the value is canonical"));
     let mut unsigned = value;
     unsigned.as_object_mut().expect("an object").remove("sha256");
-    let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("it is canonical");
+    let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("the value is canonical");
     assert_eq!(evaluation.sha256, Sha256Hex::of(&canonical));
-    assert_eq!(serde_json::from_str::<RulesEvaluation>(&text).expect("it reads back"), evaluation);
+    assert_eq!(serde_json::from_str::<RulesEvaluation>(&text).expect("valid JSON"), evaluation);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn evidence_hash_depends_on_candidate_and_facts() {
     let compatible = |constraint: &str| {
         let check = CandidateCheck { constraints: vec![constraint.into()], ..check(&[]) };
         let evidence = applied(RuleId::Cont002, "a > b", &check).evidence;
-        evidence.into_iter().next().expect("the comparisons are told of").input_sha256
+        evidence.into_iter().next().expect("the evidence lists the comparisons").input_sha256
     };
     assert_ne!(compatible("x > y"), compatible("y > x"));
 }

@@ -210,7 +210,7 @@ mod tests {
     fn delivery() -> VerdictDelivery {
         let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
         VerdictDelivery {
-            session_id: "cs_1".parse().expect("an id"),
+            session_id: "cs_1".parse().expect("a valid id"),
             query: CustomerQuery::new("Sell \"honey\"?".into()),
             approved: judge_with(
                 UnexpectedFieldHandling::Deliver,
@@ -218,8 +218,8 @@ mod tests {
                 VerdictPayload::raw(verdict),
             )
             .outcome
-            .expect("it is coherent"),
-            cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+            .expect("the verdict passes the crosscheck"),
+            cached_at: "2026-11-20T10:00:00Z".parse().expect("a valid time"),
             regen: None,
             evaluation_sha256: None,
         }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn regenerated_document_shows_divergence_from_original() {
         use crate::verdict::label::VerdictLabel;
-        for (original, level, told) in [
+        for (original, level, note_field) in [
             (Some(VerdictLabel::Green), "\"none\"", None),
             (Some(VerdictLabel::Amber), "\"minor\"", Some("disclaimer")),
             (Some(VerdictLabel::Red), "\"significant\"", Some("disclaimer")),
@@ -237,18 +237,22 @@ mod tests {
             let original_ = OriginalLabel(original);
             let regen =
                 Some(RegenNotes { original: original_, prompt_changed: false, settings_changed: false });
-            let text =
-                serde_json::to_string(&VerdictDelivery { regen, ..delivery() }).expect("it serializes");
+            let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
+                .expect("the value serializes");
             let word = OriginalLabel(original).as_str();
             let members = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{word}","divergence_level":{level},"#
             );
             assert!(text.contains(&members), "{text}");
             for name in ["disclaimer", "notice"] {
-                assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
+                assert_eq!(
+                    text.contains(&format!("\"{name}\":\"NOTE: ")),
+                    note_field == Some(name),
+                    "{text}"
+                );
             }
-            let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
-            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+            let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
+            assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
         }
     }
 
@@ -257,19 +261,19 @@ mod tests {
         for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
             let original = OriginalLabel(Some(crate::verdict::label::VerdictLabel::Green));
             let regen = Some(RegenNotes { original, prompt_changed, settings_changed });
-            let text =
-                serde_json::to_string(&VerdictDelivery { regen, ..delivery() }).expect("it serializes");
+            let text = serde_json::to_string(&VerdictDelivery { regen, ..delivery() })
+                .expect("the value serializes");
             assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
             assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
             assert!(text.contains(CHANGED_NOTICE), "{text}");
-            let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
-            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+            let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
+            assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
         }
     }
 
     #[test]
     fn document_contains_verdict_as_model_wrote_it() {
-        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        let text = serde_json::to_string(&delivery()).expect("the value serializes");
         assert_eq!(
             text,
             concat!(
@@ -280,18 +284,21 @@ mod tests {
                 r#""flags":["unexpected_field:x"],"crosscheck_reason":"pass"}}"#,
             )
         );
-        let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
-        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
+        assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
     }
 
     #[test]
     fn stripped_verdict_reads_back_with_flags_of_cut_members() {
         let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-        let approved = judge(ProductTier::Quick, VerdictPayload::raw(raw)).outcome.expect("it is coherent");
-        let text = serde_json::to_string(&VerdictDelivery { approved, ..delivery() }).expect("it serializes");
+        let approved = judge(ProductTier::Quick, VerdictPayload::raw(raw))
+            .outcome
+            .expect("the verdict passes the crosscheck");
+        let text =
+            serde_json::to_string(&VerdictDelivery { approved, ..delivery() }).expect("the value serializes");
         assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
-        let back: VerdictDelivery = serde_json::from_str(&text).expect("it reads back");
-        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        let back: VerdictDelivery = serde_json::from_str(&text).expect("valid JSON");
+        assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
         // no flag names this member, so it was added later
         let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
         assert_ne!(added, text);
@@ -300,7 +307,7 @@ mod tests {
 
     #[test]
     fn changed_document_does_not_read_back() {
-        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        let text = serde_json::to_string(&delivery()).expect("the value serializes");
         for (from, to) in [
             ("\"verdict\": \"GREEN\"", "\"verdict\": \"PURPLE\""),
             ("A sound and simple plan.", "A"),

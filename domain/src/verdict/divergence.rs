@@ -146,7 +146,7 @@ pub struct DivergenceCheck {
 pub struct RegeneratedVerdict<'r> {
     pub tier: ProductTier,
     pub label: VerdictLabel,
-    /// The path on which it came.
+    /// The path of the request.
     pub path: GatePath,
     /// How it was generated, if oracled requested it.
     pub generation: Option<&'r VerdictGeneration>,
@@ -159,7 +159,7 @@ impl DivergenceCheck {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
         let first = original.and_then(|original| original.generation.as_ref());
-        let made = first.zip(regenerated.generation);
+        let generations = first.zip(regenerated.generation);
         Self {
             tier: regenerated.tier,
             original_verdict: OriginalLabel(label),
@@ -168,10 +168,10 @@ impl DivergenceCheck {
             divergence_level: level,
             skipped: level.is_none(),
             path: regenerated.path,
-            prompt_changed: made
+            prompt_changed: generations
                 .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
-            settings_changed: made.map(|(first, again)| first.settings != again.settings),
+            settings_changed: generations.map(|(first, again)| first.settings != again.settings),
         }
     }
 }

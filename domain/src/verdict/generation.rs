@@ -59,7 +59,7 @@ mod tests {
     fn locked_settings_have_values_and_names_of_the_seed() {
         let settings = GenerationSettings::locked(LOCKED_MODEL.to_owned());
         assert_eq!(
-            serde_json::to_string(&settings).expect("it serializes"),
+            serde_json::to_string(&settings).expect("the value serializes"),
             r#"{"model":"gemini-2.5-flash","temperature":0.0,"topP":1.0,"topK":1,"candidateCount":1}"#
         );
     }

@@ -50,7 +50,7 @@ pub struct OracleInteractionLog {
     /// The SHA-256 of the response body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_hash: Option<Sha256Hex>,
-    /// Whether the answer came from a cache.
+    /// Whether the answer is from a cache.
     pub cache_hit: bool,
     /// Whether the answer was older than allowed.
     pub stale_data_used: bool,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn interaction() -> OracleInteractionLog {
-        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         OracleInteractionLog {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: "gemini".into(),
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn interaction_has_fields_and_names_of_the_seed() {
         assert_eq!(
-            serde_json::to_string(&interaction()).expect("it serializes"),
+            serde_json::to_string(&interaction()).expect("the value serializes"),
             concat!(
                 r#"{"execution_id":"regen:cs_1:1795168800000000","oracle_id":"gemini","#,
                 r#""oracle_version":"v1beta/gemini-2.5-flash","request_timestamp":"2026-11-20T10:00:00Z","#,
@@ -131,11 +131,8 @@ mod tests {
             ..interaction()
         };
         for interaction in [silent, answered] {
-            let line = serde_json::to_string(&interaction).expect("it serializes");
-            assert_eq!(
-                serde_json::from_str::<OracleInteractionLog>(&line).expect("it reads back"),
-                interaction
-            );
+            let line = serde_json::to_string(&interaction).expect("the value serializes");
+            assert_eq!(serde_json::from_str::<OracleInteractionLog>(&line).expect("valid JSON"), interaction);
         }
     }
 }

@@ -221,8 +221,8 @@ impl MailState {
                 let doublings = (attempts - 1).min(16);
                 let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
                 let age = now.duration_since(self.tried_since).saturating_add(pause);
-                let asked = failure.retry_after.unwrap_or_default();
-                (age <= max_age).then_some(pause.max(asked).min(LONGEST_WAIT))
+                let retry_after = failure.retry_after.unwrap_or_default();
+                (age <= max_age).then_some(pause.max(retry_after).min(LONGEST_WAIT))
             }
         };
         let next = pause.filter(|_| !failure.is_permanent());

@@ -76,7 +76,7 @@ fn literal(text: &str) -> String {
 
 /// Appends one character of the basic plane as `\uXXXX`.
 fn escape(literal: &mut String, character: char) {
-    write!(literal, "\\u{:04x}", u32::from(character)).expect("a string takes whatever is written to it");
+    write!(literal, "\\u{:04x}", u32::from(character)).expect("a write to a string does not fail");
 }
 
 /// The JSON form for the tier, with placeholders for the values.
@@ -84,13 +84,13 @@ fn form(tier: ProductTier) -> String {
     let mut form = String::from("{\n  \"verdict\": \"<word>\",\n  \"summary\": \"<text>\"");
     if tier >= ProductTier::Full {
         form.push_str(",\n  \"breakdown\": {");
-        for (place, dimension) in VerdictDimension::ALL.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, dimension) in VerdictDimension::ALL.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(
                 form,
                 "{comma}\n    \"{dimension}\": {{\"verdict\": \"<word>\", \"analysis\": \"<text>\"}}"
             )
-            .expect("a string takes whatever is written to it");
+            .expect("a write to a string does not fail");
         }
         form.push_str("\n  }");
     }
@@ -160,21 +160,21 @@ mod tests {
 
     #[test]
     fn prompt_requests_only_fields_of_its_tier() {
-        let asked =
+        let is_field_requested =
             |tier: ProductTier, field: &str| prompt(tier, "").text().contains(&format!("\"{field}\":"));
         for tier in ProductTier::ALL {
             for field in ["verdict", "summary"] {
-                assert!(asked(tier, field), "{tier} {field}");
+                assert!(is_field_requested(tier, field), "{tier} {field}");
             }
             for dimension in VerdictDimension::ALL {
                 assert_eq!(
-                    asked(tier, dimension.into_str()),
+                    is_field_requested(tier, dimension.into_str()),
                     tier != ProductTier::Quick,
                     "{tier} {dimension}"
                 );
             }
             for field in ["strategy", "next_step", "alternative", "tests"] {
-                assert_eq!(asked(tier, field), tier == ProductTier::Strategy, "{tier} {field}");
+                assert_eq!(is_field_requested(tier, field), tier == ProductTier::Strategy, "{tier} {field}");
             }
         }
     }

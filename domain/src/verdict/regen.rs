@@ -34,8 +34,8 @@ mod tests {
 
     #[test]
     fn regen_gap_03_session_regenerates_once_in_five_minutes() {
-        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a time");
-        let attempt = RegenAttempt { session_id: "cs_1".parse().expect("an id"), attempted_at: at(0) };
+        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a valid time");
+        let attempt = RegenAttempt { session_id: "cs_1".parse().expect("a valid id"), attempted_at: at(0) };
         for (second, wait_s) in [
             (0, Some(300)),
             (1, Some(299)),

@@ -104,7 +104,8 @@ mod tests {
     }
 
     fn examined(tier: ProductTier, verdict: &str, check: &CandidateCheck) -> RulesGateOutcome {
-        let approved = judge(tier, VerdictPayload::raw(verdict)).outcome.expect("it is coherent");
+        let approved =
+            judge(tier, VerdictPayload::raw(verdict)).outcome.expect("the verdict passes the crosscheck");
         examine(approved, check, &FactSet::compile(&check.facts), &RuleSettings::default())
     }
 
@@ -144,7 +145,7 @@ mod tests {
         let mut check =
             CandidateCheck { facts: vec!["a sound and simple plan".into()], ..CandidateCheck::default() };
         let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-        examined(ProductTier::Quick, verdict, &check).outcome.expect("it is supported");
+        examined(ProductTier::Quick, verdict, &check).outcome.expect("the claim is supported");
         check.expected.must_find = vec![" ".into()];
         let RulesGateOutcome { evaluation, outcome } = examined(ProductTier::Quick, verdict, &check);
         outcome.expect_err("the pattern is blank");

@@ -79,29 +79,29 @@ enum ClassifiedReply<'a> {
 
 /// Collects the results of the calls of `inputs`.
 pub(super) fn collect_answers(inputs: &DecisionInputs) -> CollectedAnswers<'_> {
-    let mut hearing = CollectedAnswers::default();
+    let mut collected = CollectedAnswers::default();
     for oracle_id in &inputs.workflow.oracles {
         match inputs.calls.get(oracle_id) {
-            Some(call) => hearing.add_call(inputs, oracle_id, call),
-            None => hearing.outcomes.push((oracle_id, CallOutcome::NotAsked)),
+            Some(call) => collected.add_call(inputs, oracle_id, call),
+            None => collected.outcomes.push((oracle_id, CallOutcome::NotAsked)),
         }
     }
-    hearing
+    collected
 }
 
 impl<'a> CollectedAnswers<'a> {
     fn add_call(&mut self, inputs: &'a DecisionInputs, oracle_id: &'a SourceId, call: &'a OracleCall) {
         let is_registered = call.oracle_tier != OracleTier::Unverified;
         let mut warnings = call.warnings.clone();
-        let (mut heard, mut is_kept) = (classify_reply(inputs, oracle_id, call, &mut warnings), false);
-        self.outcomes.push((oracle_id, outcome(&call.reply, &heard)));
-        if let ClassifiedReply::Missing(absence, cause) = &heard {
+        let (mut classified, mut is_cached) = (classify_reply(inputs, oracle_id, call, &mut warnings), false);
+        self.outcomes.push((oracle_id, outcome(&call.reply, &classified)));
+        if let ClassifiedReply::Missing(absence, cause) = &classified {
             warnings.push(format!("{oracle_id}: {cause}"));
             if let Some(candidate) = find_cached_answer(inputs, oracle_id, call, *absence, &mut warnings) {
-                (heard, is_kept) = (ClassifiedReply::Usable(candidate), true);
+                (classified, is_cached) = (ClassifiedReply::Usable(candidate), true);
             }
         }
-        match heard {
+        match classified {
             ClassifiedReply::Usable(candidate) => {
                 let mut tier = VerificationTier::from(call.oracle_tier);
                 if !candidate.record.is_pinned() {
@@ -116,7 +116,7 @@ impl<'a> CollectedAnswers<'a> {
                     requested: &call.axes,
                     candidate,
                     tier,
-                    is_cached: is_kept,
+                    is_cached,
                 });
             }
             ClassifiedReply::Nothing => {}
@@ -133,8 +133,8 @@ impl<'a> CollectedAnswers<'a> {
 }
 
 /// The outcome of a call. An answer that cannot be used counts as refused.
-const fn outcome(reply: &OracleReply, heard: &ClassifiedReply<'_>) -> CallOutcome {
-    match (reply, heard) {
+const fn outcome(reply: &OracleReply, classified: &ClassifiedReply<'_>) -> CallOutcome {
+    match (reply, classified) {
         (_, ClassifiedReply::Missing(MissingSourceReason::TooSlow(_), _)) => CallOutcome::TimedOut,
         (OracleReply::Answered { .. }, ClassifiedReply::Missing(..)) => CallOutcome::Refused,
         _ => reply.outcome(),

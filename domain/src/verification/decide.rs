@@ -65,19 +65,19 @@ pub fn decide(inputs: &DecisionInputs) -> Envelope {
         let ruling = CombinedDecision::without_oracles(EnvelopeKind::Provisional, AxisReason::Deferred);
         return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
     }
-    let hearing = collect_answers(inputs);
-    let ruling = CombinedDecision::of(inputs, &hearing);
-    let envelope = assemble::envelope(inputs, &hearing, &ruling, Vec::new());
+    let collected = collect_answers(inputs);
+    let ruling = CombinedDecision::of(inputs, &collected);
+    let envelope = assemble::envelope(inputs, &collected, &ruling, Vec::new());
     with_review_id(inputs, envelope).unwrap_or_else(|| {
         let ruling = ruling.without_new_review();
-        assemble::envelope(inputs, &hearing, &ruling, Vec::new())
+        assemble::envelope(inputs, &collected, &ruling, Vec::new())
     })
 }
 
 /// The envelope of a question that oracles answer, without a review.
 pub(super) fn without_review(inputs: &DecisionInputs) -> Envelope {
-    let hearing = collect_answers(inputs);
-    assemble::envelope(inputs, &hearing, &CombinedDecision::of(inputs, &hearing), Vec::new())
+    let collected = collect_answers(inputs);
+    assemble::envelope(inputs, &collected, &CombinedDecision::of(inputs, &collected), Vec::new())
 }
 
 impl<'a> CombinedDecision<'a> {
@@ -94,9 +94,9 @@ impl<'a> CombinedDecision<'a> {
         }
     }
 
-    fn of(inputs: &'a DecisionInputs, hearing: &'a CollectedAnswers<'a>) -> Self {
-        let asked = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
-        let settled = asked.map(|(path, axis)| (path.as_str(), settle(inputs, hearing, path, axis)));
+    fn of(inputs: &'a DecisionInputs, collected: &'a CollectedAnswers<'a>) -> Self {
+        let requested = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
+        let settled = requested.map(|(path, axis)| (path.as_str(), settle(inputs, collected, path, axis)));
         let mut ruling = Self {
             kind: EnvelopeKind::Blocked,
             reasons: BTreeSet::new(),
@@ -106,8 +106,8 @@ impl<'a> CombinedDecision<'a> {
             reverify: BTreeMap::new(),
             missing: Vec::new(),
         };
-        ruling.contested = ruling.find_conflicting_oracles(inputs, hearing);
-        ruling.spread_conflicts(inputs, hearing);
+        ruling.contested = ruling.find_conflicting_oracles(inputs, collected);
+        ruling.spread_conflicts(inputs, collected);
         ruling.collect_reverifications(inputs);
         let is_needed = |absent: &&MissingSource<'_>| {
             let open = |path: &String| {
@@ -117,10 +117,10 @@ impl<'a> CombinedDecision<'a> {
             absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
         };
         // if people have decided all axes, no oracle is needed
-        let missing = hearing.missing.iter().filter(|_| !ruling.is_decided_by_humans(inputs));
+        let missing = collected.missing.iter().filter(|_| !ruling.is_decided_by_humans(inputs));
         ruling.missing = missing.filter(is_needed).collect();
         ruling.attribute_missing_axes();
-        ruling.decide_axes(inputs, hearing);
+        ruling.decide_axes(inputs, collected);
         ruling
     }
 
@@ -128,16 +128,16 @@ impl<'a> CombinedDecision<'a> {
     fn find_conflicting_oracles(
         &self,
         inputs: &'a DecisionInputs,
-        hearing: &'a CollectedAnswers<'a>,
+        collected: &'a CollectedAnswers<'a>,
     ) -> BTreeSet<&'a SourceId> {
-        let asked = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
-        let beside = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
-        let beside = beside.flat_map(|(path, axis)| settle(inputs, hearing, path, axis).contested_by);
-        asked.chain(beside).collect()
+        let contested = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
+        let others = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
+        let others = others.flat_map(|(path, axis)| settle(inputs, collected, path, axis).contested_by);
+        contested.chain(others).collect()
     }
 
     /// If a conflict affects all values of its oracles, marks the axes on which these oracles have a value.
-    fn spread_conflicts(&mut self, inputs: &'a DecisionInputs, hearing: &'a CollectedAnswers<'a>) {
+    fn spread_conflicts(&mut self, inputs: &'a DecisionInputs, collected: &'a CollectedAnswers<'a>) {
         let again = is_reverification_required(inputs);
         let reason = match inputs.workflow.conflict_resolution.scope.granularity {
             _ if again => AxisReason::Reverification,
@@ -147,9 +147,9 @@ impl<'a> CombinedDecision<'a> {
         let contested = &self.contested;
         for (path, settlement) in &mut self.settled {
             let Some(axis) = inputs.axes.get(*path) else { continue };
-            let said = collect_statements(inputs, hearing, path, axis);
+            let statements = collect_statements(inputs, collected, path, axis);
             if !settlement.is_decided_by_human()
-                && said.oracles().any(|oracle_id| contested.contains(oracle_id))
+                && statements.oracles().any(|oracle_id| contested.contains(oracle_id))
             {
                 settlement.add(reason);
             }
@@ -191,10 +191,10 @@ impl<'a> CombinedDecision<'a> {
     }
 
     /// Decides each axis by itself. The envelope gets the gravest kind of its axes.
-    fn decide_axes(&mut self, inputs: &'a DecisionInputs, hearing: &CollectedAnswers<'_>) {
+    fn decide_axes(&mut self, inputs: &'a DecisionInputs, collected: &CollectedAnswers<'_>) {
         for path in &inputs.question.axes {
             let ruled =
-                self.settled.get(path.as_str()).map(|axis| self.decide_axis(inputs, hearing, path, axis));
+                self.settled.get(path.as_str()).map(|axis| self.decide_axis(inputs, collected, path, axis));
             let (kind, reason) = ruled.unwrap_or((EnvelopeKind::Blocked, None));
             self.kinds.insert(path, kind);
             let Some(settlement) = self.settled.get_mut(path.as_str()) else { continue };
@@ -214,7 +214,7 @@ impl<'a> CombinedDecision<'a> {
     fn decide_axis(
         &self,
         inputs: &DecisionInputs,
-        hearing: &CollectedAnswers<'_>,
+        collected: &CollectedAnswers<'_>,
         path: &str,
         settlement: &AxisSettlement<'_>,
     ) -> (EnvelopeKind, Option<AxisReason>) {
@@ -224,7 +224,7 @@ impl<'a> CombinedDecision<'a> {
         let is_asked = |oracle_id: &SourceId| {
             inputs.calls.get(oracle_id).is_some_and(|call| is_requested(&call.axes, path))
         };
-        if hearing.ambiguous.iter().any(|oracle_id| is_asked(oracle_id)) {
+        if collected.ambiguous.iter().any(|oracle_id| is_asked(oracle_id)) {
             return (EnvelopeKind::RequiresSpecification, Some(AxisReason::SeveralThings));
         }
         if settlement.status == AxisStatus::Escalated {
@@ -299,7 +299,7 @@ impl<'a> CombinedDecision<'a> {
 
 /// Whether an oracle that was asked for `axes` may have a value for `path`. An empty list means all axes.
 fn is_requested(axes: &[String], path: &str) -> bool {
-    axes.is_empty() || axes.iter().any(|asked| asked == path)
+    axes.is_empty() || axes.iter().any(|requested| requested == path)
 }
 
 /// The standing of an axis of this kind.

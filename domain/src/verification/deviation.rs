@@ -59,11 +59,13 @@ pub fn advance_baselines(
         };
         for path in inputs.question.axes.iter().filter(is_by_sources) {
             let limit = inputs.axes.get(path).and_then(|axis| inputs.workflow.deviation_limit(axis));
-            let said = limit.and_then(|_| AxisBaseline::of(candidate, path));
+            let baseline = limit.and_then(|_| AxisBaseline::of(candidate, path));
             let known = baselines.get(&outcome.oracle_id).and_then(|known| known.get(path));
             // the same value in another version keeps the baseline, so that no row is written for it
-            if let Some(said) = said.filter(|said| known.is_none_or(|known| known.stated != said.stated)) {
-                advanced.entry(outcome.oracle_id.clone()).or_default().insert(path.clone(), said);
+            if let Some(baseline) =
+                baseline.filter(|baseline| known.is_none_or(|known| known.stated != baseline.stated))
+            {
+                advanced.entry(outcome.oracle_id.clone()).or_default().insert(path.clone(), baseline);
             }
         }
     }
@@ -83,8 +85,8 @@ pub fn record_baselines(
             continue;
         };
         for path in candidate.deviations.keys() {
-            if let Some(said) = AxisBaseline::of(before, path) {
-                baselines.entry(oracle_id.clone()).or_default().entry(path.clone()).or_insert(said);
+            if let Some(baseline) = AxisBaseline::of(before, path) {
+                baselines.entry(oracle_id.clone()).or_default().entry(path.clone()).or_insert(baseline);
             }
         }
     }

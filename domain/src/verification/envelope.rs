@@ -257,7 +257,7 @@ impl Envelope {
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         // this is canonical, because a `AxisValue` sorts the members of objects, and no number has a fraction
-        let value = serde_json::to_value(self).expect("an envelope is plain data with text for keys");
+        let value = serde_json::to_value(self).expect("an envelope is plain data with string keys");
         value.to_string().into_bytes()
     }
 
@@ -274,7 +274,7 @@ impl Envelope {
     }
 
     fn digest(&self) -> Sha256Hex {
-        let mut value = serde_json::to_value(self).expect("an envelope is plain data with text for keys");
+        let mut value = serde_json::to_value(self).expect("an envelope is plain data with string keys");
         if let Some(members) = value.as_object_mut() {
             members.remove("sha256");
         }

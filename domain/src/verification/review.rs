@@ -184,31 +184,32 @@ pub struct DismissalRecord {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewResolutionError {
     /// The ontology is not the review's.
-    #[error("the review has the ontology {wanted}, not {given}")]
+    #[error("the review has the ontology {expected}, not {given}")]
     OtherOntology {
-        wanted: OntologyRef,
+        /// The ontology of the review.
+        expected: OntologyRef,
         /// The ontology that validates the resolution.
         given: OntologyRef,
     },
     /// The axes are not those of the review.
-    #[error("`values` names {named}; required: all axes of the review and no others: {wanted}")]
+    #[error("`values` names {named}; required: all axes of the review and no others: {required}")]
     Axes {
         /// The axes in the resolution.
         named: String,
         /// The axes of the review.
-        wanted: String,
+        required: String,
     },
     /// A value is not valid for its axis.
     #[error("`values.{axis}`: {fault}")]
     Value { axis: String, fault: String },
     /// The definition of a value is missing.
     #[error(
-        "`definitions.{axis}` is missing; add the definition of the value, because the candidates have different ones: {said}"
+        "`definitions.{axis}` is missing; add the definition of the value, because the candidates have different ones: {definitions}"
     )]
     NoDefinition {
         axis: String,
         /// The definitions of the candidates.
-        said: String,
+        definitions: String,
     },
     /// A definition is for an axis that the review does not have.
     #[error("`definitions.{axis}`: no axis of the review has that name")]
@@ -222,14 +223,15 @@ pub enum ReviewResolutionError {
     },
     /// No candidate and no claim has the value, and `own_value` is not set.
     #[error(
-        "`values.{axis}`: no candidate or claim has {value}; they have: {said}. Set `own_value` (`--own-value`) to use it anyway"
+        "`values.{axis}`: no candidate or claim has {value}; they have: {offered}. Set `own_value` (`--own-value`) to use it anyway"
     )]
-    NobodySays {
+    ValueNotOffered {
+        /// The axis.
         axis: String,
         /// The value, with its definition.
         value: String,
         /// The values of the candidates and the claim.
-        said: String,
+        offered: String,
     },
     /// The reason is blank or too long.
     #[error("`reason` is blank or too long (1 to {REASON_MAX_BYTES} bytes allowed)")]
@@ -321,8 +323,8 @@ impl ReviewCase {
         now: Timestamp,
     ) -> Result<Vec<HumanLock>, ReviewResolutionError> {
         if self.ontology != ontology.reference() {
-            let (wanted, given) = (self.ontology.clone(), ontology.reference());
-            return Err(ReviewResolutionError::OtherOntology { wanted, given });
+            let (expected, given) = (self.ontology.clone(), ontology.reference());
+            return Err(ReviewResolutionError::OtherOntology { expected, given });
         }
         if !self.axes.keys().eq(resolution.values.keys()) {
             let joined = |mut names: Vec<&str>| {
@@ -331,7 +333,7 @@ impl ReviewCase {
             };
             return Err(ReviewResolutionError::Axes {
                 named: joined(resolution.values.keys().map(String::as_str).collect()),
-                wanted: joined(self.axes.keys().map(String::as_str).collect()),
+                required: joined(self.axes.keys().map(String::as_str).collect()),
             });
         }
         self.check_definitions(&resolution.definitions)?;

@@ -94,11 +94,11 @@ pub(super) enum ValueOrigin<'a> {
 /// Settles the axis that was requested as `path`.
 pub(super) fn settle<'a>(
     inputs: &'a DecisionInputs,
-    hearing: &'a CollectedAnswers<'a>,
+    collected: &'a CollectedAnswers<'a>,
     path: &str,
     axis: &Axis,
 ) -> AxisSettlement<'a> {
-    let mut on_axis = collect_statements(inputs, hearing, path, axis);
+    let mut on_axis = collect_statements(inputs, collected, path, axis);
     let mut settlement = AxisSettlement::empty(std::mem::take(&mut on_axis.warnings));
     settlement.delta = on_axis.delta();
     if settlement.settle_by_lock(inputs, &on_axis, path, axis) {

@@ -36,32 +36,33 @@ pub(super) struct CollectedStatements<'a> {
     pub(super) warnings: Vec<String>,
 }
 
-/// Collects the statements of `hearing` on the axis that was requested as `path`.
+/// Collects the statements of `collected` on the axis that was requested as `path`.
 pub(super) fn collect_statements<'a>(
     inputs: &DecisionInputs,
-    hearing: &'a CollectedAnswers<'a>,
+    collected: &'a CollectedAnswers<'a>,
     path: &str,
     axis: &Axis,
 ) -> CollectedStatements<'a> {
     let mut found = CollectedStatements::default();
-    for voice in &hearing.answers {
-        let stated = voice.candidate.values.get(path);
-        let Some(stated) = stated.filter(|_| voice.requested.iter().any(|asked| asked == path)) else {
+    for answer in &collected.answers {
+        let stated = answer.candidate.values.get(path);
+        let Some(stated) = stated.filter(|_| answer.requested.iter().any(|requested| requested == path))
+        else {
             continue;
         };
         let Ok(value) = stated.value.typed(axis) else { continue };
-        if voice.tier == VerificationTier::Unverified {
+        if answer.tier == VerificationTier::Unverified {
             found.has_unverified = true;
             continue;
         }
         let mut warnings = Vec::new();
-        match effective_tier(inputs, voice, path, axis, &mut warnings) {
+        match effective_tier(inputs, answer, path, axis, &mut warnings) {
             Ok(VerificationTier::Unverified) => found.has_unverified = true,
             Ok(tier) => {
                 let definition = stated.definition.as_deref();
-                found.statements.push(AxisStatement { answer: voice, value, definition, tier });
+                found.statements.push(AxisStatement { answer, value, definition, tier });
             }
-            Err(reason) => found.outdated.push((voice.oracle_id, reason)),
+            Err(reason) => found.outdated.push((answer.oracle_id, reason)),
         }
         found.warnings.append(&mut warnings);
     }
@@ -73,24 +74,24 @@ pub(super) fn collect_statements<'a>(
 /// The tier at which a value counts, or the reason why it is too old.
 fn effective_tier(
     inputs: &DecisionInputs,
-    voice: &UsableAnswer<'_>,
+    answer: &UsableAnswer<'_>,
     path: &str,
     axis: &Axis,
     warnings: &mut Vec<String>,
 ) -> Result<VerificationTier, AxisReason> {
-    let (id, observed_at) = (voice.oracle_id, voice.candidate.observed_at);
+    let (id, observed_at) = (answer.oracle_id, answer.candidate.observed_at);
     let age_s = age_s(observed_at, inputs.as_of());
-    if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
+    if let Some(limit_s) = ttl_s(answer, axis).filter(|limit_s| age_s > *limit_s) {
         let (age, limit) = format_age_and_limit(age_s, limit_s);
         warnings.push(format!("{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"));
         return Err(AxisReason::Expired);
     }
-    let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
+    let Some(freshness) = answer.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
         warnings.push(format!("{id}: the freshness of `{path}` is not checked"));
         return Err(AxisReason::Stale);
     };
     if !freshness.stale {
-        return Ok(voice.tier);
+        return Ok(answer.tier);
     }
     if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
         let age_s = freshness.age_seconds.unwrap_or(age_s);
@@ -103,25 +104,26 @@ fn effective_tier(
         warnings.push(format!("{id}: `{path}` from {observed_at} is stale: {why}"));
     }
     match freshness.stale_behavior {
-        StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),
-        StaleBehavior::DegradeTier => Ok(voice.tier.lower()),
+        StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(answer.tier),
+        StaleBehavior::DegradeTier => Ok(answer.tier.lower()),
         StaleBehavior::BlockUntilFresh | StaleBehavior::FailClosed => Err(AxisReason::Stale),
     }
 }
 
 /// The tier at which an answer counts: the lowest tier of its values on the requested axes.
-pub(super) fn counted_tier(inputs: &DecisionInputs, voice: &UsableAnswer<'_>) -> VerificationTier {
-    let asked = inputs.question.axes.iter().filter(|path| voice.requested.contains(path));
-    let said = asked.filter(|path| voice.candidate.values.contains_key(*path));
-    let tiers = said
-        .filter_map(|path| effective_tier(inputs, voice, path, inputs.axes.get(path)?, &mut Vec::new()).ok());
-    tiers.min().unwrap_or(voice.tier)
+pub(super) fn counted_tier(inputs: &DecisionInputs, answer: &UsableAnswer<'_>) -> VerificationTier {
+    let requested = inputs.question.axes.iter().filter(|path| answer.requested.contains(path));
+    let answered = requested.filter(|path| answer.candidate.values.contains_key(*path));
+    let tiers = answered.filter_map(|path| {
+        effective_tier(inputs, answer, path, inputs.axes.get(path)?, &mut Vec::new()).ok()
+    });
+    tiers.min().unwrap_or(answer.tier)
 }
 
 /// The maximum age of a value, in seconds, whatever the policies: the limit of the ontology and, on a state-sensitive axis,
 /// the answer's own.
-pub(super) fn ttl_s(voice: &UsableAnswer<'_>, axis: &Axis) -> Option<u64> {
-    let own = voice.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
+pub(super) fn ttl_s(answer: &UsableAnswer<'_>, axis: &Axis) -> Option<u64> {
+    let own = answer.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
     axis.ttl_s().into_iter().chain(own).min()
 }
 
@@ -194,11 +196,11 @@ impl<'a> CollectedStatements<'a> {
     /// All pairs of statements.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&AxisStatement<'a>, &AxisStatement<'a>)> {
         let statements = &self.statements;
-        let behind = move |place: usize| statements.iter().skip(place + 1);
+        let following = move |index: usize| statements.iter().skip(index + 1);
         statements
             .iter()
             .enumerate()
-            .flat_map(move |(place, one)| behind(place).map(move |other| (one, other)))
+            .flat_map(move |(index, one)| following(index).map(move |other| (one, other)))
     }
 
     /// The oracles whose values are too old for this reason.

@@ -114,7 +114,7 @@ impl TableReader {
             dir: self.dir().to_owned(),
             detail: format!("the last entry: {error}"),
         };
-        Ok(first_fields.map_err(corrupt)?.map(|looked| looked.timestamp))
+        Ok(first_fields.map_err(corrupt)?.map(|fields| fields.timestamp))
     }
 }
 
@@ -151,10 +151,10 @@ impl LogReader<'_> {
             (Some(session), _) => {
                 let prefix = by_session(session);
                 let written = self.session_revision(session)?.filter(|seq| (from..end).contains(seq));
-                let (before, behind) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
+                let (before, after) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
                 let before = self.numbers(&prefix, from..before, |_| true);
-                let behind = self.numbers(&prefix, behind..end, |_| true);
-                let numbers = before.chain(written.map(Ok)).chain(behind);
+                let after = self.numbers(&prefix, after..end, |_| true);
+                let numbers = before.chain(written.map(Ok)).chain(after);
                 Box::new(numbers.map(|number| self.row_with(number?)))
             }
             (None, Some(event)) => {
@@ -186,12 +186,12 @@ impl LogReader<'_> {
         self.numbers(&key(TableId::Log, &[]), range, rows::is_first_chunk)
     }
 
-    /// The numbers in `range` that follow `prefix` in those keys for which `wanted` returns true.
+    /// The numbers in `range` that follow `prefix` in those keys for which `is_included` returns true.
     fn numbers(
         &self,
         prefix: &[u8],
         range: Range<u64>,
-        wanted: fn(&[u8]) -> bool,
+        is_included: fn(&[u8]) -> bool,
     ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
         let bound = |seq: u64| [prefix, &seq.to_be_bytes()].concat();
         let at = prefix.len();
@@ -201,7 +201,7 @@ impl LogReader<'_> {
                 Err(error) => return Some(Err(StoreError::damaged(self.store.dir(), &error))),
             };
             let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
-            seq.filter(|_| wanted(&key)).map(Ok)
+            seq.filter(|_| is_included(&key)).map(Ok)
         })
     }
 

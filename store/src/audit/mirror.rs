@@ -263,8 +263,8 @@ mod tests {
 
     fn last_of(content: &[u8]) -> (u64, Option<u64>) {
         let mut file = tempfile::tempfile().expect("a file");
-        file.write_all(content).expect("it is written");
-        last_line(&file).expect("it is read")
+        file.write_all(content).expect("the write succeeds");
+        last_line(&file).expect("the read succeeds")
     }
 
     #[test]

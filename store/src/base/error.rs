@@ -157,8 +157,8 @@ impl StoreError {
                 Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
             }
             sled::Error::Corruption { at, .. } => {
-                let place = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
-                Self::Corrupt { dir: dir.to_owned(), detail: format!("a checksum is wrong{place}") }
+                let offset = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
+                Self::Corrupt { dir: dir.to_owned(), detail: format!("a checksum is wrong{offset}") }
             }
             _ => Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() },
         }

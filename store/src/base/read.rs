@@ -66,16 +66,16 @@ impl TableReader {
         Ok(names)
     }
 
-    /// The names of the first `most` rows after the row `behind`.
+    /// The names of the first `most` rows after the row `after`.
     pub(crate) fn names_after(
         &self,
         table: TableId,
-        behind: Option<&str>,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         let Range { start, end } = rows::all(table);
         // a name is followed by a 0 byte, so this key follows all chunks of that row
-        let from = behind.map_or(start, |behind| key(table, &[behind.as_bytes(), &[1]]));
+        let from = after.map_or(start, |after| key(table, &[after.as_bytes(), &[1]]));
         self.names(table, from..end, .., most)
     }
 

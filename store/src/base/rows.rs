@@ -100,7 +100,7 @@ pub(crate) fn put(
     debug_assert!(value.len() <= ROW_MAX_BYTES, "a row of {} bytes", value.len());
     let (first, rest) = value.split_at(value.len().min(ONE_CHUNK_BYTES));
     let chunks =
-        u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row has ROW_MAX_BYTES at the most");
+        u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row has at most ROW_MAX_BYTES bytes");
     let head = [&revision.to_be_bytes()[..], &chunks.to_be_bytes(), first].concat();
     batch.insert(chunk_key(table, name, 0), head);
     for (chunk, value) in (1..).zip(rest.chunks(CHUNK_BYTES)) {

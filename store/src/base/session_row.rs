@@ -39,7 +39,7 @@ impl SessionRow {
             parts.map(|part| part.as_ref().map_or(0, |part| part.revision).to_be_bytes());
         let [session, verdict] =
             parts.map(|part| part.as_ref().map_or(&[][..], |SessionRowPart { json, .. }| json.as_slice()));
-        let length = u32::try_from(session.len()).expect("a row has ROW_MAX_BYTES at the most");
+        let length = u32::try_from(session.len()).expect("a row has at most ROW_MAX_BYTES bytes");
         [&session_revision[..], &verdict_revision, &length.to_be_bytes(), session, verdict].concat()
     }
 

@@ -54,7 +54,7 @@ impl UncommittedFiles {
 
     /// Keeps one of the files, for the commit that names it.
     pub(super) fn keep_file(&mut self, file: &SortedFileRef) {
-        self.refs.retain(|made| made != file);
+        self.refs.retain(|new_file| new_file != file);
     }
 
     /// Keeps all files, for the commit that names them.
@@ -206,7 +206,7 @@ impl GroundFiles {
         run_id.map(str::to_owned).ok_or_else(|| owner.damage_error(path, "does not name its run".into()))
     }
 
-    /// Moves a finished sorted file to its final path, and adds it to `made` unless the file existed already.
+    /// Moves a finished sorted file to its final path, and adds it to `new_files` unless the file existed.
     pub(super) fn adopt_sorted_file(
         &self,
         name: &str,

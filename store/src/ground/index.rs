@@ -73,7 +73,8 @@ impl FileIndex {
         if let [first, .., last] = index.positions.as_slice() {
             index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
         }
-        let heads = index.positions.iter().map(|place| head(index.first_key(place), index.shared_bytes));
+        let heads =
+            index.positions.iter().map(|position| head(index.first_key(position), index.shared_bytes));
         index.heads = heads.collect();
         (at == data_bytes && ascends).then_some(index)
     }
@@ -81,8 +82,8 @@ impl FileIndex {
     /// The number of the only block that can hold `key`; `None` if `key` is before all blocks.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
         let shared =
-            self.positions.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
-        let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
+            self.positions.first().and_then(|position| self.first_key(position).get(..self.shared_bytes))?;
+        let upper = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
             Ordering::Less => 0,
             Ordering::Greater => self.positions.len(),
             Ordering::Equal => {
@@ -90,10 +91,10 @@ impl FileIndex {
                 let begin = self.heads.partition_point(|head| *head < key_head);
                 let alike = self.heads.get(begin..)?.partition_point(|head| *head == key_head);
                 let alike = self.positions.get(begin..begin + alike)?;
-                begin + alike.partition_point(|place| self.first_key(place) <= key)
+                begin + alike.partition_point(|position| self.first_key(position) <= key)
             }
         };
-        behind.checked_sub(1)
+        upper.checked_sub(1)
     }
 
     /// The position of the block with this number, counted from 0.
@@ -121,8 +122,8 @@ impl FileIndex {
 /// one with the lower number is lower.
 fn head(key: &[u8], at: usize) -> u128 {
     let mut head = [0; 16];
-    for (place, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {
-        *place = *byte;
+    for (slot, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {
+        *slot = *byte;
     }
     u128::from_be_bytes(head)
 }

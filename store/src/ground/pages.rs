@@ -84,8 +84,8 @@ fn page<T>(
     let page = file.with_prefix_from(&[kind], start).take(limit).map(|row| {
         let (key, value) = row?;
         let number = key.get(1..).and_then(|number| number.first_chunk()).map(|at| u64::from_be_bytes(*at));
-        let ill = || files.unreadable(owner, &format!("a row of {}", rows.sha256));
-        number.zip(read(&value)).ok_or_else(ill)
+        let unreadable = || files.unreadable(owner, &format!("a row of {}", rows.sha256));
+        number.zip(read(&value)).ok_or_else(unreadable)
     });
     page.collect()
 }

@@ -206,7 +206,7 @@ impl SortedFile {
     /// The first key of block number `block`; `None` if the block does not exist.
     fn first_key(&self, block: usize) -> Option<&[u8]> {
         let index = &self.inner.index;
-        index.piece_position(block).map(|place| index.first_key(place))
+        index.piece_position(block).map(|position| index.first_key(position))
     }
 
     /// Block number `block`, from the cache if it has it.
@@ -228,7 +228,7 @@ impl SortedFile {
 
     /// The error for a block with a valid checksum whose rows cannot be parsed.
     fn malformed(&self, block: usize) -> StoreError {
-        let at = self.inner.index.piece_position(block).map_or(0, |place| place.at);
+        let at = self.inner.index.piece_position(block).map_or(0, |position| position.at);
         self.inner.file.damage_error_at(at, "its rows cannot be read")
     }
 }
@@ -236,12 +236,12 @@ impl SortedFile {
 /// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with the last of the
 /// remaining bytes incremented.
 fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
-    let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
-    match behind.last_mut() {
+    let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
+    let mut end_key = prefix.get(..end).unwrap_or_default().to_vec();
+    match end_key.last_mut() {
         Some(last) => {
             *last += 1;
-            Bound::Excluded(behind)
+            Bound::Excluded(end_key)
         }
         None => Bound::Unbounded,
     }

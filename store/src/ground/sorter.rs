@@ -136,8 +136,8 @@ impl MemoryRows {
     fn sort(&mut self) {
         let bytes = self.bytes.as_slice();
         let first = self.positions.first().map_or(&[][..], |first| key(bytes, first));
-        let shared = self.positions.iter().fold(first.len(), |shared, place| {
-            let both = first.iter().zip(key(bytes, place)).take(shared);
+        let shared = self.positions.iter().fold(first.len(), |shared, position| {
+            let both = first.iter().zip(key(bytes, position)).take(shared);
             both.take_while(|(one, other)| one == other).count()
         });
         for position in &mut self.positions {

@@ -221,7 +221,7 @@ impl RunStaging {
                 None => None,
             };
             old.gather(&mut record)?;
-            let is_said = run_statement.is_some();
+            let is_stated = run_statement.is_some();
             if let Some(statement) = run_statement {
                 self.counts.records += u64::from(statement.time.content.is_some());
                 record.statements.push(statement);
@@ -238,7 +238,7 @@ impl RunStaging {
             if release.undoes.is_some() && restores_pruned(&record, &view.known, &after) {
                 pruned += 1;
             }
-            if is_said || others_change {
+            if is_stated || others_change {
                 self.write_record_changes(view, &record, &after, &mut ordinal)?;
             }
         }

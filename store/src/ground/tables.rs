@@ -223,13 +223,13 @@ impl Store {
         meter: &mut CheckMeter<'_>,
     ) -> Result<u64, StoreError> {
         let owner = FileOwner::new(oracle_id, SourceFileKind::Rejects);
-        let is_wanted = |run: &&IngestionRun| {
+        let is_affected = |run: &&IngestionRun| {
             run.oracle_id == *oracle_id
                 && run.state != RunState::Completed
                 && run_id.is_none_or(|run_id| run.run_id == *run_id)
         };
         let mut verified = 0;
-        for run in self.runs()?.iter().filter(is_wanted) {
+        for run in self.runs()?.iter().filter(is_affected) {
             let Some(rows) = &run.rows else { continue };
             match self.files().verify_sorted(rows, &owner, &mut |_| meter.step(0)) {
                 Ok(()) => verified += rows.rows,

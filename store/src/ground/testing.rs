@@ -50,16 +50,21 @@ pub(super) fn test_statement(country: &str, year: u32, people: u64) -> TestState
     TestStatement { country: country.into(), year, region: region.into(), people, from: None }
 }
 
-pub(super) fn test_run(version: &str, released_s: i64, snapshot: bool, said: Vec<TestStatement>) -> TestRun {
-    TestRun { version: version.into(), released_s, snapshot, statements: said }
+pub(super) fn test_run(
+    version: &str,
+    released_s: i64,
+    snapshot: bool,
+    statements: Vec<TestStatement>,
+) -> TestRun {
+    TestRun { version: version.into(), released_s, snapshot, statements }
 }
 
 pub(super) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).expect("a time")
+    Timestamp::from_second(second).expect("a valid time")
 }
 
 pub(super) fn oracle_id() -> SourceId {
-    SOURCE.parse().expect("an id")
+    SOURCE.parse().expect("a valid id")
 }
 
 pub(super) fn ontology() -> Ontology {
@@ -91,7 +96,7 @@ impl TestStatement {
     }
 
     pub(super) fn key(&self) -> Vec<u8> {
-        let identity = self.content().identity(&ONTOLOGY).expect("it is whole");
+        let identity = self.content().identity(&ONTOLOGY).expect("the identity is complete");
         identity.record_key(&format!("{}/{}", self.country, self.year))
     }
 
@@ -162,8 +167,8 @@ impl TestStore {
 
     pub(super) fn commit_event(&mut self, event: AuditEvent, writes: Vec<TableWrite>) {
         let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
-        let (journal, _) = self.open.as_mut().expect("it is open");
-        journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is stale");
+        let (journal, _) = self.open.as_mut().expect("the store is open");
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     }
 
     pub(super) fn reopen(&mut self) {
@@ -183,11 +188,11 @@ impl TestStore {
     }
 
     pub(super) fn store(&self) -> &Store {
-        &self.open.as_ref().expect("it is open").1
+        &self.open.as_ref().expect("the store is open").1
     }
 
     pub(super) fn view(&self) -> Arc<SourceView> {
-        self.store().view(&oracle_id()).expect("it can be read").expect("it exists")
+        self.store().view(&oracle_id()).expect("the read succeeds").expect("the source exists")
     }
 
     pub(super) fn release(&self, reading: &TestRun) -> TimelineRun {
@@ -215,26 +220,29 @@ impl TestStore {
         (run_id, number): (&Sha256Hex, u32),
         reading: &TestRun,
     ) -> RunStaging {
-        let mut staging = RunStaging::new(files, run_id, number).expect("the disk takes it");
+        let mut staging = RunStaging::new(files, run_id, number).expect("the write succeeds");
         let mut offset = 0;
-        for (position, said) in (0..).zip(&reading.statements) {
-            let raw = said.raw();
+        for (position, test_statement) in (0..).zip(&reading.statements) {
+            let raw = test_statement.raw();
             let statement = StoredStatement {
-                time: said.statement(number),
+                time: test_statement.statement(number),
                 position,
                 offset,
                 len: raw.len() as u32,
                 raw_hash: digest(&raw),
                 verified: true,
-                row: said.content().to_row(said.content().to_json().len(), &ONTOLOGY).map(Into::into),
+                row: test_statement
+                    .content()
+                    .to_row(test_statement.content().to_json().len(), &ONTOLOGY)
+                    .map(Into::into),
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();
-            oracled_domain::ground::value::append_text_key(&said.region, &mut region);
+            oracled_domain::ground::value::append_text_key(&test_statement.region, &mut region);
             let index = [(2, region)];
             staging
-                .accept(&AcceptedRecord { key: &said.key(), statement: &statement, index: &index })
-                .expect("the disk takes it");
+                .accept(&AcceptedRecord { key: &test_statement.key(), statement: &statement, index: &index })
+                .expect("the write succeeds");
         }
         staging
     }
@@ -242,13 +250,13 @@ impl TestStore {
     pub(super) fn staged(&self, reading: &TestRun) -> Result<StagedRun, StoreError> {
         let release = self.release(reading);
         let staged = self.staging(reading).finish(&self.view(), &release, |_| true)?;
-        Ok(staged.expect("it is not stopped"))
+        Ok(staged.expect("the caller does not stop it"))
     }
 
     /// Ingests a run that becomes visible, and removes the files that it replaces.
     pub(super) fn ingest(&mut self, reading: &TestRun) -> RunCounts {
         let release = self.release(reading);
-        let staged = self.staged(reading).expect("it is staged");
+        let staged = self.staged(reading).expect("the staging succeeds");
         let before = self.view();
         let counts = staged.counts.clone();
         self.complete(reading, release, &counts, staged.rows.clone(), staged.statements.clone());
@@ -260,16 +268,20 @@ impl TestStore {
     /// Prunes the content that ceased to hold by `before`, without removing payloads. Returns the number of pruned
     /// statements, and the payloads that are no longer needed.
     pub(super) fn prune(&mut self, before: i64) -> (u64, Vec<Sha256Hex>) {
-        let pruned = self.view().prune(at(before), |_| true).expect("it is read").expect("it is not stopped");
-        let told = (pruned.statements, pruned.unneeded.clone());
+        let pruned = self
+            .view()
+            .prune(at(before), |_| true)
+            .expect("the read succeeds")
+            .expect("the caller does not stop it");
+        let report = (pruned.statements, pruned.unneeded.clone());
         let old = self.view();
         let mut state = old.state.clone();
         state.files = pruned.into_kept_files();
         let entry = PruneEntry {
             oracle_id: oracle_id(),
             before: at(before),
-            versions: told.0,
-            payloads: told.1.clone(),
+            versions: report.0,
+            payloads: report.1.clone(),
             peer: PeerCredentials { uid: 0, gid: 0, pid: None },
         };
         self.commit_event(
@@ -277,13 +289,13 @@ impl TestStore {
             vec![TableWrite::PutSource(Arc::new(state))],
         );
         self.store().remove_replaced(&old.state).expect("the source is read");
-        told
+        report
     }
 
     /// The export of the source, as lines of JSON.
     pub(super) fn export(&self) -> Vec<u8> {
         let mut export = Vec::new();
-        self.view().export(&mut export).expect("memory takes it");
+        self.view().export(&mut export).expect("a write to memory does not fail");
         export
     }
 
@@ -331,7 +343,7 @@ impl TestStore {
             run_id: reading.input().run_id(),
             oracle_id: oracle_id(),
             number: release.run,
-            pipeline_id: "people".parse().expect("an id"),
+            pipeline_id: "people".parse().expect("a valid id"),
             input: reading.input(),
             snapshot: reading.snapshot,
             replace: false,
@@ -355,8 +367,11 @@ impl TestStore {
     /// Archives a run's payload.
     pub(super) fn archive(&self, reading: &TestRun) {
         let mut writer = self.store().files().archive_writer().expect("a file");
-        reading.statements.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
-        writer.finish().expect("the disk takes it");
+        reading
+            .statements
+            .iter()
+            .for_each(|statement| writer.push(&statement.raw()).expect("the write succeeds"));
+        writer.finish().expect("the write succeeds");
     }
 
     /// The records in force at `second`, in key order, by the releases known at `known_s`.
@@ -365,13 +380,13 @@ impl TestStore {
         let query = query(&ontology, &[]);
         let known_at = known_s.map(at);
         let answered =
-            view.query(&query, at(second), known_at, None, ScanBudget::UNLIMITED).expect("it can be read");
+            view.query(&query, at(second), known_at, None, ScanBudget::UNLIMITED).expect("the read succeeds");
         answered.found.iter().map(|hit| summarize_content(&hit.content)).collect()
     }
 
     /// The names of the sorted files.
     pub(super) fn file_names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path().join("ground/facts")).expect("it exists");
+        let entries = std::fs::read_dir(self.dir.path().join("ground/facts")).expect("the directory exists");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
             entry.expect("an entry").file_name().to_string_lossy().into_owned()
         };
@@ -396,7 +411,7 @@ pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Val
     )
     .expect("a request");
     let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
-    ValidatedQuery::new(&request, ontology, &provided).expect("it can be meant")
+    ValidatedQuery::new(&request, ontology, &provided).expect("the query is valid")
 }
 
 fn options(dir: &Path) -> StoreOptions {

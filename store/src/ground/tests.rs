@@ -33,8 +33,11 @@ fn three_releases() -> [TestRun; 3] {
 }
 
 fn sorted_records(reading: &TestRun) -> Vec<(String, u32, u64)> {
-    let mut all: Vec<_> =
-        reading.statements.iter().map(|said| (said.key(), summarize_content(&said.content()))).collect();
+    let mut all: Vec<_> = reading
+        .statements
+        .iter()
+        .map(|stated| (stated.key(), summarize_content(&stated.content())))
+        .collect();
     all.sort();
     all.into_iter().map(|(_, brief)| brief).collect()
 }
@@ -86,15 +89,18 @@ fn provenance_reports_supersession_and_withdrawal() {
     let mut world = TestStore::new();
     three_releases().iter().for_each(|release| drop(world.ingest(release)));
     let view = world.view();
-    let record = |said: &TestStatement| {
-        let records = view.records(&said.key(), Bound::Unbounded).unwrap();
+    let record = |stated: &TestStatement| {
+        let records = view.records(&stated.key(), Bound::Unbounded).unwrap();
         records.map(|record| record.unwrap()).next().unwrap()
     };
-    let chain = |said: &TestStatement| {
-        let found = super::view::SourceView::versions(&record(said), &view.known).collect::<Vec<_>>();
-        let told = found.iter().map(|found| view.provenance(found).unwrap());
+    let chain = |stated: &TestStatement| {
+        let found = super::view::SourceView::versions(&record(stated), &view.known).collect::<Vec<_>>();
+        let reported = found.iter().map(|found| view.provenance(found).unwrap());
         let seconds = |time: jiff::Timestamp| time.as_second();
-        told.map(|told| (seconds(told.valid_from), told.valid_until.map(seconds), told.superseded_by))
+        reported
+            .map(|reported| {
+                (seconds(reported.valid_from), reported.valid_until.map(seconds), reported.superseded_by)
+            })
             .collect::<Vec<_>>()
     };
     let id = |run, position| view.record_id(run, position);
@@ -104,8 +110,8 @@ fn provenance_reports_supersession_and_withdrawal() {
     assert_eq!(chain(&test_statement("ZWE", 1, 0)), [(100, Some(300), None)]);
     let identity = test_statement("ABW", 2, 0).content().identity(&view.ontology).unwrap().key();
     let found = view.lookup(&identity, &view.known, at(250)).unwrap();
-    let told = view.provenance(&found.last().unwrap().unwrap()).unwrap();
-    assert_eq!((told.source_record_id.as_str(), told.source_version.as_str()), ("ABW/2", "2021"));
+    let reported = view.provenance(&found.last().unwrap().unwrap()).unwrap();
+    assert_eq!((reported.source_record_id.as_str(), reported.source_version.as_str()), ("ABW/2", "2021"));
 }
 
 #[test]
@@ -168,9 +174,9 @@ fn changes_of_a_run_are_paged_by_ordinal() {
     let releases = three_releases();
     world.ingest(&releases[0]);
     let counts = world.ingest(&releases[1]);
-    let told: BTreeMap<&str, u64> =
+    let reported: BTreeMap<&str, u64> =
         counts.changes.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
-    assert_eq!(told, BTreeMap::from([("became_valid", 2), ("superseded", 1), ("withdrawn", 1)]));
+    assert_eq!(reported, BTreeMap::from([("became_valid", 2), ("superseded", 1), ("withdrawn", 1)]));
     let view = world.view();
     let all = view.changes(2, None, 10).unwrap();
     assert_eq!(all.iter().map(|(ordinal, _)| *ordinal).collect::<Vec<_>>(), [0, 1, 2, 3]);
@@ -216,13 +222,13 @@ fn dropped_or_stopped_run_leaves_no_files() {
     let before = world.file_names();
     drop(world.staging(&releases[1]));
     let release = world.release(&releases[1]);
-    let mut asked = 0;
+    let mut steps = 0;
     let many = test_run("2021", 200, true, (0..5000).map(|year| test_statement("ABW", year, 1)).collect());
     let stopped = world.staging(&many).finish(&world.view(), &release, |_| {
-        asked += 1;
+        steps += 1;
         false
     });
-    assert!(stopped.unwrap().is_none() && asked == 1);
+    assert!(stopped.unwrap().is_none() && steps == 1);
     let staged = world.staged(&releases[1]).unwrap();
     assert_eq!(world.file_names().len(), before.len() + 2);
     drop(staged);
@@ -251,7 +257,7 @@ fn opening_removes_only_files_without_a_reference() {
     let foreign = world.dir.path().join("ground/facts/lost+found");
     fs::create_dir(&foreign).unwrap();
     world.reopen();
-    fs::remove_dir(&foreign).expect("it is there still");
+    fs::remove_dir(&foreign).expect("the directory exists");
     assert_eq!(world.file_names(), before);
     assert_eq!(world.records_in_force(100, None), sorted_records(&releases[0]));
     let archived = |release: &TestRun| world.store().files().has_archived(&release.input().raw_sha256);
@@ -273,10 +279,10 @@ fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[byte], at).unwrap();
         world.reopen();
         let read = world.store().view(&oracle_id()).and_then(|view| {
-            let view = view.expect("it exists");
+            let view = view.expect("the value exists");
             view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
         });
-        let error = read.expect_err("a bit is wrong");
+        let error = read.expect_err("one bit differs");
         assert!(
             matches!(error, StoreError::SourceFile { .. }) && error.to_string().contains(&name),
             "{error}"
@@ -307,16 +313,20 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
     fs::write(&facts, &whole[..100]).unwrap();
     fs::remove_file(world.facts_path(&state.completed[0].rows)).unwrap();
     fs::remove_file(world.facts_path(&rows)).unwrap();
-    let told: Vec<_> = world.store().file_faults().unwrap().iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
+    let reported: Vec<_> = world.store().file_faults().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(reported.len(), 3, "{reported:?}");
     assert!(
-        told[0].contains(&facts.display().to_string()) && told[0].contains("source rebuild worldbank"),
-        "{told:?}"
+        reported[0].contains(&facts.display().to_string())
+            && reported[0].contains("source rebuild worldbank"),
+        "{reported:?}"
     );
-    assert!(told[1].contains(&format!("{}.sorted is missing", state.completed[0].rows.sha256)), "{told:?}");
     assert!(
-        told[2].contains("the file of rejects") && told[2].contains("ingest the release again"),
-        "{told:?}"
+        reported[1].contains(&format!("{}.sorted is missing", state.completed[0].rows.sha256)),
+        "{reported:?}"
+    );
+    assert!(
+        reported[2].contains("the file of rejects") && reported[2].contains("ingest the release again"),
+        "{reported:?}"
     );
     assert_eq!(world.store().files().faults(&state).len(), 2);
 }
@@ -350,8 +360,8 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
         test_run("2", 200, false, (0..100).map(|step| test_statement("ABW", step * 20, 2)).collect());
     world.ingest(&few);
     assert_eq!(world.view().file_count(), 2);
-    let kept = |world: &TestStore| world.store().files().blocks.bytes();
-    assert!(kept(&world) <= 4096, "the block that the scan began with: {}", kept(&world));
+    let cached = |world: &TestStore| world.store().files().blocks.bytes();
+    assert!(cached(&world) <= 4096, "the block that the scan began with: {}", cached(&world));
 
     let look_up = |world: &TestStore| {
         let view = world.view();
@@ -362,15 +372,15 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
         }
     };
     look_up(&world);
-    let before = kept(&world);
+    let before = cached(&world);
     assert!(before > 50 * 4096, "{before}");
     let registered = world.view().state.clone();
     world.commit(vec![crate::TableWrite::PutSource(Arc::new(registered))]);
     look_up(&world);
-    assert_eq!(kept(&world), before, "the reopened files use the same blocks");
+    assert_eq!(cached(&world), before, "the reopened files use the same blocks");
     few.version = "3".into();
     world.ingest(&few);
-    assert_eq!(kept(&world), before, "a merge keeps none of what it reads");
+    assert_eq!(cached(&world), before, "a merge caches no block");
 }
 
 #[test]
@@ -387,15 +397,15 @@ fn runs_with_equal_content_share_no_files() {
 
 /// Small runs over few keys, so that their records overlap.
 fn readings() -> impl Strategy<Value = Vec<TestRun>> {
-    let said =
+    let stated =
         (0_u32..6, 0_u64..3, proptest::option::weighted(0.2, 0_i64..8)).prop_map(|(year, people, from)| {
             let from = from.map(|step| step * 50);
             TestStatement { from, ..test_statement("ABW", year, people) }
         });
-    let reading = (0_i64..5, any::<bool>(), vec(said, 0..8)).prop_map(|(version, snapshot, mut said)| {
-        said.sort_by_key(|said| said.year);
-        said.dedup_by_key(|said| said.year);
-        test_run(&format!("v{version}"), version * 100, snapshot, said)
+    let reading = (0_i64..5, any::<bool>(), vec(stated, 0..8)).prop_map(|(version, snapshot, mut stated)| {
+        stated.sort_by_key(|stated| stated.year);
+        stated.dedup_by_key(|stated| stated.year);
+        test_run(&format!("v{version}"), version * 100, snapshot, stated)
     });
     vec(reading, 1..7)
 }
@@ -414,19 +424,19 @@ proptest! {
         for (number, reading) in (1..).zip(std::iter::once(&base).chain(&readings)) {
             releases.push(world.release(reading));
             world.ingest(reading);
-            for said in &reading.statements {
-                model.entry(said.key()).or_default().push((said.statement(number), said.clone()));
+            for stated in &reading.statements {
+                model.entry(stated.key()).or_default().push((stated.statement(number), stated.clone()));
             }
             let (before, after) = releases.split_at(releases.len() - 1);
             let (before, after) = (VisibleReleases::new(before, ReleaseScope::default()), [before, after].concat());
             let after = VisibleReleases::new(&after, ReleaseScope::default());
             let mut changed = 0;
-            for told in model.values() {
-                let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
+            for reported in model.values() {
+                let times: Vec<_> = reported.iter().map(|(statement, _)| *statement).collect();
                 changed += oracled_domain::ground::timeline::changes(&times, &before, &after).len();
             }
-            let told = world.view().changes(number, None, usize::MAX).unwrap();
-            prop_assert_eq!(told.len(), changed);
+            let reported = world.view().changes(number, None, usize::MAX).unwrap();
+            prop_assert_eq!(reported.len(), changed);
         }
         world.reopen();
         for known_run in [None, Some(1), Some(releases.len() as i64 / 2)] {
@@ -434,21 +444,21 @@ proptest! {
             for second in (0..500).step_by(50) {
                 let scope = ReleaseScope { known_at: known_s.map(at), released_by: Some(at(second)) };
                 let known = VisibleReleases::new(&releases, scope);
-                let holds = model.values().filter_map(|told| {
-                    let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
+                let holds = model.values().filter_map(|reported| {
+                    let times: Vec<_> = reported.iter().map(|(statement, _)| *statement).collect();
                     let version = known.valid_at(&times, at(second))?;
-                    Some(summarize_content(&told[version.statement].1.content()))
+                    Some(summarize_content(&reported[version.statement].1.content()))
                 });
                 let holds: Vec<_> = holds.collect();
                 prop_assert_eq!(&world.records_in_force(second, known_s), &holds);
                 let view = world.view();
-                for said in (0..6).map(|year| test_statement("ABW", year, 0)) {
-                    let identity = said.content().identity(&ontology()).expect("it is whole").key();
+                for stated in (0..6).map(|year| test_statement("ABW", year, 0)) {
+                    let identity = stated.content().identity(&ontology()).expect("the identity is complete").key();
                     let found = view.lookup(&identity, &known, at(second)).unwrap();
                     let found = found.map(|found| view.content(&found.unwrap().statement).unwrap());
                     let found: Vec<_> = found.map(|content| summarize_content(&content.expect("it is not pruned"))).collect();
-                    let wanted = holds.iter().filter(|(_, year, _)| *year == said.year).cloned();
-                    prop_assert_eq!(found, wanted.collect::<Vec<_>>());
+                    let expected = holds.iter().filter(|(_, year, _)| *year == stated.year).cloned();
+                    prop_assert_eq!(found, expected.collect::<Vec<_>>());
                 }
             }
         }

@@ -144,7 +144,7 @@ impl SourceView {
         Ok(all)
     }
 
-    /// The next place, if it belongs to run number `run`.
+    /// The next raw record, if it belongs to run number `run`.
     fn next_raw_position(
         &self,
         run: u32,
@@ -153,12 +153,12 @@ impl SourceView {
         let of_run = positions.current().filter(|(key, _)| key.starts_with(&run.to_be_bytes()));
         let Some((key, value)) = of_run else { return Ok(None) };
         let position = RawRecordPosition::read(key, value);
-        let position = position.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
+        let position = position.ok_or_else(|| self.corrupt("the position of a raw record cannot be read"))?;
         positions.advance()?;
         Ok(Some(position))
     }
 
-    /// Compares the raw records of one run. `places` are in the order of the payload.
+    /// Compares the raw records of one run. `positions` are in the order of the payload.
     fn verify_raw_records(
         &self,
         completed: &CompletedRun,
@@ -228,9 +228,10 @@ impl SourceView {
             let record = record?;
             meter.step(bytes_each * record.statements.len() as u64)?;
             // the payload offset of a rejected record is among the rejects
-            let is_wanted =
-                |said: &&StoredStatement| runs.contains(&said.time.run) && said.time.content.is_some();
-            for statement in record.statements.iter().filter(is_wanted) {
+            let is_included = |statement: &&StoredStatement| {
+                runs.contains(&statement.time.run) && statement.time.content.is_some()
+            };
+            for statement in record.statements.iter().filter(is_included) {
                 let raw_hash = Sha256Hex::from_bytes(&statement.raw_hash);
                 push(statement.time.run, statement.offset, statement.position, statement.len, &raw_hash)?;
             }

@@ -87,7 +87,7 @@ fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64
         let (lower, upper) = thread::scope(|scope| {
             let lower = scope.spawn(|| catch_panic(|| walk(begin..middle)));
             let upper = catch_panic(|| walk(middle..u64::MAX));
-            (lower.join().expect("its panics are caught"), upper)
+            (lower.join().expect("the thread catches panics"), upper)
         });
         match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
             (Some((first, end)), Some((begin, last))) if end + 1 == begin => Ok(Some((first, last))),

@@ -40,21 +40,21 @@ fn raw(dir: &Path) -> sled::Db {
     // a thread of sled may still hold the database that was just closed
     let attempts =
         std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| thread::yield_now()));
-    let db = attempts.flatten().next().expect("it opens in the end");
+    let db = attempts.flatten().next().expect("the store opens");
     // stores the snapshot as if the journal had opened the database; otherwise the next opening would read all of it
     if let Ok(Some(mut mark)) = Watermark::open(dir) {
         mark.snapshot = snapshot_in(dir);
-        mark.write().and_then(|()| mark.write()).expect("it is written");
+        mark.write().and_then(|()| mark.write()).expect("the write succeeds");
     }
     db
 }
 
 fn id(n: usize) -> SessionId {
-    format!("cs_{n}").parse().expect("an id")
+    format!("cs_{n}").parse().expect("a valid id")
 }
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 /// The record of a delivery as the cache creates it, with a summary of `summary_bytes` bytes.
@@ -64,7 +64,7 @@ fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
     let query = CustomerQuery::new(format!("Question {n}?"));
     let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, GatePath::Submit));
     let crosscheck = AuditEvent::new(at(n as i64), id(n), crosscheck);
-    let approved = judgement.outcome.expect("it is coherent");
+    let approved = judgement.outcome.expect("the verdict passes the crosscheck");
     let cached = AuditEvent::new(
         at(n as i64),
         id(n),
@@ -100,8 +100,8 @@ fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
 
 fn fill(journal: &mut Journal, sessions: std::ops::Range<usize>) {
     let group: Vec<_> = sessions.map(|n| delivered(n, 40)).collect();
-    for outcome in journal.commit(&group).expect("the disk takes it") {
-        outcome.expect("nothing is stale");
+    for outcome in journal.commit(&group).expect("the commit succeeds") {
+        outcome.expect("the record is not stale");
     }
 }
 
@@ -124,7 +124,7 @@ fn committed_records_are_readable_after_reopening() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
-    let outcomes = journal.commit(&[delivered(3, 40)]).expect("the disk takes it");
+    let outcomes = journal.commit(&[delivered(3, 40)]).expect("the commit succeeds");
     assert_eq!(outcomes, [Ok(CommitReceipt { first_seq: 7, last_seq: 8 })]);
     let before = whole_log(&store);
     drop((journal, store));
@@ -135,10 +135,11 @@ fn committed_records_are_readable_after_reopening() {
     );
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
-    let (delivery, revision) = store.verdict(&id(3)).expect("it is read").expect("it exists");
+    let (delivery, revision) =
+        store.verdict(&id(3)).expect("the verdict is readable").expect("the verdict exists");
     assert_eq!((delivery.query.as_str(), revision), ("Question 3?", 8));
     assert_eq!(
-        store.session(&id(3)).expect("it is read").map(|(session, _)| session.query),
+        store.session(&id(3)).expect("the session is readable").map(|(session, _)| session.query),
         Some(delivery.query)
     );
     assert_mirror_is_whole(dir.path(), &store);
@@ -151,12 +152,12 @@ fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
     let (mut journal, store) = open(dir.path());
     let unlogged = JournalRecord { events: vec![], ..delivered(9, 40) };
     let group = [delivered(1, 40), delivered(1, 50), unlogged, delivered(2, 40)];
-    let outcomes = journal.commit(&group).expect("the disk takes it");
+    let outcomes = journal.commit(&group).expect("the commit succeeds");
     let stale = Err(RecordRejectedError::Stale(RowKey::Verdict(id(1))));
     let receipt = |first_seq| Ok(CommitReceipt { first_seq, last_seq: first_seq + 1 });
     assert_eq!(outcomes, [receipt(1), stale, Err(RecordRejectedError::Unlogged), receipt(3)]);
     assert_eq!(whole_log(&store).len(), 4);
-    assert_eq!(store.verdict(&id(9)).expect("it is read").map(|_| ()), None);
+    assert_eq!(store.verdict(&id(9)).expect("the verdict is readable").map(|_| ()), None);
 }
 
 #[test]
@@ -164,7 +165,8 @@ fn removing_a_verdict_keeps_its_session() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..2);
-    let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it exists");
+    let (delivery, revision) =
+        store.verdict(&id(0)).expect("the verdict is readable").expect("the verdict exists");
     let purged = AuditEvent::new(
         at(9),
         id(0),
@@ -181,17 +183,17 @@ fn removing_a_verdict_keeps_its_session() {
     };
     journal
         .commit(std::slice::from_ref(&purge))
-        .expect("the disk takes it")
+        .expect("the commit succeeds")
         .remove(0)
-        .expect("it is as expected");
-    assert!(store.verdict(&id(0)).expect("it is read").is_none());
-    assert!(store.session(&id(0)).expect("it is read").is_some());
+        .expect("the expected value");
+    assert!(store.verdict(&id(0)).expect("the verdict is readable").is_none());
+    assert!(store.session(&id(0)).expect("the session is readable").is_some());
     assert_eq!(
         journal.counts(),
         StoreCounts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..StoreCounts::default() }
     );
     assert!(
-        journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(),
+        journal.commit(&[purge]).expect("the commit succeeds").remove(0).is_err(),
         "it cannot be removed twice"
     );
     drop((journal, store));
@@ -205,15 +207,16 @@ fn row_of_a_megabyte_is_stored_only_in_the_synced_file() {
     for n in 0..20 {
         journal
             .commit(&[delivered(n, 1_000_000 - n)])
-            .expect("the disk takes it")
+            .expect("the commit succeeds")
             .remove(0)
-            .expect("it is new");
+            .expect("the record is new");
     }
     assert_eq!(fs::read_dir(dir.path().join("store/blobs")).expect("sled's folder").count(), 0);
     drop((journal, store));
     let (_, store) = open(dir.path());
     for n in 0..20 {
-        let (delivery, _) = store.verdict(&id(n)).expect("it is read").expect("it exists");
+        let (delivery, _) =
+            store.verdict(&id(n)).expect("the verdict is readable").expect("the verdict exists");
         assert!(delivery.approved.verdict().get().len() > 1_000_000 - n, "all of it");
     }
     store.audit_all().expect("nothing is missing");
@@ -233,17 +236,17 @@ fn log_query_matches_a_plain_filter() {
         if n % 3 == 0 {
             record.events.push(AuditEvent::new(at(second + 1), None, EventKind::ServiceStopped));
         }
-        journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is expected");
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     }
     let all = whole_log(&store);
     assert_eq!(all.len(), 24);
     let field = |line: &crate::LogLine, name: &str| {
-        let value: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
+        let value: serde_json::Value = serde_json::from_str(&line.json).expect("valid JSON");
         value.get(name).and_then(|v| v.as_str()).map(String::from)
     };
     let sessions = [None, Some(id(1)), Some(id(77))];
     let events = [None, Some("service_stopped"), Some("tmm_crosscheck"), Some("no_such_event")];
-    let mut asked = 0;
+    let mut count = 0;
     for session in &sessions {
         for event in events {
             for since in [None, Some(0), Some(10), Some(31), Some(99)] {
@@ -262,8 +265,10 @@ fn log_query_matches_a_plain_filter() {
                         let mut plain: Vec<_> = all
                             .iter()
                             .filter(|line| {
-                                let time: Timestamp =
-                                    field(line, "timestamp").expect("a time").parse().expect("a time");
+                                let time: Timestamp = field(line, "timestamp")
+                                    .expect("a valid time")
+                                    .parse()
+                                    .expect("a valid time");
                                 line.seq > after
                                     && session.as_ref().is_none_or(|s| {
                                         field(line, "session_id").as_deref() == Some(s.as_str())
@@ -278,13 +283,13 @@ fn log_query_matches_a_plain_filter() {
                         }
                         plain.truncate(limit);
                         assert_eq!(store.log(&query).expect("the log is read"), plain, "{query:?}");
-                        asked += usize::from(!plain.is_empty());
+                        count += usize::from(!plain.is_empty());
                     }
                 }
             }
         }
     }
-    assert!(asked > 100, "most questions have an answer");
+    assert!(count > 100, "most questions have an answer");
 }
 
 #[test]
@@ -326,12 +331,12 @@ fn log_query_by_session_is_complete_after_row_changes() {
     };
     for n in 0..120 {
         let group: Vec<_> = (0..n % 4 + 1).map(&mut record).collect();
-        for outcome in journal.commit(&group).expect("the disk takes it") {
-            outcome.expect("nothing is expected");
+        for outcome in journal.commit(&group).expect("the commit succeeds") {
+            outcome.expect("the record is not stale");
         }
         if n % 40 == 39 {
             assert!(matches(&store) > 100);
-            assert!(journal.engine.renew().expect("it is opened again"));
+            assert!(journal.engine.renew().expect("the database reopens"));
         }
         if n == 60 {
             drop((journal, store));
@@ -363,7 +368,7 @@ fn interrupted_opening_does_not_prevent_the_next_one() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
     let torn = dir.path().join("store/snap.00000000000FFFFF.generating");
-    fs::write(&torn, "half a snap").expect("it is written");
+    fs::write(&torn, "half a snap").expect("the write succeeds");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
     assert!(torn.exists(), "files of an open database are not removed");
     drop((journal, store));
@@ -374,7 +379,7 @@ fn interrupted_opening_does_not_prevent_the_next_one() {
 fn space_is_reserved_again_after_the_file_is_truncated() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, _) = open(dir.path());
-    let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/db")).expect("it opens");
+    let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/db")).expect("the file opens");
     let used_bytes = || {
         let metadata = file.metadata().expect("the file has metadata");
         (metadata.len(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
@@ -387,7 +392,7 @@ fn space_is_reserved_again_after_the_file_is_truncated() {
         println!("skipped: this file system cannot reserve space");
         return;
     }
-    file.set_len(len - 1).expect("it is cut");
+    file.set_len(len - 1).expect("the truncation succeeds");
     assert!(used_bytes().1 < 4 << 20, "the system takes it back");
     journal.engine.reserve_write_space(0).expect("there is room");
     assert!(used_bytes().1 >= 4 << 20);
@@ -403,7 +408,7 @@ fn log_query_by_event_finds_entries_in_all_index_blocks() {
         if matches!(n, 1 | 2 | 6) {
             journal
                 .commit(&[JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))])
-                .expect("it is taken");
+                .expect("the commit succeeds");
             stopped.push(journal.counts().entries);
         }
         if n == 4 {
@@ -444,7 +449,7 @@ fn open_reports_a_newer_or_older_schema() {
     drop(open(dir.path()));
     let schema_is = |schema: u32| {
         let db = raw(dir.path());
-        db.insert("!schema", &schema.to_be_bytes()).expect("it is written");
+        db.insert("!schema", &schema.to_be_bytes()).expect("the write succeeds");
         drop(db);
         refused(dir.path())
     };
@@ -455,13 +460,13 @@ fn open_reports_a_newer_or_older_schema() {
 
     // the slot of another version has another length, and its checksum another offset
     let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
-    fs::write(dir.path().join("watermark"), mark(OLDER)).expect("it is written");
+    fs::write(dir.path().join("watermark"), mark(OLDER)).expect("the write succeeds");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
-    fs::write(dir.path().join("watermark"), mark(NEWER)).expect("it is written");
+    fs::write(dir.path().join("watermark"), mark(NEWER)).expect("the write succeeds");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
-    fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("it is written");
+    fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("the write succeeds");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
@@ -487,8 +492,8 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let group: Vec<_> = (1000..2200).map(queued).collect();
-    for outcome in journal.commit(&group).expect("the disk takes it") {
-        outcome.expect("nothing is stale");
+    for outcome in journal.commit(&group).expect("the commit succeeds") {
+        outcome.expect("the record is not stale");
     }
     assert_eq!(journal.counts().mails, 1200);
     let visited = |after: Option<&MailId>, most: usize| {
@@ -497,21 +502,21 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
             ids.push(standing.mail_id.to_string());
             ids.len() < most
         };
-        store.visit_mails(after, visit).expect("it is read");
+        store.visit_mails(after, visit).expect("the outbox is readable");
         ids
     };
     let all: Vec<_> = (1000..2200).map(|n| format!("verdict:cs_{n}")).collect();
     assert_eq!(visited(None, usize::MAX), all);
-    let after = all[699].parse().expect("an id");
+    let after = all[699].parse().expect("a valid id");
     assert_eq!(visited(Some(&after), 3), all[700..703]);
 
     let sent = |n: usize| JournalRecord {
         writes: vec![TableWrite::RemoveMail(MailId::verdict(&id(n)))],
         ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
     };
-    journal.commit(&[sent(1000), sent(1700)]).expect("the disk takes it");
+    journal.commit(&[sent(1000), sent(1700)]).expect("the commit succeeds");
     assert_eq!((journal.counts().mails, visited(None, usize::MAX).len()), (1198, 1198));
-    assert!(store.mail(&MailId::verdict(&id(1700))).expect("it is read").is_none());
+    assert!(store.mail(&MailId::verdict(&id(1700))).expect("the mail is readable").is_none());
     drop(journal);
     drop(store);
 
@@ -519,7 +524,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     remove(&db, b"overdict:cs_1001\0");
     drop(db);
     let (_journal, store) = open(dir.path());
-    let error = store.audit_all().expect_err("a mail is missing").to_string();
+    let error = store.audit_all().expect_err("the mail is missing").to_string();
     assert!(error.contains("1198 mails"), "{error}");
 }
 
@@ -535,8 +540,14 @@ fn regen_attempt_is_stored_and_removed() {
             writes: vec![write],
             ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
         };
-        journal.commit(&[record]).expect("the disk takes it");
-        assert_eq!(store.regen_attempt(&id(1)).expect("it is read").map(|(attempt, _)| attempt), there);
+        journal.commit(&[record]).expect("the commit succeeds");
+        assert_eq!(
+            store
+                .regen_attempt(&id(1))
+                .expect("the regeneration attempt is readable")
+                .map(|(attempt, _)| attempt),
+            there
+        );
     }
 }
 
@@ -555,13 +566,13 @@ fn open_rejects_a_store_with_missing_entries() {
                 take_log_row(db, 4);
                 let counts =
                     StoreCounts { entries: 64, verdicts: 32, sessions: 32, ..StoreCounts::default() };
-                db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
+                db.insert("!counts", counts.to_bytes().as_slice()).expect("the write succeeds");
             },
             "ends at entry 64, its high-water mark is at 80",
         ),
         (
             "the mark",
-            |_, dir| fs::remove_file(dir.join("watermark")).expect("it is removed"),
+            |_, dir| fs::remove_file(dir.join("watermark")).expect("the removal succeeds"),
             "mark is missing",
         ),
         (
@@ -569,12 +580,12 @@ fn open_rejects_a_store_with_missing_entries() {
             |db, _| {
                 let counts =
                     StoreCounts { entries: 80, verdicts: 39, sessions: 40, ..StoreCounts::default() };
-                db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
+                db.insert("!counts", counts.to_bytes().as_slice()).expect("the write succeeds");
             },
             "has 39 verdicts",
         ),
     ];
-    for (what, take, said) in cases {
+    for (what, take, message) in cases {
         let dir = tempfile::tempdir().expect("a directory");
         for n in 0..5 {
             let (mut journal, _) = open(dir.path());
@@ -585,7 +596,7 @@ fn open_rejects_a_store_with_missing_entries() {
         drop(db);
         let error = refused(dir.path());
         assert!(matches!(error, StoreError::Short { .. }), "{what}: {error}");
-        assert!(error.to_string().contains(said), "{what}: {error}");
+        assert!(error.to_string().contains(message), "{what}: {error}");
     }
 }
 
@@ -606,11 +617,11 @@ fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
         take_log_row(&db, number);
         (rows[number] - 1, rows.get(number + 1).copied())
     };
-    let (before, behind) = take_away(3);
+    let (before, after) = take_away(3);
     let (journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("one is missing");
-    let behind = behind.expect("there are more rows");
-    assert!(error.to_string().contains(&format!("no entries between {before} and {behind}")), "{error}");
+    let after = after.expect("more rows follow");
+    assert!(error.to_string().contains(&format!("no entries between {before} and {after}")), "{error}");
     drop((journal, store));
     let last = log_rows(&raw(dir.path())).len() - 1;
     let (before, _) = take_away(last);
@@ -673,14 +684,14 @@ fn readers_and_writers_wait_for_a_renewal_and_none_fails() {
             })
             .collect();
         for n in 1..20 {
-            while !journal.engine.renew().expect("it is opened again") {
+            while !journal.engine.renew().expect("the database reopens") {
                 thread::yield_now();
             }
             journal.check_reopened().expect("nothing is missing");
             fill(&mut journal, n * 50..n * 50 + 50);
         }
         done.store(true, Ordering::Relaxed);
-        assert!(readers.into_iter().all(|reader| reader.join().expect("it reads") > 0));
+        assert!(readers.into_iter().all(|reader| reader.join().expect("the thread does not panic") > 0));
     });
 }
 
@@ -690,7 +701,7 @@ fn open_rejects_an_empty_database_with_a_mark() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
     drop(journal);
-    fs::remove_dir_all(dir.path().join("store")).expect("it is removed");
+    fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
     assert!(refused(dir.path()).to_string().contains("ends at entry 0"));
 }
 
@@ -700,13 +711,13 @@ fn open_accepts_an_old_mark_and_rejects_a_longer_mirror() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..5);
     drop(journal);
-    let old = fs::read(dir.path().join("watermark")).expect("it is read");
+    let old = fs::read(dir.path().join("watermark")).expect("the file is readable");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 5..10);
     drop(journal);
-    fs::write(dir.path().join("watermark"), old).expect("it is written");
+    fs::write(dir.path().join("watermark"), old).expect("the write succeeds");
     assert_eq!(open(dir.path()).0.counts().entries, 20);
-    fs::write(dir.path().join("oracle_log.jsonl"), "{\"seq\":21}\n").expect("it is written");
+    fs::write(dir.path().join("oracle_log.jsonl"), "{\"seq\":21}\n").expect("the write succeeds");
     assert!(refused(dir.path()).to_string().contains("oracle_log.jsonl at entry 21"));
 }
 
@@ -739,7 +750,7 @@ fn log_rows(db: &sled::Db) -> Vec<u64> {
 
 /// Removes row number `number` of the log.
 fn take_log_row(db: &sled::Db, number: usize) {
-    let row = *log_rows(db).get(number).expect("there is such a row");
+    let row = *log_rows(db).get(number).expect("the row exists");
     remove(db, &[b"l", &row.to_be_bytes()[..]].concat());
 }
 
@@ -747,7 +758,7 @@ fn remove(db: &sled::Db, prefix: &[u8]) {
     let keys: Vec<_> = db.scan_prefix(prefix).keys().collect::<Result<_, _>>().expect("sled reads");
     assert!(!keys.is_empty(), "there are keys to remove");
     for key in keys {
-        db.remove(key).expect("it is removed");
+        db.remove(key).expect("the removal succeeds");
     }
 }
 
@@ -761,7 +772,7 @@ fn damaged_database_never_loses_an_entry_silently() {
     let whole = whole_log(&store);
     drop((journal, store));
     let file = dir.path().join("store/db");
-    let bytes = fs::read(&file).expect("it is read");
+    let bytes = fs::read(&file).expect("the file is readable");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
     let mut refusals = 0;
     std::panic::set_hook(Box::new(|_| ()));
@@ -769,18 +780,18 @@ fn damaged_database_never_loses_an_entry_silently() {
         let damaged = tempfile::tempdir().expect("a directory");
         copy_dir(dir.path(), damaged.path());
         let copy =
-            fs::OpenOptions::new().write(true).open(damaged.path().join("store/db")).expect("it opens");
-        let place = end * n / 24 + n;
+            fs::OpenOptions::new().write(true).open(damaged.path().join("store/db")).expect("the file opens");
+        let index = end * n / 24 + n;
         if n % 6 == 5 {
-            copy.set_len(place as u64).expect("it is cut");
+            copy.set_len(index as u64).expect("the truncation succeeds");
         } else {
-            copy.write_all_at(&[bytes[place] ^ (1 << (n % 8))], place as u64).expect("it is written");
+            copy.write_all_at(&[bytes[index] ^ (1 << (n % 8))], index as u64).expect("the write succeeds");
         }
         match Journal::open(options(damaged.path())) {
             Ok((_, store)) => {
                 let read = std::panic::catch_unwind(|| (whole_log(&store), store.audit_all().is_ok()));
                 if let Ok((log, true)) = read {
-                    assert_eq!(log, whole, "bit {n} at {place}");
+                    assert_eq!(log, whole, "bit {n} at {index}");
                 }
             }
             Err(error) => {
@@ -795,14 +806,14 @@ fn damaged_database_never_loses_an_entry_silently() {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("it is read") {
+    for entry in fs::read_dir(from).expect("the directory is readable") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            fs::create_dir_all(&target).expect("it is made");
+            fs::create_dir_all(&target).expect("the directory is created");
             copy_dir(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("it is copied");
+            fs::copy(entry.path(), target).expect("the copy succeeds");
         }
     }
 }
@@ -811,7 +822,7 @@ fn copy_dir(from: &Path, to: &Path) {
 fn open_names_an_unusable_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
-    fs::write(&file, "").expect("it is written");
+    fs::write(&file, "").expect("the write succeeds");
     let error = refused(&file.join("state"));
     assert!(matches!(error, StoreError::Io { .. }) && error.to_string().contains("state"), "{error}");
 }
@@ -824,14 +835,14 @@ fn opening_completes_a_truncated_mirror() {
     drop(journal);
     let whole = mirror(dir.path());
     for keep in [0, 1, whole.len() / 2, whole.len() - 1] {
-        fs::write(dir.path().join("oracle_log.jsonl"), &whole[..keep]).expect("it is written");
+        fs::write(dir.path().join("oracle_log.jsonl"), &whole[..keep]).expect("the write succeeds");
         // the mark shows no synced mirror, as after a power cut
-        let mark = Watermark::open(dir.path()).expect("it opens").map(|mut mark| {
+        let mark = Watermark::open(dir.path()).expect("the file opens").map(|mut mark| {
             mark.mirrored = 0;
             mark.counts.entries -= 1;
             (mark.write(), mark.write())
         });
-        mark.map(|(one, two)| one.and(two)).expect("there is one").expect("it is written");
+        mark.map(|(one, two)| one.and(two)).expect("a value is present").expect("the write succeeds");
         let (_, store) = open(dir.path());
         assert_eq!(mirror(dir.path()), whole, "kept {keep} bytes");
         assert_mirror_is_whole(dir.path(), &store);
@@ -844,14 +855,14 @@ fn rotated_mirror_continues_in_a_new_file() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..2);
     let old = dir.path().join("oracle_log.jsonl.1");
-    fs::rename(dir.path().join("oracle_log.jsonl"), &old).expect("it is renamed");
+    fs::rename(dir.path().join("oracle_log.jsonl"), &old).expect("the rename succeeds");
     fill(&mut journal, 2..3);
     journal.reopen_mirror().expect("it is reopened");
     assert_eq!(mirror(dir.path()), "");
     drop(journal);
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 3..4);
-    let both = fs::read_to_string(old).expect("it is read") + &mirror(dir.path());
+    let both = fs::read_to_string(old).expect("the file is readable") + &mirror(dir.path());
     let lines: Vec<_> = whole_log(&store).into_iter().map(|line| line.json + "\n").collect();
     assert_eq!(both, lines.concat(), "no entry is missing or duplicated");
     assert_eq!(mirror(dir.path()).lines().count(), 2);
@@ -867,9 +878,9 @@ fn equal_records_give_equal_stores() {
             let records: Vec<JournalRecord> = (0..21).map(|n| delivered(n, 40)).collect();
             // through the serialized form, which a replica would get
             let text = serde_json::to_string(&records).expect("a record is plain data");
-            let records: Vec<JournalRecord> = serde_json::from_str(&text).expect("it reads back");
+            let records: Vec<JournalRecord> = serde_json::from_str(&text).expect("valid JSON");
             for group in records.chunks(group) {
-                journal.commit(group).expect("the disk takes it");
+                journal.commit(group).expect("the commit succeeds");
             }
             whole_log(&store)
         })
@@ -887,8 +898,9 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
             r#"{{"verdict":"GREEN","summary":"{}"}}"#,
             filler.to_string().repeat(200_000 + filler as usize * 400)
         );
-        let approved =
-            judge(ProductTier::Quick, VerdictPayload::raw(&verdict)).outcome.expect("it is coherent");
+        let approved = judge(ProductTier::Quick, VerdictPayload::raw(&verdict))
+            .outcome
+            .expect("the verdict passes the crosscheck");
         let delivery = VerdictDelivery {
             session_id: id(n),
             query: CustomerQuery::new(String::new()),
@@ -901,7 +913,7 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
         record.writes = vec![TableWrite::PutVerdict(delivery.into())];
         record
     };
-    journal.commit(&[put(0, 'a')]).expect("the disk takes it").remove(0).expect("nothing is expected");
+    journal.commit(&[put(0, 'a')]).expect("the commit succeeds").remove(0).expect("the record is not stale");
     let stop = AtomicBool::new(false);
     let reads = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -914,7 +926,7 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
                 if let Some((delivery, _)) = read.expect("it is not reported as damaged") {
                     let text =
                         delivery.approved.verdict().get().replace(r#"{"verdict":"GREEN","summary":""#, "");
-                    let first = text.chars().next().expect("it has a summary");
+                    let first = text.chars().next().expect("the verdict has a summary");
                     assert!(
                         text.trim_end_matches("\"}").chars().all(|c| c == first),
                         "one version, not a mixture"
@@ -928,9 +940,9 @@ fn read_of_a_row_during_its_replacement_is_consistent() {
             let filler = char::from(b'a' + (n % 20) as u8);
             journal
                 .commit(&[put(0, filler)])
-                .expect("the disk takes it")
+                .expect("the commit succeeds")
                 .remove(0)
-                .expect("nothing is expected");
+                .expect("the record is not stale");
         }
         stop.store(true, Ordering::Relaxed);
         reader.join().expect("the reader does not panic")
@@ -947,7 +959,7 @@ fn truncated_sled_settings_do_not_prevent_the_next_opening() {
         drop(journal);
         let settings = dir.path().join("store/conf");
         let content = fs::read(&settings).expect("sled has settings");
-        fs::write(&settings, &content[..content.len() - cut]).expect("they are cut");
+        fs::write(&settings, &content[..content.len() - cut]).expect("the truncation succeeds");
         assert_eq!(open(dir.path()).0.counts().entries, 6, "cut by {cut}");
     }
 }
@@ -961,10 +973,10 @@ fn opening_moves_a_mirror_with_foreign_lines_aside() {
     let whole = mirror(dir.path());
     let foreign = "{\"event\":\"of another service\"}\n{\"event\":\"again\"}\n";
     for (n, content) in [foreign.to_owned(), whole.clone() + foreign].into_iter().enumerate() {
-        fs::write(dir.path().join("oracle_log.jsonl"), &content).expect("it is written");
+        fs::write(dir.path().join("oracle_log.jsonl"), &content).expect("the write succeeds");
         open(dir.path());
         let aside = dir.path().join(format!("oracle_log.jsonl.foreign-{}", n + 1));
-        assert_eq!(fs::read_to_string(aside).expect("it is kept"), content);
+        assert_eq!(fs::read_to_string(aside).expect("the file exists"), content);
         assert_eq!(mirror(dir.path()), whole);
     }
 }
@@ -976,35 +988,43 @@ fn reopen_mirror_rejects_a_file_with_later_entries() {
     fill(&mut journal, 0..3);
     let name = dir.path().join("oracle_log.jsonl");
     let rotated = dir.path().join("rotated");
-    fs::rename(&name, &rotated).expect("it is moved");
-    fs::write(&name, "{\"seq\":99999}\n").expect("it is written");
+    fs::rename(&name, &rotated).expect("the rename succeeds");
+    fs::write(&name, "{\"seq\":99999}\n").expect("the write succeeds");
     assert!(journal.reopen_mirror().is_err());
     fill(&mut journal, 3..4);
-    assert_eq!(fs::read_to_string(&rotated).expect("it is read").lines().count(), whole_log(&store).len());
+    assert_eq!(
+        fs::read_to_string(&rotated).expect("the file is readable").lines().count(),
+        whole_log(&store).len()
+    );
 }
 
 #[test]
 fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    journal.commit(&[delivered(0, 20_000)]).expect("the disk takes it").remove(0).expect("nothing is stale");
+    journal
+        .commit(&[delivered(0, 20_000)])
+        .expect("the commit succeeds")
+        .remove(0)
+        .expect("the record is not stale");
     drop((journal, store));
     let db = raw(dir.path());
     remove(&db, b"zcs_0\0\0\x02");
     drop(db);
     let (mut journal, store) = open(dir.path());
-    assert!(store.session(&id(0)).expect("it is read").is_some());
+    assert!(store.session(&id(0)).expect("the session is readable").is_some());
     assert!(matches!(store.verdict(&id(0)), Err(StoreError::Corrupt { .. })));
-    let (sha256, revision) = store.verdict_for_removal(&id(0)).expect("it is read").expect("it exists");
+    let (sha256, revision) =
+        store.verdict_for_removal(&id(0)).expect("the verdict is readable").expect("the verdict exists");
     assert_eq!(sha256, None);
     let purge = JournalRecord {
         expect: vec![RowExpectation { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
         writes: vec![TableWrite::RemoveVerdict(id(0))],
         ..delivered(0, 1)
     };
-    journal.commit(&[purge]).expect("the disk takes it").remove(0).expect("nothing is stale");
-    assert!(store.verdict(&id(0)).expect("it is read").is_none());
-    assert!(store.session(&id(0)).expect("it is read").is_some());
+    journal.commit(&[purge]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+    assert!(store.verdict(&id(0)).expect("the verdict is readable").is_none());
+    assert!(store.session(&id(0)).expect("the session is readable").is_some());
     drop((journal, store));
     open(dir.path()).1.audit_all().expect("nothing is missing");
 }
@@ -1022,7 +1042,7 @@ fn opening_checks_the_whole_store_after_damage_was_found() {
     drop(db);
     let (mut journal, store) = open(dir.path());
     store.audit_all().expect_err("one is missing");
-    journal.mark_damaged().expect("it is noted");
+    journal.mark_damaged().expect("the call succeeds");
     drop((journal, store));
     for _ in 0..2 {
         let error = refused(dir.path());
@@ -1035,13 +1055,14 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..1);
-    let (session, _) = store.session(&id(0)).expect("it is read").expect("it exists");
+    let (session, _) = store.session(&id(0)).expect("the session is readable").expect("the session exists");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut reads, mut newest) = (0, 0);
             while !done.load(Ordering::Relaxed) {
-                let (_, revision) = store.session(&id(0)).expect("it is read").expect("it exists");
+                let (_, revision) =
+                    store.session(&id(0)).expect("the session is readable").expect("the session exists");
                 assert!(revision >= newest, "never an older one after a newer one");
                 (reads, newest) = (reads + 1, revision);
             }
@@ -1056,7 +1077,7 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
                 writes,
                 ..JournalRecord::from(AuditEvent::new(at(0), None, EventKind::ServiceStopped))
             };
-            journal.commit(&[record]).expect("the disk takes it");
+            journal.commit(&[record]).expect("the commit succeeds");
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -1100,7 +1121,7 @@ fn group_of_many_megabytes_is_committed_in_parts() {
     let mut rest = &half[..];
     let mut taken = Vec::new();
     while !rest.is_empty() {
-        let outcomes = journal.commit(rest).expect("the disk takes it");
+        let outcomes = journal.commit(rest).expect("the commit succeeds");
         assert_eq!(journal.counts().entries, store.last_seq());
         taken.push(outcomes.len());
         rest = &rest[outcomes.len()..];
@@ -1108,7 +1129,7 @@ fn group_of_many_megabytes_is_committed_in_parts() {
     assert_eq!(taken, [2, 2, 1]);
     assert_mirror_is_whole(dir.path(), &store);
     let longest = JournalRecord::from(long(2 * GROUP_BYTES));
-    assert_eq!(journal.commit(&[longest.clone(), longest]).expect("the disk takes it").len(), 1);
+    assert_eq!(journal.commit(&[longest.clone(), longest]).expect("the commit succeeds").len(), 1);
 }
 
 #[test]
@@ -1119,11 +1140,11 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     // three entries a page, in records of two, and one entry longer than a page
     for _ in 0..5 {
         let record = JournalRecord { events: vec![long(mib), long(mib)], ..JournalRecord::default() };
-        journal.commit(&[record]).expect("it is taken");
+        journal.commit(&[record]).expect("the commit succeeds");
     }
     journal
         .commit(&[JournalRecord::from(long(PAGE_BYTES)), JournalRecord::from(long(mib))])
-        .expect("it is taken");
+        .expect("the commit succeeds");
     let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
     let expected: &[&[u64]] = &[&[1, 2, 3], &[4, 5, 6], &[7, 8, 9], &[10], &[11], &[12]];
     assert_eq!(pages(&store, all.clone()), expected);
@@ -1154,22 +1175,22 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     let (key, mut value) = db
         .scan_prefix([b"z", id(1).as_str().as_bytes()].concat())
         .next()
-        .expect("it exists")
-        .expect("it is read");
-    let summary = value.windows(5).position(|bytes| bytes == b"ssss\"").expect("it has a summary");
-    value.get_mut(summary..summary + 4).expect("it exists").copy_from_slice(b"sstt");
-    db.insert(key, value).expect("it is written");
-    db.flush().expect("it is flushed");
+        .expect("the next item exists")
+        .expect("the next item is readable");
+    let summary = value.windows(5).position(|bytes| bytes == b"ssss\"").expect("the verdict has a summary");
+    value.get_mut(summary..summary + 4).expect("the entry exists").copy_from_slice(b"sstt");
+    db.insert(key, value).expect("the write succeeds");
+    db.flush().expect("the flush succeeds");
     drop(db);
     let (_journal, store) = open(dir.path());
     assert!(matches!(store.verdict(&id(1)), Err(StoreError::Corrupt { .. })));
-    assert!(store.verdict(&id(2)).expect("it is read").is_some());
+    assert!(store.verdict(&id(2)).expect("the verdict is readable").is_some());
 }
 
 /// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
-    let found = crate::base::snapshot::snapshots(&dir.join("store")).expect("it is read").pop();
-    found.expect("there is one")
+    let found = crate::base::snapshot::snapshots(&dir.join("store")).expect("the read succeeds").pop();
+    found.expect("a value is present")
 }
 
 #[test]
@@ -1177,16 +1198,16 @@ fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&mut open(dir.path()).0, 0..50);
     drop(open(dir.path()));
-    fs::write(snapshot(dir.path()), "").expect("it is written");
-    let database = File::open(dir.path().join("store/db")).expect("it exists");
-    database.lock().expect("it is free in the end");
+    fs::write(snapshot(dir.path()), "").expect("the write succeeds");
+    let database = File::open(dir.path().join("store/db")).expect("the file opens");
+    database.lock().expect("the lock is released");
     let owner = thread::spawn(move || {
         // long enough that an opening begins to wait
         thread::sleep(Duration::from_millis(400));
         drop(database);
     });
     assert_eq!(open(dir.path()).0.counts().verdicts, 50);
-    owner.join().expect("it ends");
+    owner.join().expect("the thread does not panic");
 }
 
 #[test]
@@ -1194,8 +1215,8 @@ fn state_directory_in_use_is_locked_although_its_database_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
     // like another process that is reopening its database
-    let state = File::open(dir.path()).expect("it exists");
-    state.lock().expect("it is free in the end");
+    let state = File::open(dir.path()).expect("the file opens");
+    state.lock().expect("the lock is released");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
     drop(state);
     drop(open(dir.path()));
@@ -1209,7 +1230,7 @@ fn opening_removes_a_damaged_or_foreign_snapshot() {
         fill(&mut open(dir.path()).0, sessions);
         drop(open(dir.path()));
     }
-    let foreign = fs::read(snapshot(other.path())).expect("it is read");
+    let foreign = fs::read(snapshot(other.path())).expect("the file is readable");
     type Tamper = fn(Vec<u8>) -> Vec<u8>;
     let ways: [(&str, Tamper); 4] = [
         ("flipped", |mut bytes| {
@@ -1223,15 +1244,15 @@ fn opening_removes_a_damaged_or_foreign_snapshot() {
     ];
     let tampered = ways
         .into_iter()
-        .map(|(what, tamper)| (what, tamper(fs::read(snapshot(ours.path())).expect("it is read"))));
+        .map(|(what, tamper)| (what, tamper(fs::read(snapshot(ours.path())).expect("the file is readable"))));
     for (what, content) in tampered.chain([("foreign", foreign)]) {
-        fs::write(snapshot(ours.path()), content).expect("it is written");
+        fs::write(snapshot(ours.path()), content).expect("the write succeeds");
         let (journal, store) = open(ours.path());
         assert_eq!(whole_log(&store).len() as u64, journal.counts().entries, "{what}");
         store.audit_all().expect(what);
         assert_eq!(journal.counts().verdicts, 300, "{what}");
     }
-    fs::remove_file(snapshot(ours.path())).expect("it is removed");
+    fs::remove_file(snapshot(ours.path())).expect("the removal succeeds");
     open(ours.path()).1.audit_all().expect("no snapshot");
 }
 
@@ -1254,7 +1275,11 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
         // the log has 6000 entries; the verdicts are counted after it, and 1024 of them were counted before this call
         if calls == 7 {
             let replacement = JournalRecord { expect: Vec::new(), ..delivered(0, 40) };
-            journal.commit(&[replacement]).expect("the disk takes it").remove(0).expect("nothing is stale");
+            journal
+                .commit(&[replacement])
+                .expect("the commit succeeds")
+                .remove(0)
+                .expect("the record is not stale");
         }
         true
     });
@@ -1271,13 +1296,13 @@ fn audit_stops_on_request_and_continues_at_its_position() {
     let entries = journal.counts().entries;
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    let mut asked = 0;
+    let mut count = 0;
     let ended = store.audit(|_| {
-        asked += 1;
+        count += 1;
         false
     });
     assert!(!ended.expect("nothing is wrong"));
-    assert_eq!(asked, 1, "it stops at once");
+    assert_eq!(count, 1, "it stops at once");
     drop((journal, store));
 
     let (journal, store) = open(dir.path());

@@ -54,11 +54,11 @@ impl TableReader {
         after: Option<&MailId>,
         mut visit: impl FnMut(MailState) -> bool,
     ) -> Result<(), StoreError> {
-        let mut behind = after.map(|after| after.as_str().to_owned());
+        let mut cursor = after.map(|after| after.as_str().to_owned());
         loop {
-            let names = self.names_after(TableId::Outbox, behind.as_deref(), AT_ONCE)?;
+            let names = self.names_after(TableId::Outbox, cursor.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
-            behind = Some(last.clone());
+            cursor = Some(last.clone());
             for name in names {
                 // the mail may have been sent meanwhile
                 let Some((MailRowHead { standing }, _)) = self.read_row(TableId::Outbox, &name)? else {

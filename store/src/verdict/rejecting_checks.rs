@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn refusal_key_survives_encoding_and_decoding() {
         for owner_uid in [None, Some(0), Some(u32::MAX)] {
-            let key = RejectingCheckKey { session_id: "cs_1:a.b-c".parse().expect("an id"), owner_uid };
+            let key = RejectingCheckKey { session_id: "cs_1:a.b-c".parse().expect("a valid id"), owner_uid };
             assert_eq!(parse_rejecting_check_name(&rejecting_check_name(&key)), Some(key));
         }
     }

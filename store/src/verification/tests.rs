@@ -30,7 +30,7 @@ fn open(dir: &Path) -> (Journal, Store) {
 }
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
@@ -98,7 +98,7 @@ fn inputs(execution_id: &str, warning: &str) -> DecisionInputs {
         "point_in_time": at(-5)
     }));
     let (workflow, ontology) = (workflow("intake"), ontology());
-    let question = request.read(&workflow, &ontology, at(0)).expect("it is valid");
+    let question = request.read(&workflow, &ontology, at(0)).expect("the value is valid");
     let mut inputs = DecisionInputs::new(execution_id.into(), workflow, &ontology, question, at(0));
     for (oracle_id, dose) in [("lab-a", "10.10"), ("lab-b", "12.3456789012345678901234567890")] {
         let candidate = Box::new(candidate(oracle_id, dose, "said", 0));
@@ -113,14 +113,14 @@ fn inputs(execution_id: &str, warning: &str) -> DecisionInputs {
             kept: Some(candidate),
             warnings: vec![warning.into()],
         };
-        inputs.calls.insert(oracle_id.parse().expect("an id"), call);
+        inputs.calls.insert(oracle_id.parse().expect("a valid id"), call);
     }
     inputs.decided_at = at(1);
     inputs
 }
 
 fn review(inputs: &DecisionInputs) -> ReviewCase {
-    ReviewCase::of(inputs, &decide(inputs)).expect("a person decides")
+    ReviewCase::of(inputs, &decide(inputs)).expect("a reviewer decides")
 }
 
 fn resolution() -> ReviewResolution {
@@ -145,11 +145,11 @@ fn resolved() -> ResolutionRecord {
 fn kept_key(oracle_id: &str, patient: &str) -> CachedAnswerKey {
     let thing =
         [("patient".to_owned(), oracled_domain::ground::value::AxisValue::Text(patient.into()))].into();
-    CachedAnswerKey::of(&oracle_id.parse().expect("an id"), &thing, None)
+    CachedAnswerKey::of(&oracle_id.parse().expect("a valid id"), &thing, None)
 }
 
 fn subject_key(workflow_id: &str) -> SubjectKey {
-    SubjectKey::of(&workflow_id.parse().expect("an id"), &inputs("x", "").question.thing, true)
+    SubjectKey::of(&workflow_id.parse().expect("a valid id"), &inputs("x", "").question.thing, true)
 }
 
 fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {
@@ -167,7 +167,7 @@ fn cached_answer_of(oracle_id: &str, second: i64) -> CachedAnswer {
 
 fn subject(inputs: &DecisionInputs) -> SubjectState {
     let review = review(inputs);
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("the value is valid");
     let open = review.to_open_review();
     SubjectState { open: vec![open], locks, ..SubjectState::default() }
 }
@@ -177,8 +177,8 @@ fn record(writes: Vec<TableWrite>) -> JournalRecord {
 }
 
 fn commit(journal: &mut Journal, record: JournalRecord) -> u64 {
-    let outcome = journal.commit(&[record]).expect("the disk takes it").remove(0);
-    outcome.expect("it is as expected").last_seq
+    let outcome = journal.commit(&[record]).expect("the commit succeeds").remove(0);
+    outcome.expect("the expected value").last_seq
 }
 
 fn put_review(review_id: &str, resolved: Option<ResolutionRecord>) -> TableWrite {
@@ -191,12 +191,12 @@ fn decided(inputs: &DecisionInputs) -> Vec<AuditEvent> {
     let envelope = decide(inputs);
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
-    let asked = SourceCallEntry::all(inputs, &envelope).into_iter();
-    let asked = asked.map(|asked| AuditEvent::new(timestamp, None, EventKind::SourceAsked(asked)));
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("the value is valid");
+    let calls = SourceCallEntry::all(inputs, &envelope).into_iter();
+    let calls = calls.map(|call| AuditEvent::new(timestamp, None, EventKind::SourceAsked(call)));
     let resolved =
         ResolutionEntry { review_id: review_id.clone(), resolution: resolution(), locks, peer: PEER };
-    asked
+    calls
         .chain([
             AuditEvent::new(
                 timestamp,
@@ -276,10 +276,10 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
             TableWrite::PutSubject(key.clone(), Arc::new(subject(&inputs(id, "")))),
         ])
     };
-    let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the disk takes it");
+    let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the commit succeeds");
     assert_eq!(outcomes.last(), Some(&Err(RecordRejectedError::Stale(RowKey::Subject(key.clone())))));
     assert_eq!(store.review("v-2").expect("read"), None);
-    let (_, revision) = store.subject(&key).expect("read").expect("it exists");
+    let (_, revision) = store.subject(&key).expect("read").expect("the subject exists");
     commit(&mut journal, open("v-2", Some(revision)));
     for row in [
         RowKey::Document(DocumentKind::Workflow, "intake".into()),
@@ -289,7 +289,7 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     ] {
         let expect = vec![RowExpectation { row: row.clone(), revision: Some(1) }];
         let outcomes =
-            journal.commit(&[JournalRecord { expect, ..record(vec![]) }]).expect("the disk takes it");
+            journal.commit(&[JournalRecord { expect, ..record(vec![]) }]).expect("the commit succeeds");
         assert_eq!(outcomes, [Err(RecordRejectedError::Stale(row))]);
     }
 }
@@ -322,7 +322,8 @@ fn reviews_are_listed_newest_first_with_an_open_filter() {
     assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (40, 4));
     drop((journal, store));
     let (_, store) = open(dir.path());
-    let open_of = |workflow: &str| store.open_reviews_of(&workflow.parse().expect("an id")).expect("read");
+    let open_of =
+        |workflow: &str| store.open_reviews_of(&workflow.parse().expect("a valid id")).expect("read");
     assert_eq!((open_of("intake"), open_of("int"), open_of("intake-2")), (4, 0, 0));
     store.audit_all().expect("nothing is missing");
     let query = ReviewQuery { open_only: true, before: None, limit: 9 };
@@ -349,7 +350,7 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
     assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (2, 1));
     drop((journal, store));
     let (_, store) = open(dir.path());
-    assert_eq!(store.review("v-1").expect("read").expect("it exists").0, state);
+    assert_eq!(store.review("v-1").expect("read").expect("the review exists").0, state);
     store.audit_all().expect("nothing is missing");
 }
 
@@ -368,7 +369,7 @@ fn cached_answers_are_paged_with_their_revisions() {
         loop {
             let page = store.cached_answer_page(after.as_ref(), limit).expect("read");
             assert!(page.answers.len() <= limit);
-            let before = |(_, kept, _): &(_, CachedAnswer, _)| kept.issued_at < Some(at(4));
+            let before = |(_, cached, _): &(_, CachedAnswer, _)| cached.issued_at < Some(at(4));
             old.extend(page.answers.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
             pages += 1;
             after = page.next;
@@ -410,7 +411,7 @@ fn log_query_by_execution_returns_equal_decisions() {
     assert_eq!(seqs(LogQuery { limit: 2, newest: true, ..of("v-1") }), [17, 18]);
     assert_eq!(seqs(LogQuery { after: 5, limit: 2, ..of("v-1") }), [6, 14]);
     assert_eq!(seqs(LogQuery { event: Some("review_opened".into()), ..of("v-1") }), [5, 17]);
-    assert_eq!(seqs(LogQuery { session: Some("v-1".parse().expect("an id")), ..of("v-1") }), [0; 0]);
+    assert_eq!(seqs(LogQuery { session: Some("v-1".parse().expect("a valid id")), ..of("v-1") }), [0; 0]);
     for odd in ["", "v", "v-1\0", "v-1\0\0\0\0\0\0\0\0\0\0\0", "\0"] {
         assert_eq!(seqs(of(odd)), [0; 0], "{odd:?}");
     }
@@ -437,11 +438,12 @@ fn mirror_of_a_large_decision_is_complete_and_repaired() {
     let whole = std::fs::read(&name).expect("read");
     assert!(whole.len() > 2_000_000, "{}", whole.len());
     let decided_at = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
-    for kept in [whole.len(), whole.len() - 1, decided_at + 1_900_000, decided_at + 65_536, decided_at + 7] {
-        std::fs::write(&name, &whole[..kept]).expect("written");
+    for stored in [whole.len(), whole.len() - 1, decided_at + 1_900_000, decided_at + 65_536, decided_at + 7]
+    {
+        std::fs::write(&name, &whole[..stored]).expect("written");
         let (_, store) = open(dir.path());
-        assert!(std::fs::read(&name).expect("read") == whole, "kept {kept} bytes");
-        assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{kept}");
+        assert!(std::fs::read(&name).expect("read") == whole, "kept {stored} bytes");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{stored}");
         let inputs = store.decisions("v-1").expect("read").remove(0).inputs;
         assert!(*inputs == large && store.pending_decisions().expect("read") == [large.clone()]);
     }
@@ -465,7 +467,7 @@ fn opening_detects_a_missing_verification_row() {
         ("Klab-a/", "1 cached answers"),
         ("pv-1\0", "1 pending decisions"),
     ];
-    for (row, said) in rows {
+    for (row, message) in rows {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
@@ -482,7 +484,7 @@ fn opening_detects_a_missing_verification_row() {
         let opened = std::iter::repeat_with(|| {
             sled::open(dir.path().join("store")).inspect_err(|_| std::thread::yield_now())
         });
-        let db = opened.flatten().next().expect("it opens in the end");
+        let db = opened.flatten().next().expect("the store opens");
         let keys: Vec<_> = db.scan_prefix(row).keys().map(|key| key.expect("read")).collect();
         assert!(!keys.is_empty(), "{row}");
         keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
@@ -493,8 +495,8 @@ fn opening_detects_a_missing_verification_row() {
             facts_cache_bytes: 1 << 20,
             min_free_bytes: 0,
         };
-        let error = Journal::open(options).map(|_| ()).expect_err("it must not open").to_string();
-        assert!(error.contains(said), "{row}: {error}");
+        let error = Journal::open(options).map(|_| ()).expect_err("the store does not open").to_string();
+        assert!(error.contains(message), "{row}: {error}");
     }
 }
 
@@ -511,7 +513,7 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
         min_free_bytes: 1 << 60,
     };
     let (mut journal, _) = Journal::open(options).expect("the store opens");
-    let session_id: oracled_domain::SessionId = "cs_1".parse().expect("an id");
+    let session_id: oracled_domain::SessionId = "cs_1".parse().expect("a valid id");
     let check = Arc::new(oracled_domain::rules::CandidateCheck::default());
     let refusal = TableWrite::PutRefusal(RejectingCheck {
         key: RejectingCheckKey { session_id, owner_uid: None },
@@ -527,7 +529,7 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
         // cached answers are bounded, so they are not new work
         (vec![TableWrite::PutKept(kept_key("lab-a", "p-1"), Arc::new(cached_answer_of("lab-a", 1)))], true),
     ] {
-        let outcome = journal.commit(&[record(writes.clone())]).expect("the disk takes it").remove(0);
+        let outcome = journal.commit(&[record(writes.clone())]).expect("the commit succeeds").remove(0);
         let is_low = matches!(outcome, Err(RecordRejectedError::LowSpace(_)));
         assert_eq!((outcome.is_ok(), is_low), (is_taken, !is_taken), "{writes:?}: {outcome:?}");
     }

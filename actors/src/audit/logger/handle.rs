@@ -98,7 +98,7 @@ impl LoggerHandle {
         self.report.clone()
     }
 
-    /// The actor's door, for its report.
+    /// The actor's handle, for its report.
     #[must_use]
     pub fn actor_handle(&self) -> &ActorHandle<Logger> {
         &self.handle

@@ -5,27 +5,27 @@ use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId};
 use std::time::Duration;
 
 fn stopped() -> AuditEvent {
-    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, EventKind::ServiceStopped)
 }
 
 #[test]
 fn records_that_arrive_together_share_commits() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..64)
+        let tasks: Vec<_> = (0..64)
             .map(|_| {
                 let log = system.log.clone();
                 actix_rt::spawn(async move { log.commit(stopped().into()).await })
             })
             .collect();
         let mut seqs = Vec::new();
-        for asked in asked {
-            seqs.push(asked.await.expect("the task ends").expect("it is committed").first_seq);
+        for task in tasks {
+            seqs.push(task.await.expect("the task does not panic").expect("the commit succeeds").first_seq);
         }
         assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order of the calls");
         let mut metrics = String::new();
         let mut registry = prometheus_client::registry::Registry::default();
         system.metrics.register(&mut registry);
-        prometheus_client::encoding::text::encode(&mut metrics, &registry).expect("it is text");
+        prometheus_client::encoding::text::encode(&mut metrics, &registry).expect("valid UTF-8");
         let count = |name: &str| {
             let line = metrics.lines().find(|line| line.starts_with(name)).expect("it is counted");
             line.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()).expect("a number")
@@ -39,8 +39,8 @@ fn records_that_arrive_together_share_commits() {
 fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
     with_system(|TestSystem { system, .. }| async move {
         let long = AuditEvent::new(
-            "2026-11-20T10:00:00Z".parse().expect("a time"),
-            "long".parse::<SessionId>().expect("an id"),
+            "2026-11-20T10:00:00Z".parse().expect("a valid time"),
+            "long".parse::<SessionId>().expect("a valid id"),
             EventKind::CrosscheckError {
                 path: GatePath::Submit,
                 level: EventSeverity::Error,
@@ -48,14 +48,14 @@ fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
             },
         );
         // more bytes than one group may have
-        let asked: Vec<_> = (0..8)
+        let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let (log, record) = (system.log.clone(), long.clone().into());
                 actix_rt::spawn(async move { log.commit(record).await })
             })
             .collect();
-        for (seq, asked) in (1..).zip(asked) {
-            let receipt = asked.await.expect("the task ends").expect("it is committed");
+        for (seq, task) in (1..).zip(tasks) {
+            let receipt = task.await.expect("the task does not panic").expect("the commit succeeds");
             assert_eq!((receipt.first_seq, receipt.last_seq), (seq, seq));
         }
     });
@@ -102,17 +102,17 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
         let mut acknowledged = 0;
         let mut lost = 0;
         for round in 0..8 {
-            let asked: Vec<_> = (0..8)
+            let tasks: Vec<_> = (0..8)
                 .map(|_| {
                     let log = system.log.clone();
                     actix_rt::spawn(async move { log.commit(stopped().into()).await })
                 })
                 .collect();
             if round % 2 == 1 {
-                system.log.actor_handle().ask(crate::InjectPanic).await.expect_err("it panics");
+                system.log.actor_handle().ask(crate::InjectPanic).await.expect_err("the task panics");
             }
-            for asked in asked {
-                match asked.await.expect("the task ends") {
+            for task in tasks {
+                match task.await.expect("the task does not panic") {
                     Ok(_) => acknowledged += 1,
                     Err(_) => lost += 1,
                 }
@@ -132,7 +132,7 @@ fn logger_loses_no_acknowledged_record_in_a_panic() {
 #[test]
 fn closed_logger_rejects_records() {
     with_system(|TestSystem { system, .. }| async move {
-        system.log.commit(stopped().into()).await.expect("it is committed");
+        system.log.commit(stopped().into()).await.expect("the commit succeeds");
         system.log.close().await;
         assert!(system.log.commit(stopped().into()).await.is_err());
     });

@@ -83,7 +83,7 @@ impl From<ArchiveError> for IngestionError {
     }
 }
 
-/// The place of a pull among those in progress, released when it is dropped.
+/// The slot of a pull in progress; dropping it releases the slot.
 struct PullSlot<'p> {
     pulls: &'p PullTracker,
     pipeline_id: &'p PipelineId,
@@ -102,7 +102,7 @@ pub(super) async fn pull(
     context: Arc<IngestContext>,
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    let _place = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
+    let _slot = context.pulls.claim_slot(&requested_pull.pipeline_id)?;
     let RequestedPull { pipeline_id, requested_by, peer } = requested_pull.clone();
     let began_at = context.clock.now();
     let entry = PullStartedEntry { pipeline_id, requested_by, peer };
@@ -295,7 +295,7 @@ impl IngestContext {
 }
 
 impl PullTracker {
-    /// The place of a pipeline's pull, unless another pull has it.
+    /// The slot of a pipeline's pull, unless another pull has it.
     fn claim_slot<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<PullSlot<'p>, IngestionError> {
         let mut under_way = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.contains_key(pipeline_id) {

@@ -202,9 +202,9 @@ pub(super) async fn execute_run(
     let outcome = tokio::select! {
         _ = progress.wait_for_stop() => PayloadReadOutcome::EndedEarly,
         // the semaphore is never closed
-        place = context.run_slots.acquire() => {
+        slot = context.run_slots.acquire() => {
             let outcome = context.read_payload(ready, &progress).await;
-            drop(place);
+            drop(slot);
             outcome
         }
     };

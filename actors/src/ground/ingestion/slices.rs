@@ -26,7 +26,7 @@ pub const MAX_COLUMNS: usize = 4_096;
 /// The limits of the memory for reading a payload, which is a small multiple of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceLimits {
-    /// The longest record, header line, and name or value beside a JSON document's records.
+    /// The longest record, header line, and name or value outside a JSON document's records.
     pub max_record_bytes: u32,
 }
 
@@ -93,7 +93,7 @@ pub enum PayloadSliceError {
         /// The error of the reader.
         source: io::Error,
     },
-    /// A record, a header line, or a name or value beside the records is too long.
+    /// A record, a header line, or a name or value outside the records is too long.
     #[error(
         "the record or value at byte {offset} of the payload is longer than {max_bytes} bytes, the limit for a record"
     )]
@@ -120,12 +120,12 @@ pub enum PayloadSliceError {
         cause: HeaderLineError,
     },
     /// The payload is not valid JSON, or a record has no certain end.
-    #[error("the payload is not a valid JSON document: at byte {offset}, expected {wanted}")]
+    #[error("the payload is not a valid JSON document: at byte {offset}, expected {expected}")]
     Json {
         /// Offset of the fault.
         offset: u64,
         /// The allowed text at this offset.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The JSON document has no list of records at the path.
     #[error("the payload has no list at `{path}`: found {found} at byte {offset}")]

@@ -24,19 +24,20 @@ pub(crate) const NEW: &str = "Country Name,Country Code,Year,Value\n\
 
 /// The records that are valid at a time, as `id=population`.
 fn valid(system: &ActorSystem, at: &str) -> Vec<String> {
-    let oracle_id = "world-bank-population".parse().expect("an id");
-    let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
-    let at = format!("{at}T00:00:00Z").parse().expect("a time");
-    let records = view.records(&[], Bound::Unbounded).expect("they are read");
-    let found =
-        records.filter_map(|record| SourceView::valid_at(&record.expect("it is read"), &view.known, at));
-    let told = found.map(|found: FoundVersion| {
-        let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
-        let provenance = view.provenance(&found).expect("it has one");
+    let oracle_id = "world-bank-population".parse().expect("a valid id");
+    let view = system.store.view(&oracle_id).expect("the source opens").expect("the source exists");
+    let at = format!("{at}T00:00:00Z").parse().expect("a valid time");
+    let records = view.records(&[], Bound::Unbounded).expect("the records are readable");
+    let found = records
+        .filter_map(|record| SourceView::valid_at(&record.expect("the read succeeds"), &view.known, at));
+    let reported = found.map(|found: FoundVersion| {
+        let content =
+            view.content(&found.statement).expect("the content is readable").expect("it was not pruned");
+        let provenance = view.provenance(&found).expect("the provenance is readable");
         let population = content.axes.get("population").map(AxisValue::to_string).unwrap_or_default();
         format!("{}={population}", provenance.source_record_id)
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn repeated_run_changes_nothing() {
         let first = ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let entries = system.store.last_seq();
         let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
-        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
+        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         assert!(matches!(begun, StartRunOutcome::Unchanged(run) if *run == first));
         assert_eq!(system.store.last_seq(), entries);
     });
@@ -96,7 +97,7 @@ fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
         ] {
             let run = ingest_version(&system, &pipeline_id, payload, "2021-01-01").await;
             assert_eq!((run.state, run.counts.rejected), (RunState::Failed, rejected), "{run:?}");
-            assert!(run.cause.as_deref().is_some_and(|told| told.contains(cause)), "{run:?}");
+            assert!(run.cause.as_deref().is_some_and(|message| message.contains(cause)), "{run:?}");
         }
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
@@ -123,25 +124,26 @@ fn known_version_is_not_read_from_another_payload_without_replace() {
         let begin = |payload: &str| {
             start_run_message(&pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14")
         };
-        let refused = system.ingestion.ask(begin(NEW)).await.expect("it answers");
+        let refused = system.ingestion.ask(begin(NEW)).await.expect("the actor answers");
         assert!(
             matches!(&refused, Err(IngestionError::VersionKnown { run_id, .. }) if *run_id == first.run_id),
             "{refused:?}"
         );
         let elsewhen =
-            StartRun { released_at: "2020-04-15T00:00:00Z".parse().expect("a time"), ..begin(OLD) };
-        let refused = system.ingestion.ask(elsewhen).await.expect("it answers");
+            StartRun { released_at: "2020-04-15T00:00:00Z".parse().expect("a valid time"), ..begin(OLD) };
+        let refused = system.ingestion.ask(elsewhen).await.expect("the actor answers");
         assert!(matches!(refused, Err(IngestionError::VersionKnown { .. })), "{refused:?}");
         let second = ingest_replacement(&system, &pipeline_id, NEW, "2020-04-14").await;
         assert_eq!(second.state, RunState::Completed, "{second:?}");
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
-        let again = system.ingestion.ask(StartRun { replace: true, ..begin(OLD) }).await.expect("it answers");
+        let again =
+            system.ingestion.ask(StartRun { replace: true, ..begin(OLD) }).await.expect("the actor answers");
         assert!(
             matches!(&again, Err(IngestionError::Replaced { by, .. }) if *by == second.run_id),
             "{again:?}"
         );
         let renamed = StartRun { version: "2020-04-14-again".into(), ..begin(OLD) };
-        let begun = system.ingestion.ask(renamed).await.expect("it answers").expect("it may");
+        let begun = system.ingestion.ask(renamed).await.expect("the actor answers").expect("the run starts");
         assert_eq!(wait_for_run(&system, begun).await.state, RunState::Completed);
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
@@ -157,10 +159,12 @@ fn payload_of_a_failed_run_is_pruned_and_logged_once() {
         assert_eq!(failed.state, RunState::Failed);
         time.advance(20 * 366 * 86_400);
         let prune = || PruneSource { oracle_id: failed.oracle_id.clone(), before: None, peer: PEER };
-        let pruned = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
+        let pruned =
+            system.ingestion.ask(prune()).await.expect("the actor answers").expect("the prune succeeds");
         assert_eq!(pruned.payloads.as_slice(), std::slice::from_ref(&failed.input.raw_sha256));
         assert!(!system.store.files().has_archived(&failed.input.raw_sha256));
-        let again = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
+        let again =
+            system.ingestion.ask(prune()).await.expect("the actor answers").expect("the prune succeeds");
         assert!(again.payloads.is_empty(), "{again:?}");
         assert_eq!(logged_events(&system.store).iter().filter(|event| *event == "source_pruned").count(), 1);
     });
@@ -173,7 +177,9 @@ fn version_error_names_the_value() {
         for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
             let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
             let begun = system.ingestion.ask(StartRun { version: version.into(), ..begin }).await;
-            let Err(IngestionError::Version(given)) = begun.expect("it answers") else { panic!("{version}") };
+            let Err(IngestionError::Version(given)) = begun.expect("the call succeeds") else {
+                panic!("{version}")
+            };
             assert_eq!(given, named);
         }
     });
@@ -187,7 +193,8 @@ fn release_date_more_than_24_hours_ahead_is_rejected() {
         for (hours, is_refused) in [(23, false), (25, true)] {
             let released_at = now + SignedDuration::from_hours(hours);
             let begin = start_run_message(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
-            let begun = system.ingestion.ask(StartRun { released_at, ..begin }).await.expect("it answers");
+            let begun =
+                system.ingestion.ask(StartRun { released_at, ..begin }).await.expect("the actor answers");
             assert_eq!(matches!(begun, Err(IngestionError::Ahead { .. })), is_refused, "{begun:?}");
             if let Ok(begun) = begun {
                 wait_for_run(&system, begun).await;
@@ -201,16 +208,23 @@ fn invalidation_is_ended_only_by_a_newer_release() {
     with_services(TestClock::new(), TestServices::default(), |TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
-        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+        let oracle_id: SourceId = "world-bank-population".parse().expect("a valid id");
         time.advance(1);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         system
             .registry
             .invalidate(SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
             .await
-            .expect("it is noted");
-        let invalidated_at =
-            || system.store.source(&oracle_id).expect("it is read").expect("it exists").0.stale_since();
+            .expect("the call succeeds");
+        let invalidated_at = || {
+            system
+                .store
+                .source(&oracle_id)
+                .expect("the source is readable")
+                .expect("the source exists")
+                .0
+                .stale_since()
+        };
         time.advance(1);
         ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert!(invalidated_at().is_some());
@@ -244,10 +258,10 @@ async fn start_long_run(system: &ActorSystem, pipeline_id: &PipelineId) -> Start
         (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{many}");
     let begin = start_run_message(pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
-    system.ingestion.ask(begin).await.expect("it answers").expect("it begins")
+    system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts")
 }
 
 fn code(number: usize) -> String {
-    let letter = |number: usize| char::from(b'A' + u8::try_from(number % 26).expect("it is below 26"));
+    let letter = |number: usize| char::from(b'A' + u8::try_from(number % 26).expect("below 26"));
     [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
 }

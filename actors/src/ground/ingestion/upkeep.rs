@@ -138,9 +138,9 @@ fn verified(
     run_id: Option<&Sha256Hex>,
     proceed: &mut dyn FnMut(SourceCheckProgress) -> bool,
 ) -> Result<SourceCheckReport, IngestionError> {
-    let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
+    let is_requested = |id: &Sha256Hex| run_id.is_none_or(|requested| requested == id);
     let completed: Vec<_> =
-        view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
+        view.state.completed.iter().filter(|completed| is_requested(&completed.run_id)).collect();
     let numbers = completed.iter().map(|completed| completed.release.run).collect();
     let mut meter = view.meter(&numbers, proceed);
     let of_files = view.verify_files(&mut meter);

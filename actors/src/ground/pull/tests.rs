@@ -4,11 +4,11 @@ use crate::upstream::web::testing::{ScriptedServer, ServerStep, complete_reply, 
 use tokio::net::TcpListener;
 
 fn id() -> PipelineId {
-    "wb".parse().expect("an id")
+    "wb".parse().expect("a valid id")
 }
 
 fn now() -> Timestamp {
-    "2026-11-20T10:00:00Z".parse().expect("a time")
+    "2026-11-20T10:00:00Z".parse().expect("a valid time")
 }
 
 fn settings(allowed: &[&str]) -> PullSettings {
@@ -41,20 +41,20 @@ async fn pull(
     puller: &PayloadPuller,
     request: &PullRequest,
 ) -> (Result<PayloadFetchOutcome, PullError>, String) {
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     let keep = async |piece: Bytes| {
-        kept.extend_from_slice(&piece);
+        stored.extend_from_slice(&piece);
         Ok(())
     };
     let outcome = puller.pull(request, keep).await;
-    (outcome, String::from_utf8(kept).expect("the tests' payloads are text"))
+    (outcome, String::from_utf8(stored).expect("the tests' payloads are text"))
 }
 
 /// The error for a server that answers by `script`, and the number of requests.
 async fn pull_error_of(script: Vec<ServerStep>) -> (String, usize) {
     let server = ScriptedServer::start("127.0.0.1", vec![script]).await;
     let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
-    let error = outcome.expect_err("it is refused").to_string();
+    let error = outcome.expect_err("the call is rejected").to_string();
     assert!(!error.contains("s3cret"), "{error}");
     (error, server.heads().len())
 }
@@ -64,19 +64,19 @@ async fn payload_is_received_with_its_validators() {
     let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n";
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply(headers, "a,b\n1,2\n")]).await;
     let url = server.url("127.0.0.1", "/data.csv?year=2026");
-    let (puller, asked) = (puller(), request(&url));
-    let (outcome, kept) = pull(&puller, &asked).await;
+    let (puller, pull_request) = (puller(), request(&url));
+    let (outcome, body) = pull(&puller, &pull_request).await;
     let validators = HttpValidators {
         etag: Some("\"v1\"".into()),
         last_modified: Some("Fri, 20 Nov 2026 09:00:00 GMT".into()),
     };
     let pulled = FetchedPayload { url, validators, size_bytes: 8, retrieved_at: now() };
     assert_eq!(
-        (outcome.expect("it comes"), kept.as_str()),
+        (outcome.expect("the call succeeds"), body.as_str()),
         (PayloadFetchOutcome::Payload(pulled), "a,b\n1,2\n")
     );
     let heads = server.heads();
-    let head = heads.first().expect("it was asked");
+    let head = heads.first().expect("a request was received");
     assert!(head.starts_with("get /data.csv?year=2026 http/1.1\r\n"), "{head}");
     assert!(
         head.contains("accept-encoding: identity\r\n") && head.contains("user-agent: oracled/"),
@@ -89,18 +89,18 @@ async fn payload_is_received_with_its_validators() {
 async fn chunked_and_empty_payloads_are_received() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     let server = ScriptedServer::start("127.0.0.1", vec![send_text(chunks), complete_reply("", "")]).await;
-    let asked = request(&server.url("127.0.0.1", "/"));
+    let pull_request = request(&server.url("127.0.0.1", "/"));
     for payload in ["abcde", ""] {
-        let (outcome, kept) = pull(&puller(), &asked).await;
+        let (outcome, body) = pull(&puller(), &pull_request).await;
         let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((kept.as_str(), pulled.size_bytes), (payload, payload.len() as u64));
+        assert_eq!((body.as_str(), pulled.size_bytes), (payload, payload.len() as u64));
     }
 }
 
 #[tokio::test]
 async fn incomplete_payload_error_has_received_and_announced_length() {
     let ok = "HTTP/1.1 200 OK\r\n";
-    for (answer, said) in [
+    for (answer, message) in [
         ("Content-Length: 10\r\n\r\nabc", "received 3 of 10 bytes: "),
         ("Content-Length: 10\r\n\r\n", "received 0 of 10 bytes: "),
         ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "received 3 of an unknown number of bytes: "),
@@ -110,9 +110,9 @@ async fn incomplete_payload_error_has_received_and_announced_length() {
             "received 3 of an unknown number of bytes: ",
         ),
     ] {
-        let (error, asked) = pull_error_of(send_text(&format!("{ok}{answer}"))).await;
-        assert!(error.starts_with(said), "{answer}: {error}");
-        assert_eq!(asked, 1, "a payload that has begun is not requested again");
+        let (error, requests) = pull_error_of(send_text(&format!("{ok}{answer}"))).await;
+        assert!(error.starts_with(message), "{answer}: {error}");
+        assert_eq!(requests, 1, "a payload that has begun is not requested again");
     }
 }
 
@@ -122,9 +122,9 @@ async fn bytes_beyond_the_announced_length_are_not_read() {
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let server =
         ScriptedServer::start("127.0.0.1", vec![send_text(answer), complete_reply("", "next")]).await;
-    let (puller, asked) = (puller(), request(&server.url("127.0.0.1", "/")));
-    assert_eq!(pull(&puller, &asked).await.1, "abc");
-    assert_eq!(pull(&puller, &asked).await.1, "next", "extra bytes are not part of the next answer");
+    let (puller, pull_request) = (puller(), request(&server.url("127.0.0.1", "/")));
+    assert_eq!(pull(&puller, &pull_request).await.1, "abc");
+    assert_eq!(pull(&puller, &pull_request).await.1, "next", "extra bytes are not part of the next answer");
     for lengths in ["Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length: -1\r\n"] {
         let (error, _) = pull_error_of(send_text(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
         assert!(error.contains("the connection broke"), "{error}");
@@ -134,24 +134,24 @@ async fn bytes_beyond_the_announced_length_are_not_read() {
 #[tokio::test]
 async fn payload_without_a_certain_end_is_rejected() {
     for answer in ["HTTP/1.1 200 OK\r\n\r\nabc", "HTTP/1.0 200 OK\r\n\r\nabc"] {
-        let (error, asked) = pull_error_of(send_text(answer)).await;
-        let said = "/x` has no marked end; allowed: a Content-Length, or chunks";
-        assert!(error.ends_with(said), "{error}");
-        assert_eq!(asked, 1);
+        let (error, requests) = pull_error_of(send_text(answer)).await;
+        let message = "/x` has no marked end; allowed: a Content-Length, or chunks";
+        assert!(error.ends_with(message), "{error}");
+        assert_eq!(requests, 1);
     }
 }
 
 #[tokio::test]
 async fn unrequested_content_encoding_is_rejected_by_name() {
-    for (headers, said) in [
+    for (headers, message) in [
         ("Content-Encoding: gzip\r\n", "Content-Encoding `gzip`; allowed: identity, which was asked for"),
         ("Content-Encoding: identity, BR\r\n", "Content-Encoding `br`"),
         ("Content-Encoding: identity\r\nContent-Encoding: x\r\n", "Content-Encoding `x`"),
         ("Content-Encoding: \u{e9}\r\n", "Content-Encoding `"),
     ] {
-        let (error, asked) = pull_error_of(complete_reply(headers, "abc")).await;
-        assert!(error.contains(said), "{error}");
-        assert_eq!(asked, 1);
+        let (error, requests) = pull_error_of(complete_reply(headers, "abc")).await;
+        assert!(error.contains(message), "{error}");
+        assert_eq!(requests, 1);
     }
     let both = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     let (error, _) = pull_error_of(send_text(both)).await;
@@ -190,11 +190,11 @@ async fn stalled_or_endless_payload_is_given_up() {
     let server = ScriptedServer::start("127.0.0.1", vec![drips]).await;
     let whole = Duration::from_secs(1);
     let puller = puller_with(PullSettings { whole, ..settings(&["127.0.0.0/8"]) }, None);
-    let (outcome, kept) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
+    let (outcome, stored) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
     let error = outcome.expect_err("it takes too long").to_string();
-    let said =
-        format!("received {} of 600 bytes: the pull took more than 1 s (`ingestion.pull_s`)", kept.len());
-    assert!(error == said && (5..12).contains(&kept.len()), "{error}, {said}");
+    let stated =
+        format!("received {} of 600 bytes: the pull took more than 1 s (`ingestion.pull_s`)", stored.len());
+    assert!(error == stated && (5..12).contains(&stored.len()), "{error}, {stated}");
 }
 
 #[tokio::test]
@@ -205,36 +205,36 @@ async fn unanswered_request_is_retried() {
         vec![status(503, ""), send_text(""), status(502, ""), complete_reply("", "abc")],
     );
     let server = server.await;
-    let (outcome, kept) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
-    assert!(outcome.is_ok() && kept == "abc", "{outcome:?}");
+    let (outcome, stored) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
+    assert!(outcome.is_ok() && stored == "abc", "{outcome:?}");
     assert_eq!(server.heads().len(), 4);
 
-    let (error, asked) = pull_error_of(send_text("")).await;
+    let (error, query) = pull_error_of(send_text("")).await;
     assert!(error.contains("/x`: the connection broke: "), "{error}");
-    assert_eq!(asked, 4);
+    assert_eq!(query, 4);
 
     let short = PullSettings { connect: Duration::from_millis(1), ..settings(&["127.0.0.1/32"]) };
     let short = PullSettings { idle: Duration::from_millis(100), ..short };
     let server = ScriptedServer::start("127.0.0.1", vec![silent()]).await;
     let (outcome, _) = pull(&puller_with(short, None), &request(&server.url("127.0.0.1", "/"))).await;
-    let error = outcome.expect_err("nothing comes").to_string();
+    let error = outcome.expect_err("the pull fails").to_string();
     assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
 
     let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", gone.local_addr().expect("it has an address"));
+    let url = format!("http://{}/", gone.local_addr().expect("the listener has an address"));
     drop(gone);
-    let error = pull(&puller(), &request(&url)).await.0.expect_err("nobody is there").to_string();
+    let error = pull(&puller(), &request(&url)).await.0.expect_err("no server listens").to_string();
     assert!(error.contains("no connection"), "{error}");
 }
 
 #[tokio::test]
 async fn other_status_is_an_error_without_text_of_the_server() {
-    for (code, asked) in
+    for (code, request) in
         [(201, 1), (204, 1), (206, 1), (300, 1), (302, 1), (304, 1), (401, 1), (404, 1), (500, 4)]
     {
         let (error, times) = pull_error_of(status(code, "")).await;
         assert!(error.contains(&format!("/x`: HTTP status {code}: ")), "{error}");
-        assert_eq!(times, asked, "{code}");
+        assert_eq!(times, request, "{code}");
     }
 }
 
@@ -260,20 +260,20 @@ async fn retry_after_is_respected_or_reported() {
 async fn unchanged_payload_is_not_sent_again() {
     let server =
         ScriptedServer::start("127.0.0.1", vec![send_text("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
-    let mut asked = request(&server.url("127.0.0.1", "/"));
-    asked.known = HttpValidators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
-    let (outcome, kept) = pull(&puller(), &asked).await;
+    let mut query = request(&server.url("127.0.0.1", "/"));
+    query.known = HttpValidators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
+    let (outcome, stored) = pull(&puller(), &query).await;
     assert_eq!(outcome.expect("it is an answer"), PayloadFetchOutcome::Unchanged { retrieved_at: now() });
-    assert_eq!(kept, "");
+    assert_eq!(stored, "");
     let heads = server.heads();
-    let head = heads.first().expect("it was asked");
+    let head = heads.first().expect("a request was received");
     assert!(
         head.contains("if-none-match: \"v1\"\r\n") && head.contains("if-modified-since: then\r\n"),
         "{head}"
     );
     // a damaged validator is not sent
-    asked.known = HttpValidators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
-    drop(pull(&puller(), &asked).await);
+    query.known = HttpValidators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
+    drop(pull(&puller(), &query).await);
     assert!(!server.heads().iter().any(|head| head.contains("evil")));
 }
 
@@ -287,9 +287,9 @@ async fn redirect_is_followed_and_the_final_url_has_no_signature() {
             vec![status(code, "Location: /here?a=b\r\n"), status(code, &format!("Location: {to}\r\n"))],
         );
         let near = near.await;
-        let (outcome, kept) = pull(&puller(), &request(&near.url("127.0.0.1", "/"))).await;
+        let (outcome, stored) = pull(&puller(), &request(&near.url("127.0.0.1", "/"))).await;
         let Ok(PayloadFetchOutcome::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((kept.as_str(), pulled.url), ("abc", far.url("127.0.0.1", "/there")));
+        assert_eq!((stored.as_str(), pulled.url), ("abc", far.url("127.0.0.1", "/there")));
         assert!(near.heads().iter().any(|head| head.starts_with("get /here?a=b ")));
     }
     assert!(far.heads().iter().all(|head| head.starts_with("get /there?sig=s3cret ")));
@@ -298,7 +298,7 @@ async fn redirect_is_followed_and_the_final_url_has_no_signature() {
 #[tokio::test]
 async fn redirect_to_a_forbidden_address_is_rejected() {
     // only the server's own address is allowed
-    for (to, said) in [
+    for (to, message) in [
         ("http://127.0.0.2:80/", "127.0.0.2 (loopback); allowed: public addresses"),
         ("http://[::1]/", "::1 (loopback)"),
         ("http://[::ffff:127.0.0.2]/", "127.0.0.2 (loopback)"),
@@ -307,12 +307,9 @@ async fn redirect_to_a_forbidden_address_is_rejected() {
         ("http://u:p@127.0.0.1/", "has a user or a password"),
         ("file:///etc/passwd", "the scheme `file`; allowed: http, https"),
     ] {
-        let (error, asked) = pull_error_of(status(302, &format!("Location: {to}\r\n"))).await;
-        assert!(
-            error.contains("/x` redirects to a place that is refused: ") && error.contains(said),
-            "{error}"
-        );
-        assert_eq!(asked, 1);
+        let (error, request) = pull_error_of(status(302, &format!("Location: {to}\r\n"))).await;
+        assert!(error.contains("/x` redirects to a refused address: ") && error.contains(message), "{error}");
+        assert_eq!(request, 1);
     }
 }
 
@@ -323,7 +320,7 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
         ScriptedServer::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
     let puller = puller_with(settings(&["127.0.0.2/32"]), None);
     let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
-    let error = outcome.expect_err("it is refused").to_string();
+    let error = outcome.expect_err("the call is rejected").to_string();
     assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
     assert_eq!(server.heads().len(), 1, "there is no retry");
 
@@ -336,27 +333,27 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
         matches!(error, PullError::Web(WebError::Name { why: WebAddressError::NotPublic { .. }, .. })),
         "{error}"
     );
-    assert_eq!(server.heads().len(), 1, "nobody connected");
+    assert_eq!(server.heads().len(), 1, "no connection was made");
 }
 
 #[tokio::test]
 async fn private_endpoint_is_refused_before_any_connection() {
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
-    let asked = request(&server.url("127.0.0.1", "/"));
-    let error = pull(&refusing, &asked).await.0.expect_err("it is refused").to_string();
-    let said = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
+    let query = request(&server.url("127.0.0.1", "/"));
+    let error = pull(&refusing, &query).await.0.expect_err("the call is rejected").to_string();
+    let stated = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
                 `ingestion.allow_local`";
-    assert_eq!(error, said);
-    assert_eq!(refusing.check(&asked).expect_err("it is refused").to_string(), said);
+    assert_eq!(error, stated);
+    assert_eq!(refusing.check(&query).expect_err("the call is rejected").to_string(), stated);
     assert!(server.heads().is_empty());
 }
 
 #[tokio::test]
 async fn endless_redirects_are_given_up() {
-    let (error, asked) = pull_error_of(status(302, "Location: /x\r\n")).await;
+    let (error, request) = pull_error_of(status(302, "Location: /x\r\n")).await;
     assert!(error.ends_with("/x` redirects once more; allowed: 5 redirects"), "{error}");
-    assert_eq!(asked, 6);
+    assert_eq!(request, 6);
 }
 
 #[tokio::test]
@@ -364,10 +361,7 @@ async fn pull_ends_if_a_piece_cannot_be_stored() {
     let server = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
     let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
-    assert_eq!(
-        outcome.expect_err("it is an error").to_string(),
-        "could not store the payload: the disk is full"
-    );
+    assert_eq!(outcome.expect_err("an error").to_string(), "could not store the payload: the disk is full");
 }
 
 mod credentials;

@@ -42,7 +42,7 @@ impl QueryCursor {
         json.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Parses `text`, which must be a cursor of the query `asked`.
+    /// Parses `text`, which must be a cursor of `query`.
     pub(super) fn read(text: &str, query: &OracleQuery) -> Result<Self, InvalidQueryError> {
         let read = || {
             if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
@@ -63,10 +63,10 @@ impl QueryCursor {
 mod tests {
     use super::*;
 
-    fn asked(max_results: usize, axis: &str) -> OracleQuery {
+    fn test_query(max_results: usize, axis: &str) -> OracleQuery {
         OracleQuery {
             query_id: None,
-            oracle_id: "source".parse().expect("an id"),
+            oracle_id: "source".parse().expect("a valid id"),
             request: QueryRequest {
                 axes_requested: vec![axis.into()],
                 max_results: Some(max_results),
@@ -81,13 +81,13 @@ mod tests {
             key: vec![0, 255, 7],
             point_in_time: Timestamp::UNIX_EPOCH,
             known_at: None,
-            query: QueryCursor::digest(&asked(1, "a")),
+            query: QueryCursor::digest(&test_query(1, "a")),
         };
         let text = cursor.to_text();
-        assert_eq!(QueryCursor::read(&text, &asked(2, "a")), Ok(cursor));
-        assert_eq!(QueryCursor::read(&text, &asked(1, "b")), Err(InvalidQueryError::Cursor));
+        assert_eq!(QueryCursor::read(&text, &test_query(2, "a")), Ok(cursor));
+        assert_eq!(QueryCursor::read(&text, &test_query(1, "b")), Err(InvalidQueryError::Cursor));
         for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
-            assert_eq!(QueryCursor::read(broken, &asked(1, "a")), Err(InvalidQueryError::Cursor));
+            assert_eq!(QueryCursor::read(broken, &test_query(1, "a")), Err(InvalidQueryError::Cursor));
         }
     }
 }

@@ -48,7 +48,7 @@ struct RecordDigestInput<'r> {
     record_id: &'r str,
 }
 
-/// A record with its standing.
+/// A record with its status.
 struct LocatedRecord {
     view: Arc<SourceView>,
     found: FoundVersion,
@@ -233,7 +233,7 @@ fn freshness_of(
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 
-/// The standing of the statement at `place` among all statements of its record.
+/// The status of the statement at `index` among all statements of its record.
 fn find_record_standing(
     view: Arc<SourceView>,
     record: RecordStatements,

@@ -97,7 +97,7 @@ impl QueryService {
         }
         let look = IngestedSourceLookup { view, query, question, time, now };
         match look.read_answer(LOOKUP) {
-            Ok(Some(heard)) => Ok(heard),
+            Ok(Some(answer)) => Ok(answer),
             Ok(None) | Err(QueryError::TooCostly) => {
                 // the decision is made even if its caller is gone
                 let scan = SourceScan::new(self.processor().await?, Arc::new(|| true));

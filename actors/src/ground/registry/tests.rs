@@ -27,7 +27,7 @@ async fn registered_by(
     change(&mut ontology);
     let ontology: Ontology = document(&ontology.to_string());
     let registered = system.registry.register(&ontology, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
     let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
     let mut registration: Box<SourceRegistration> = document(source);
     registration.ontology.version = version.into();
@@ -64,7 +64,8 @@ fn running_run_counts_as_records_of_the_source() {
         assert_eq!(failed.state, RunState::Failed);
         let more = |ontology: &mut Json| ontology["axes"].as_array_mut().expect("a list").swap(2, 3);
         assert!(registered_by(&system, "2", more).await.is_ok(), "it has ended");
-        let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it exists");
+        let (run, revision) =
+            system.store.run(&failed.run_id).expect("the run is readable").expect("the run exists");
         let goes_on = IngestionRun { state: RunState::Running, ..run };
         let run = Box::new(goes_on.clone());
         let entry = RunEntry { run, peer: Some(PEER) };
@@ -74,7 +75,7 @@ fn running_run_counts_as_records_of_the_source() {
             writes: vec![TableWrite::PutRun(Arc::new(goes_on))],
             ..JournalRecord::default()
         };
-        system.log.commit(record).await.expect("it is committed");
+        system.log.commit(record).await.expect("the commit succeeds");
         let refused = registered_by(&system, "1", |_| {}).await;
         assert!(
             matches!(refused, Err(RegistryError::Source(SourceRegistrationError::Ontology { .. }))),
@@ -120,7 +121,7 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         let before = logged_events(&system.store).len();
         let registered = async |documents: &[AnyDocument], dry_run: bool| {
             let changes =
-                system.registry.register_all(documents, dry_run, PEER).await.expect("it is decided");
+                system.registry.register_all(documents, dry_run, PEER).await.expect("the decision succeeds");
             changes.into_iter().map(|change| change.map_err(|error| error.to_string())).collect::<Vec<_>>()
         };
         let created = || Ok(DocumentChange::Created);
@@ -132,7 +133,7 @@ fn documents_are_registered_together_in_one_commit_or_not_at_all() {
         let with_a_fault = [in_order[0].clone(), in_order[1].clone(), AnyDocument::Pipeline(broken)];
         assert!(registered(&with_a_fault, false).await[2].is_err());
         assert_eq!(logged_events(&system.store).len(), before, "nothing was committed");
-        assert!(system.store.sources().expect("they are read").is_empty());
+        assert!(system.store.sources().expect("the sources are readable").is_empty());
 
         assert_eq!(registered(&in_order, false).await, [created(), created(), created()]);
         assert_eq!(logged_events(&system.store).len(), before + 3);

@@ -2,16 +2,16 @@ use super::*;
 use proptest::prelude::*;
 
 fn time(text: &str) -> Timestamp {
-    text.parse().expect("a time")
+    text.parse().expect("a valid time")
 }
 
 fn refused(text: &str) -> String {
-    PullSchedule::parse(text).expect_err("it is none").to_string()
+    PullSchedule::parse(text).expect_err("the schedule is invalid").to_string()
 }
 
 /// The first `count` times at which `schedule` fires after `after`.
 fn times(schedule: &str, after: &str, count: usize) -> Vec<String> {
-    let schedule = PullSchedule::parse(schedule).expect("it is one");
+    let schedule = PullSchedule::parse(schedule).expect("a valid schedule");
     let next = |at: &Timestamp| schedule.next_after(*at);
     std::iter::successors(next(&time(after)), next).take(count).map(|at| at.to_string()).collect()
 }
@@ -63,10 +63,10 @@ fn rare_date_is_found_decades_ahead() {
 
 #[test]
 fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
-    let schedule = PullSchedule::parse("* * * * * Asia/Kolkata").expect("it is one");
+    let schedule = PullSchedule::parse("* * * * * Asia/Kolkata").expect("a valid schedule");
     assert_eq!(schedule.next_after(Timestamp::MAX), None);
     assert!(schedule.next_after(Timestamp::MIN).is_some());
-    let rare = PullSchedule::parse("0 0 29 2 */7").expect("it is one");
+    let rare = PullSchedule::parse("0 0 29 2 */7").expect("a valid schedule");
     for year in (9900..10_000).step_by(3) {
         let found = rare.next_after(time(&format!("{year:04}-01-01T00:00:00Z")));
         assert!(found.is_none_or(|at| at.to_string().contains("-02-29T")), "{found:?}");
@@ -75,7 +75,7 @@ fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
 
 #[test]
 fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
-    for (text, said) in [
+    for (text, message) in [
         ("", "a schedule of 0 words; allowed: minute, hour, day of the month, month, day of the week"),
         ("* * * *", "a schedule of 4 words"),
         ("0 0 * * * * UTC", "a schedule of 7 words"),
@@ -101,7 +101,7 @@ fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
         ("0 0 31 4,6,9,11 *", "never fires"),
     ] {
         let error = refused(text);
-        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.contains(message), "{text}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
     let long = format!("0{} * * * *", ",0".repeat(200));
@@ -118,9 +118,9 @@ proptest! {
     fn next_time_is_a_later_whole_minute_that_matches_the_fields(
         minute in 0..60_i8, hour in 0..24_i8, day in 1..=28_i8, after_s in 0..4_000_000_000_i64,
     ) {
-        let schedule = PullSchedule::parse(&format!("{minute} {hour} {day} * *")).expect("it is one");
-        let after = Timestamp::from_second(after_s).expect("a time");
-        let next = schedule.next_after(after).expect("it fires");
+        let schedule = PullSchedule::parse(&format!("{minute} {hour} {day} * *")).expect("a valid schedule");
+        let after = Timestamp::from_second(after_s).expect("a valid time");
+        let next = schedule.next_after(after).expect("the schedule fires");
         let civil = next.to_zoned(TimeZone::UTC);
         prop_assert_eq!((civil.minute(), civil.hour(), civil.day(), civil.second()), (minute, hour, day, 0));
         prop_assert!(next > after && next.duration_since(after) <= SignedDuration::from_hours(32 * 24));

@@ -54,20 +54,20 @@ fn start_counting_actor(max_panics: usize) -> (ActorHandle<CountingActor>, onesh
 #[test]
 fn panic_fails_only_the_message_that_caused_it() {
     actix_rt::System::new().block_on(async {
-        let (door, _reason) = start_counting_actor(10);
-        let asked: Vec<_> = [1, 2, 13, 4, 13, 8]
+        let (handle, _reason) = start_counting_actor(10);
+        let tasks: Vec<_> = [1, 2, 13, 4, 13, 8]
             .map(|n| {
-                let door = door.clone();
-                actix_rt::spawn(async move { door.ask(AddNumber(n)).await })
+                let handle = handle.clone();
+                actix_rt::spawn(async move { handle.ask(AddNumber(n)).await })
             })
             .into();
         let mut answers = Vec::new();
-        for asked in asked {
-            answers.push(asked.await.expect("the task ends"));
+        for task in tasks {
+            answers.push(task.await.expect("the task does not panic"));
         }
         let failed = Err(ActorCallError::Failed { actor: "counter" });
         assert_eq!(answers, [Ok((1, 0)), Ok((3, 0)), failed, Ok((4, 1)), failed, Ok((8, 2))]);
-        let report = door.report();
+        let report = handle.report();
         assert_eq!((report.restarts, report.handled, report.queue_depth), (2, 4, 0));
         assert_eq!(report.last_panic.map(|panic| panic.message).as_deref(), Some("thirteen"));
     });
@@ -76,21 +76,21 @@ fn panic_fails_only_the_message_that_caused_it() {
 #[test]
 fn guardian_gives_up_with_a_reason_after_too_many_panics() {
     actix_rt::System::new().block_on(async {
-        let (door, reason) = start_counting_actor(2);
+        let (handle, reason) = start_counting_actor(2);
         for _ in 0..3 {
-            assert_eq!(door.ask(AddNumber(13)).await, Err(ActorCallError::Failed { actor: "counter" }));
+            assert_eq!(handle.ask(AddNumber(13)).await, Err(ActorCallError::Failed { actor: "counter" }));
         }
-        let reason = reason.await.expect("it gave up");
+        let reason = reason.await.expect("the guardian gave up");
         assert!(reason.contains("the counter panicked 3 times") && reason.contains("thirteen"), "{reason}");
-        assert_eq!(door.ask(AddNumber(1)).await, Err(ActorCallError::Failed { actor: "counter" }));
+        assert_eq!(handle.ask(AddNumber(1)).await, Err(ActorCallError::Failed { actor: "counter" }));
     });
 }
 
 #[test]
 fn full_actor_queue_rejects_a_message_at_once() {
     actix_rt::System::new().block_on(async {
-        let (door, _reason) = start_counting_actor(2);
-        let narrow = ActorHandle::new(door.addr(), 0, Arc::new(ActorStats::new("narrow", Clock::system())));
+        let (handle, _reason) = start_counting_actor(2);
+        let narrow = ActorHandle::new(handle.addr(), 0, Arc::new(ActorStats::new("narrow", Clock::system())));
         assert_eq!(narrow.ask(AddNumber(1)).await, Err(ActorCallError::Full { actor: "narrow" }));
     });
 }

@@ -153,7 +153,7 @@ mod tests {
     fn request_contains_the_verdict_byte_for_byte() {
         let verdict = r#"{ "summary":  "A sound and simple\u0020plan.", "verdict": "GREEN" }"#;
         let mail = mail_of(MailKind::Verdict, ProductTier::Quick, verdict, None);
-        let body = serde_json::to_string(&MailApiRequest::of(&mail)).expect("it serializes");
+        let body = serde_json::to_string(&MailApiRequest::of(&mail)).expect("the value serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
     }
 
@@ -161,15 +161,15 @@ mod tests {
     /// `ends`, and keeps it open otherwise.
     async fn answered(bytes: &str, ends: bool) -> Result<(), MailSendFailure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("it has an address"));
-        let clock = Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener has an address"));
+        let clock = Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a valid time"));
         let service = HttpMailService::new(&url, Duration::from_millis(300), clock).expect("a service");
         let mail = mail_of(MailKind::Verdict, ProductTier::Quick, crate::testing::GOOD, None);
         let server = async {
-            let (mut socket, _) = listener.accept().await.expect("it connects");
+            let (mut socket, _) = listener.accept().await.expect("the client connects");
             let mut request = [0; 4096];
-            assert!(socket.read(&mut request).await.expect("it asks") > 0);
-            socket.write_all(bytes.as_bytes()).await.expect("it hears");
+            assert!(socket.read(&mut request).await.expect("the client sends a request") > 0);
+            socket.write_all(bytes.as_bytes()).await.expect("the client reads");
             (!ends).then_some(socket)
         };
         let (sent, _socket) = tokio::join!(service.send(&mail), server);
@@ -189,15 +189,15 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
         assert_eq!(answered(&long, true).await, Ok(()));
         for head in ["", "HTTP/1.1 20"] {
-            let failed = answered(head, false).await.expect_err("no status came");
+            let failed = answered(head, false).await.expect_err("the response has no status");
             assert!(!failed.is_permanent() && failed.cause.starts_with("no answer in time"), "{failed:?}");
         }
     }
 
     #[test]
     fn only_statuses_about_the_mail_itself_are_permanent() {
-        let with = |wanted: MailFailureCause| -> Vec<u16> {
-            let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == wanted;
+        let with = |expected: MailFailureCause| -> Vec<u16> {
+            let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == expected;
             (300..600).filter(is).collect()
         };
         assert_eq!(

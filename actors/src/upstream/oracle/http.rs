@@ -105,19 +105,22 @@ impl HttpLiveOracle {
             Err(unasked) => return Ok(unasked_answer(&unasked)),
         };
         // the etag is valid only at the URL that returned it
-        let is_of_there = |(kept, candidate): &(&CachedAnswer, &CandidateAnswer)| {
+        let is_of_endpoint = |(cached, candidate): &(&CachedAnswer, &CandidateAnswer)| {
             ask.adapter.may_be_unchanged()
-                && ask.adapter.is_usable(kept, question.asked_at)
+                && ask.adapter.is_usable(cached, question.asked_at)
                 && candidate.record.source_locator == without_keys(&url)
         };
-        let kept = question.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
+        let cached = question
+            .kept
+            .and_then(|cached| Some((cached, cached.candidate.as_ref()?)))
+            .filter(is_of_endpoint);
         let known =
-            HttpValidators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
+            HttpValidators { etag: cached.and_then(|(cached, _)| cached.etag.clone()), last_modified: None };
         let request = self.outbound_request(&ask.adapter, &url, &known);
         let (endpoint, credential) = self.check_request(&ask.adapter, &request)?;
         let head = self.web.follow(&request, endpoint, credential).await?;
-        if let Some(kept) = kept.filter(|_| head.response.status() == StatusCode::NOT_MODIFIED) {
-            return Ok(LiveAnswer::unchanged(ask, kept, head.retrieved_at, latency_ms(began)));
+        if let Some(cached) = cached.filter(|_| head.response.status() == StatusCode::NOT_MODIFIED) {
+            return Ok(LiveAnswer::unchanged(ask, cached, head.retrieved_at, latency_ms(began)));
         }
         head.check_complete()?;
         let WebResponseHead { url: from, response, retrieved_at } = head;
@@ -155,7 +158,7 @@ impl HttpLiveOracle {
         }
     }
 
-    /// The URL of `errand`, and the credential for it.
+    /// The URL of `request`, and the credential for it.
     fn check_request<'a>(
         &self,
         adapter: &ValidatedAdapter,

@@ -19,7 +19,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value as Json, json};
 
 fn now() -> Timestamp {
-    "2026-11-20T12:00:00Z".parse().expect("a time")
+    "2026-11-20T12:00:00Z".parse().expect("a valid time")
 }
 
 fn ontology() -> Arc<Ontology> {
@@ -45,7 +45,7 @@ fn source() -> SourceRegistration {
 
 /// The adapter of a source at `endpoint`, with `changes` to its members.
 fn adapter(endpoint: &str, changes: &Json) -> Arc<ValidatedAdapter> {
-    Arc::new(prepare_adapter(endpoint, changes).expect("it can be used"))
+    Arc::new(prepare_adapter(endpoint, changes).expect("the settings are valid"))
 }
 
 /// Like [`adapter`], but returns the validation error.

@@ -74,7 +74,9 @@ impl LiveAnswer {
             AnswerReadOutcome::Several { records } => {
                 Self::without_cached_answer(OracleReply::Several { records }, good)
             }
-            AnswerReadOutcome::Said(said) => Self::from_content(ask, *said, live_answer, signature, good),
+            AnswerReadOutcome::Said(content) => {
+                Self::from_content(ask, *content, live_answer, signature, good)
+            }
         }
     }
 
@@ -134,7 +136,7 @@ impl LiveAnswer {
     /// Returns the cached candidate with the time of `retrieved_at`, after the source confirmed it with status 304.
     pub(super) fn unchanged(
         ask: &LiveQuery,
-        (kept, candidate): (&CachedAnswer, &CandidateAnswer),
+        (cached, candidate): (&CachedAnswer, &CandidateAnswer),
         retrieved_at: Timestamp,
         latency_ms: u64,
     ) -> Self {
@@ -147,7 +149,7 @@ impl LiveAnswer {
         }
         candidate.freshness.clear();
         Self {
-            answer_to_cache: Some(CachedAnswer { candidate: Some(candidate.clone()), ..kept.clone() }),
+            answer_to_cache: Some(CachedAnswer { candidate: Some(candidate.clone()), ..cached.clone() }),
             reply: OracleReply::Answered { candidate: Box::new(candidate) },
             outcome: CircuitCallOutcome::Success { latency_ms: Some(latency_ms) },
             warnings: Vec::new(),

@@ -42,7 +42,7 @@ impl OracleProbe for ScriptedProbe {
 }
 
 fn id(text: &str) -> OracleId {
-    text.parse().expect("an id")
+    text.parse().expect("a valid id")
 }
 
 fn oracle(name: &str, probe: Option<&Arc<ScriptedProbe>>) -> MonitoredOracle {
@@ -56,21 +56,22 @@ fn failure() -> CircuitCallOutcome {
 
 impl TestSystem {
     async fn permit(&self) -> Result<CallLease, PermitError> {
-        self.system.oracle_health.ask(RequestCallPermit(id("model"))).await.expect("it answers")
+        self.system.oracle_health.ask(RequestCallPermit(id("model"))).await.expect("the actor answers")
     }
 
     async fn call(&self, outcome: CircuitCallOutcome) {
-        self.permit().await.expect("it is let through").report(outcome);
+        self.permit().await.expect("the request is allowed").report(outcome);
     }
 
     async fn steer(&self, action: CircuitAction) -> Result<CircuitActionOutcome, CircuitActionError> {
         let steer = ApplyCircuitAction { oracle_id: id("model"), action, peer: PEER };
-        self.system.oracle_health.ask(steer).await.expect("it answers")
+        self.system.oracle_health.ask(steer).await.expect("the actor answers")
     }
 
     async fn status(&self) -> OracleHealthStatus {
-        let mut statuses = self.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
-        statuses.pop().expect("there is one")
+        let mut statuses =
+            self.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
+        statuses.pop().expect("a value is present")
     }
 
     async fn open_circuit(&self) {
@@ -95,7 +96,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 async fn entries(store: &Store, count: usize) -> Vec<Value> {
     eventually("the entries are there", async || logged_events(store).len() >= count).await;
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
-    lines.iter().map(|line| serde_json::from_str(&line.json).expect("JSON")).collect()
+    lines.iter().map(|line| serde_json::from_str(&line.json).expect("valid JSON")).collect()
 }
 
 fn status_changes(entries: &[Value]) -> Vec<(&str, &str)> {
@@ -111,7 +112,7 @@ fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.advance(10);
-        let refused = world.permit().await.expect_err("it is open");
+        let refused = world.permit().await.expect_err("the circuit is open");
         let retry_after = Some(Duration::from_secs(20));
         assert_eq!(refused, PermitError::CircuitOpen { oracle_id: id("model"), retry_after });
         hand.advance(20);
@@ -149,7 +150,7 @@ fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
 fn half_open_circuit_permits_one_call_at_a_time() {
     let hand = TestClock::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
-        assert!(!world.permit().await.expect("it is closed").is_trial());
+        assert!(!world.permit().await.expect("the circuit is closed").is_trial());
         world.open_circuit().await;
         hand.advance(30);
         let mut leases = Vec::new();
@@ -169,29 +170,29 @@ fn unclaimed_lease_is_released_when_its_caller_is_gone() {
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.advance(30);
-        let asked = world.system.oracle_health.addr().send(RequestCallPermit(id("model")));
-        world.permit().await.expect_err("it was let through");
+        let pending_lease = world.system.oracle_health.addr().send(RequestCallPermit(id("model")));
+        world.permit().await.expect_err("the request is rejected");
         // dropping the request drops the lease that was not received
-        drop(asked);
-        world.permit().await.expect("it is let through").report(SUCCESS);
+        drop(pending_lease);
+        world.permit().await.expect("the request is allowed").report(SUCCESS);
     });
 }
 
 #[test]
 fn unknown_oracle_is_rejected_with_the_known_names() {
     with_system(|world| async move {
-        let refused = world.permit().await.expect_err("there is none");
+        let refused = world.permit().await.expect_err("the call fails");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: none");
     });
     let oracles = vec![oracle("mail", None), oracle("gemini", None)];
     with_oracles(TestClock::new(), oracles, |world| async move {
-        let refused = world.permit().await.expect_err("there is none of this name");
+        let refused = world.permit().await.expect_err("the oracle is unknown");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: gemini, mail");
         for action in [CircuitAction::Open, CircuitAction::Close, CircuitAction::Probe] {
-            let refused = world.steer(action).await.expect_err("there is none of this name");
+            let refused = world.steer(action).await.expect_err("the oracle is unknown");
             assert!(matches!(refused, CircuitActionError::Unknown(_)), "{refused}");
         }
-        let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
+        let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
         let names: Vec<_> = statuses.iter().map(|status| status.oracle_id.as_str()).collect();
         assert_eq!(names, ["gemini", "mail"]);
         assert_eq!(logged_events(&world.system.store), [""; 0]);
@@ -285,14 +286,14 @@ fn opening_and_closing_a_circuit_logs_the_administrator() {
     let hand = TestClock::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         for _ in 0..2 {
-            let steered = world.steer(CircuitAction::Open).await.expect("it is done");
+            let steered = world.steer(CircuitAction::Open).await.expect("the call succeeds");
             assert!(steered.status.held_open && steered.probe.is_none(), "{steered:?}");
         }
         hand.advance(100_000);
         let refused = world.permit().await.expect_err("it is held open");
         assert_eq!(refused, PermitError::CircuitOpen { oracle_id: id("model"), retry_after: None });
         for _ in 0..2 {
-            let steered = world.steer(CircuitAction::Close).await.expect("it is done");
+            let steered = world.steer(CircuitAction::Close).await.expect("the call succeeds");
             assert_eq!(
                 (steered.status.status, steered.status.held_open),
                 (OracleHealthLevel::Healthy, false)
@@ -311,13 +312,13 @@ fn opening_and_closing_a_circuit_logs_the_administrator() {
 fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
     let (hand, probe) = (TestClock::new(), Arc::new(ScriptedProbe::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
-        world.steer(CircuitAction::Open).await.expect("it is done");
-        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
+        world.steer(CircuitAction::Open).await.expect("the call succeeds");
+        let steered = world.steer(CircuitAction::Probe).await.expect("the call succeeds");
         let success = Some(CircuitCallOutcome::Success { latency_ms: None });
         assert_eq!((steered.probe, steered.status.status), (success, OracleHealthLevel::CircuitOpen));
         assert_eq!(steered.status.last_success_at, Some(world.system.clock.now()), "it counts");
         probe.fails.store(true, Ordering::Relaxed);
-        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
+        let steered = world.steer(CircuitAction::Probe).await.expect("the call succeeds");
         let Some(CircuitCallOutcome::Failure(error)) = steered.probe else { panic!("it failed") };
         assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
         assert_eq!(steered.status.last_error, Some(error));
@@ -325,11 +326,11 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
         probe.fails.store(false, Ordering::Relaxed);
         probe.shrugs.store(true, Ordering::Relaxed);
         let before = world.status().await;
-        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
+        let steered = world.steer(CircuitAction::Probe).await.expect("the call succeeds");
         assert_eq!(
             (steered.probe, steered.status),
             (Some(CircuitCallOutcome::Neutral), before),
-            "it says nothing"
+            "there is no message"
         );
         let entries = entries(&world.system.store, 4).await;
         for entry in &entries[1..] {
@@ -354,12 +355,12 @@ fn steering_fails_without_effect_if_it_cannot_be_logged() {
         world.break_store();
         let before = world.status().await;
         for action in [CircuitAction::Open, CircuitAction::Close, CircuitAction::Probe] {
-            let refused = world.steer(action).await.expect_err("the log does not take it");
+            let refused = world.steer(action).await.expect_err("the commit fails");
             assert!(matches!(refused, CircuitActionError::Commit(_)), "{refused}");
             assert_eq!(world.status().await, before, "{action:?}");
         }
         assert_eq!(probe.begun.load(Ordering::Relaxed), 1);
-        let lines = || world.fallback_lines.lock().expect("unpoisoned lock").clone();
+        let lines = || world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let ordered = lines();
         assert!(
             ordered.len() == 1 && ordered[0].contains("probe_oracle"),
@@ -382,9 +383,9 @@ fn oracle_health_and_probes_survive_a_panic() {
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
         world.call(failure()).await;
-        let lease = world.permit().await.expect("it is let through");
+        let lease = world.permit().await.expect("the request is allowed");
         let before = world.status().await;
-        world.system.oracle_health.ask(crate::InjectPanic).await.expect_err("it panics");
+        world.system.oracle_health.ask(crate::InjectPanic).await.expect_err("the task panics");
         assert_eq!(world.status().await, before);
         assert_eq!(world.system.oracle_health.report().restarts, 1);
         lease.report(failure());

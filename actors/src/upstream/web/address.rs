@@ -205,15 +205,15 @@ pub fn without_keys(url: &str) -> String {
     };
     let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
     let query = parsed.query().unwrap_or_default().to_owned();
-    let mut is_kept = |pair: &&str| {
+    let mut is_not_key = |pair: &&str| {
         parsed.set_query(Some(pair));
         !parsed.query_pairs().any(|(name, _)| is_key(&name))
     };
-    let kept = query.split('&').filter(&mut is_kept).collect::<Vec<_>>().join("&");
-    if kept == query {
+    let remaining = query.split('&').filter(&mut is_not_key).collect::<Vec<_>>().join("&");
+    if remaining == query {
         return url.to_owned();
     }
-    parsed.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
+    parsed.set_query(Some(remaining.as_str()).filter(|remaining| !remaining.is_empty()));
     parsed.into()
 }
 
@@ -247,12 +247,12 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        reach(&[]).endpoint(text).expect_err("it is refused").to_string()
+        reach(&[]).endpoint(text).expect_err("the call is rejected").to_string()
     }
 
     #[test]
     fn without_keys_removes_parameters_that_look_like_keys() {
-        for (url, kept) in [
+        for (url, expected) in [
             ("https://a.org/x?country=MDA", "https://a.org/x?country=MDA"),
             ("https://a.org/x?api_key=s3cret&country=MDA&y=1+2", "https://a.org/x?country=MDA&y=1+2"),
             ("https://a.org/x?Access-Token=s3cret", "https://a.org/x"),
@@ -263,7 +263,7 @@ mod tests {
             ),
             ("https://a.org/x?q=%20&&b", "https://a.org/x?q=%20&&b"),
         ] {
-            assert_eq!(without_keys(url), kept);
+            assert_eq!(without_keys(url), expected);
         }
     }
 
@@ -309,8 +309,9 @@ mod tests {
             ("[4000::1]", "reserved"),
         ] {
             let error = refused(&format!("http://{text}:8080/x"));
-            let said = format!("({kind}); allowed: public addresses, and those in `ingestion.allow_local`");
-            assert!(error.contains(&said), "{text}: {error}");
+            let message =
+                format!("({kind}); allowed: public addresses, and those in `ingestion.allow_local`");
+            assert!(error.contains(&message), "{text}: {error}");
         }
         for public in [
             "1.1.1.1",
@@ -320,10 +321,10 @@ mod tests {
             "[2606:4700::1111]",
             "[2001:4860::8888]",
         ] {
-            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is public");
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("the address is public");
         }
         for public in ["[::ffff:1.1.1.1]", "[64:ff9b::1.1.1.1]"] {
-            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is a public one of IPv4");
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("the address is public");
         }
     }
 
@@ -340,7 +341,7 @@ mod tests {
     fn only_configured_local_addresses_are_reached() {
         let some = reach(&["127.0.0.1/32", "fd00::/8"]);
         for good in ["http://127.0.0.1:1/", "http://[::ffff:127.0.0.1]/", "http://[fd00::1]/"] {
-            some.endpoint(good).expect("it is allowed");
+            some.endpoint(good).expect("the address is allowed");
         }
         for bad in ["http://127.0.0.2/", "http://[::1]/", "http://[fc00::1]/"] {
             some.endpoint(bad).expect_err("it is not");
@@ -352,9 +353,9 @@ mod tests {
         let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 0);
         let all = [at("10.0.0.1"), at("1.1.1.1"), at("::1")];
         assert_eq!(reach(&[]).filter_addresses("a.example", all), Ok(vec![at("1.1.1.1")]));
-        let error = reach(&[]).filter_addresses("a.example", [at("10.0.0.1")]).expect_err("there is none");
-        let said = "`a.example` leads to 10.0.0.1 (private); allowed: public addresses";
-        assert!(error.to_string().contains(said), "{error}");
+        let error = reach(&[]).filter_addresses("a.example", [at("10.0.0.1")]).expect_err("the call fails");
+        let message = "`a.example` leads to 10.0.0.1 (private); allowed: public addresses";
+        assert!(error.to_string().contains(message), "{error}");
         assert_eq!(
             reach(&["10.0.0.0/8"]).filter_addresses("a.example", [at("10.0.0.1")]),
             Ok(vec![at("10.0.0.1")])
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn endpoint_requires_http_without_login_or_fragment() {
-        for (text, said) in [
+        for (text, message) in [
             ("", "is not a URL"),
             ("/data.json", "is not a URL"),
             ("https://", "is not a URL"),
@@ -375,7 +376,7 @@ mod tests {
             ("https://example.org/?q=a#b", "the URL of `https://example.org` has a fragment (#)"),
         ] {
             let error = refused(text);
-            assert!(error.contains(said) && !error.contains("s3cret"), "{text}: {error}");
+            assert!(error.contains(message) && !error.contains("s3cret"), "{text}: {error}");
         }
         let long = format!("https://example.org/{}", "x".repeat(URL_MAX_BYTES));
         assert_eq!(refused(&long), "the URL has 8212 bytes; allowed: 8192");
@@ -385,25 +386,25 @@ mod tests {
 
     #[test]
     fn redirect_may_be_relative_but_not_from_https_to_http() {
-        let from = Url::parse("https://example.org/a/b?c").expect("a URL");
+        let from = Url::parse("https://example.org/a/b?c").expect("a valid URL");
         for (location, to) in [
             ("d", "https://example.org/a/d"),
             ("/e?f", "https://example.org/e?f"),
             ("//other.example/#g", "https://other.example/"),
             ("https://other.example:444/", "https://other.example:444/"),
         ] {
-            let url = reach(&[]).redirect(&from, location).expect("it is allowed");
+            let url = reach(&[]).redirect(&from, location).expect("the address is allowed");
             assert_eq!(url.as_str(), to);
         }
-        for (location, said) in [
+        for (location, message) in [
             ("http://example.org/", "`http://example.org/` is not https, but is the target"),
             ("//127.0.0.1/", "127.0.0.1 (loopback)"),
             ("//u:p@example.org/", "has a user or a password"),
             ("file:///etc/passwd", "the scheme `file`"),
             ("https://[", "is not a URL"),
         ] {
-            let error = reach(&[]).redirect(&from, location).expect_err("it is refused").to_string();
-            assert!(error.contains(said), "{location}: {error}");
+            let error = reach(&[]).redirect(&from, location).expect_err("the call is rejected").to_string();
+            assert!(error.contains(message), "{location}: {error}");
         }
     }
 
@@ -417,7 +418,7 @@ mod tests {
             ("http://localhost/", false),
             ("http://1.1.1.1/", false),
         ] {
-            assert_eq!(some.is_confidential(&Url::parse(url).expect("a URL")), confidential, "{url}");
+            assert_eq!(some.is_confidential(&Url::parse(url).expect("a valid URL")), confidential, "{url}");
         }
     }
 }

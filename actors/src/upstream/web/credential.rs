@@ -210,7 +210,7 @@ fn origin(url: &Url) -> String {
 
 /// Encodes pairs as `application/x-www-form-urlencoded`.
 fn form_of(pairs: &[(&str, &str)]) -> String {
-    let mut url = Url::parse("http://form").expect("it is a URL");
+    let mut url = Url::parse("http://form").expect("a valid URL");
     url.query_pairs_mut().extend_pairs(pairs);
     url.query().unwrap_or_default().to_owned()
 }
@@ -235,7 +235,7 @@ mod tests {
         let certificate = include_str!("tests/client.crt");
         let key = |text: &str| SecretString::from(text);
         let good = UpstreamCredential::certificate(certificate, &key(include_str!("tests/client.key")));
-        let good = good.expect("they belong together");
+        let good = good.expect("the key matches the certificate");
         assert!(good.is_for(SourceAuthentication::Mtls) && good.identity().is_some());
         let shown = format!("{good:?}");
         assert!(!shown.contains("MIGH") && shown.len() < 100, "{shown}");
@@ -245,7 +245,7 @@ mod tests {
             ("no certificate", include_str!("tests/client.key")),
         ] {
             let error = UpstreamCredential::certificate(certificate, &key(other))
-                .expect_err("they do not")
+                .expect_err("the key does not match")
                 .to_string();
             assert!(error.contains("; allowed: both in PEM, and belonging together"), "{error}");
             assert!(!error.contains("MIGH") && error.len() < 300, "{error}");

@@ -108,7 +108,7 @@ pub enum WebError {
         why: WebAddressError,
     },
     /// A redirect leads to an address that is not allowed.
-    #[error("`{from}` redirects to a place that is refused: {to}")]
+    #[error("`{from}` redirects to a refused address: {to}")]
     Redirect {
         /// The redirecting URL.
         from: String,

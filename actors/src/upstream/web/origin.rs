@@ -68,7 +68,7 @@ mod tests {
             ("https://[2606:4700::1111]:1", "https://[2606:4700::1111]:1"),
             ("https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
         ] {
-            assert_eq!(text.parse::<UrlOrigin>().expect("it is one").to_string(), origin);
+            assert_eq!(text.parse::<UrlOrigin>().expect("a valid origin").to_string(), origin);
         }
         for text in [
             "",
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn is_of_matches_only_urls_of_the_same_origin() {
-        let origin: UrlOrigin = "https://example.org".parse().expect("it is one");
-        let is_of = |url: &str| origin.is_origin_of(&Url::parse(url).expect("a URL"));
+        let origin: UrlOrigin = "https://example.org".parse().expect("a valid origin");
+        let is_of = |url: &str| origin.is_origin_of(&Url::parse(url).expect("a valid URL"));
         assert!(is_of("https://example.org/a?b") && is_of("https://EXAMPLE.org:443/"));
         for other in [
             "http://example.org/",

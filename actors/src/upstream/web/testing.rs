@@ -40,7 +40,7 @@ pub(crate) fn status(status: u16, headers: &str) -> Vec<ServerStep> {
 impl ScriptedServer {
     pub(crate) async fn start(ip: &str, scripts: Vec<Vec<ServerStep>>) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.expect("a port");
-        let port = listener.local_addr().expect("it has an address").port();
+        let port = listener.local_addr().expect("the listener has an address").port();
         Self::serve(listener, port, scripts)
     }
 
@@ -49,15 +49,15 @@ impl ScriptedServer {
         let noted = Arc::clone(&heads);
         tokio::spawn(async move {
             let last = scripts.len() - 1;
-            for place in 0.. {
+            for index in 0.. {
                 let Ok((mut socket, _)) = listener.accept().await else { return };
                 let request = read_request(&mut socket).await;
                 noted.lock().expect("the lock is not poisoned").push(request.clone());
-                for step in scripts.get(place.min(last)).into_iter().flatten() {
+                for step in scripts.get(index.min(last)).into_iter().flatten() {
                     match step {
                         // the client may have closed the connection already
                         ServerStep::Send(bytes) => drop(socket.write_all(bytes).await),
-                        ServerStep::Reply(made) => drop(socket.write_all(&made(&request)).await),
+                        ServerStep::Reply(reply) => drop(socket.write_all(&reply(&request)).await),
                         ServerStep::Wait(time) => sleep(*time).await,
                     }
                 }

@@ -88,7 +88,7 @@ async fn admit(
             }
             // the verdict was not checked by the check that the session has now: the caller must judge it again
             FindSessionOutcome::Nothing(_)
-                if check_in_force.is_some_and(|kept| !admit.is_checked_against(&kept)) =>
+                if check_in_force.is_some_and(|check| !admit.is_checked_against(&check)) =>
             {
                 return Err(stale().into());
             }
@@ -181,7 +181,7 @@ fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Optio
         original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
     let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
     replaces.then(|| {
-        let generation = generation_trace.as_ref().map(|made| &made.generation);
+        let generation = generation_trace.as_ref().map(|trace| &trace.generation);
         let (tier, label, path) = (approved.tier(), approved.label(), *path);
         DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, generation })
     })
@@ -232,7 +232,7 @@ fn session_after(
     if !first {
         return session;
     }
-    let generation = generation_trace.as_ref().map(|made| made.generation.clone());
+    let generation = generation_trace.as_ref().map(|trace| trace.generation.clone());
     let original = || OriginalVerdict::delivered(&admit.approved, generation, now);
     SessionRecord {
         customer_email: customer_email.clone().or(session.customer_email),

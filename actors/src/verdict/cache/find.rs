@@ -209,7 +209,7 @@ impl Handler<FindSession> for VerdictCache {
         let Submission { session_id, tier, query, customer_email, check, .. } = &find;
         let lookup = find_session(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
         let (known, session) = match lookup {
-            Ok(looked) => looked,
+            Ok(found) => found,
             Err(error) => return Box::pin(async { Err(error.into()) }),
         };
         let session = session.map(|(session, _)| session);

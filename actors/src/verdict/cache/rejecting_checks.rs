@@ -204,7 +204,7 @@ mod tests {
     fn oldest_refusals_are_dropped_beyond_the_bound() {
         let mut refusals = RejectingCheckUsage { max_bytes: 10, ..RejectingCheckUsage::default() };
         let size = |revision, bytes| {
-            let session_id: SessionId = format!("cs_{revision}").parse().expect("an id");
+            let session_id: SessionId = format!("cs_{revision}").parse().expect("a valid id");
             RejectingCheckSize {
                 key: RejectingCheckKey { session_id, owner_uid: Some(1001) },
                 revision,

@@ -22,15 +22,27 @@ fn second_read_of_a_verdict_is_served_from_memory() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers")
-            .expect("it is judged");
+            .expect("the actor answers")
+            .expect("the judgement succeeds");
         let read = || async {
-            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads")
+            system
+                .cache
+                .ask(ReadVerdict(id("cs_1")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds")
         };
-        let (first, second) = (read().await.expect("it exists"), read().await.expect("it exists"));
+        let (first, second) =
+            (read().await.expect("the file exists"), read().await.expect("the file exists"));
         assert!(Arc::ptr_eq(&first, &second), "the second comes from memory");
         assert!(
-            system.cache.ask(ReadVerdict(id("cs_2"))).await.expect("it answers").expect("it reads").is_none()
+            system
+                .cache
+                .ask(ReadVerdict(id("cs_2")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds")
+                .is_none()
         );
         let counted = |found| system.metrics.cache_reads.get_or_create(found).get();
         assert_eq!((counted(&HIT_STORE), counted(&HIT_MEMORY), counted(&MISS)), (1, 1, 1));
@@ -44,20 +56,26 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers")
-            .expect("it is judged");
+            .expect("the actor answers")
+            .expect("the judgement succeeds");
         system
             .cache
             .ask(ReadVerdict(id("cs_1")))
             .await
-            .expect("it answers")
-            .expect("it reads")
-            .expect("it exists");
+            .expect("the actor answers")
+            .expect("the actor answers")
+            .expect("the value exists");
         let purge = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
-        assert!(purge().await.expect("it answers").expect("it is committed"));
-        assert!(!purge().await.expect("it answers").expect("nothing is left"));
+        assert!(purge().await.expect("the actor answers").expect("the commit succeeds"));
+        assert!(!purge().await.expect("the actor answers").expect("no row is left"));
         assert!(
-            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads").is_none()
+            system
+                .cache
+                .ask(ReadVerdict(id("cs_1")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds")
+                .is_none()
         );
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
         // the session stays, and accepts a new verdict
@@ -65,9 +83,10 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers");
+            .expect("the actor answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
-        let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, revision) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!(
             (session.original.map(|first| first.verdict_label), revision),
             (Some(VerdictLabel::Green), 2),
@@ -79,18 +98,23 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
 #[test]
 fn simultaneous_submissions_of_one_session_store_one_verdict() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..20)
+        let tasks: Vec<_> = (0..20)
             .map(|n| {
-                let door = system.crosscheck.clone();
+                let handle = system.crosscheck.clone();
                 let verdict = format!(r#"{{"verdict":"AMBER","summary":"The plan in version {n:02}."}}"#);
                 actix_rt::spawn(async move {
-                    door.ask(JudgeVerdict(test_submission("cs_1", &verdict, GatePath::Submit))).await
+                    handle.ask(JudgeVerdict(test_submission("cs_1", &verdict, GatePath::Submit))).await
                 })
             })
             .collect();
         let (mut stored, mut bodies) = (0, std::collections::HashSet::new());
-        for asked in asked {
-            match asked.await.expect("the asker lives").expect("it answers").expect("it is judged") {
+        for task in tasks {
+            match task
+                .await
+                .expect("the task does not panic")
+                .expect("the actor answers")
+                .expect("the judgement succeeds")
+            {
                 SubmissionOutcome::Stored(cached) => {
                     stored += 1;
                     bodies.insert(cached.body.clone());
@@ -114,8 +138,8 @@ fn hot_verdicts_stay_within_their_memory() {
         let approved =
             oracled_domain::judge(ProductTier::Quick, oracled_domain::VerdictPayload::raw(&verdict))
                 .outcome
-                .expect("it is coherent");
-        let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
+                .expect("the verdict passes the crosscheck");
+        let cached_at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
         VerdictDelivery {
             session_id: id(&format!("cs_{n}")),
             query: CustomerQuery::new(String::new()),
@@ -150,7 +174,12 @@ fn verdict(label: VerdictLabel) -> String {
 }
 
 async fn judge_submission(system: &ActorSystem, message: Submission) -> SubmissionOutcome {
-    system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers").expect("it is judged")
+    system
+        .crosscheck
+        .ask(JudgeVerdict(message))
+        .await
+        .expect("the actor answers")
+        .expect("the judgement succeeds")
 }
 
 /// Delivers `first`, if it is given, loses it, and regenerates `second` in its place.
@@ -167,7 +196,7 @@ async fn regenerated(
         )
         .await;
         let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-        assert!(purged.expect("it answers").expect("it is committed"));
+        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
     }
     let message = test_submission("cs_1", &verdict(second), GatePath::Regen);
     judge_submission(system, Submission { generation_trace: generation_trace("prompt"), ..message }).await
@@ -183,14 +212,14 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
                 .cache
                 .ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER })
                 .await
-                .expect("it answers")
+                .expect("the actor answers")
                 .ok();
         }
         let (mail, revision) = system
             .store
             .mail(&MailId::verdict(&id("cs_1")))
-            .expect("it is read")
-            .expect("it is in the outbox");
+            .expect("the mail is readable")
+            .expect("the mail is in the outbox");
         assert_eq!((mail.standing.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
         assert_eq!(mail.delivery.approved.label(), VerdictLabel::Green);
         assert_eq!(
@@ -230,13 +259,17 @@ fn regenerated_verdict_is_compared_with_the_unchanged_original() {
             let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
             assert_eq!(check.divergence_level, Some(level));
             assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(false)));
-            let document = std::str::from_utf8(&cached.body).expect("it is JSON");
-            let said = format!(
+            let document = std::str::from_utf8(&cached.body).expect("valid JSON");
+            let message = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
                 level.into_str()
             );
-            assert!(document.contains(&said), "{document}");
-            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+            assert!(document.contains(&message), "{document}");
+            let (session, _) = system
+                .store
+                .session(&id("cs_1"))
+                .expect("the session is readable")
+                .expect("the session exists");
             assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
             let notices =
                 logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
@@ -253,14 +286,15 @@ fn regeneration_without_an_original_skips_comparison_and_mail() {
         let outcome = regenerated(&system, None, VerdictLabel::Red).await;
         let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
         assert!(check.skipped && check.divergence_level.is_none());
-        let document = std::str::from_utf8(&cached.body).expect("it is JSON");
+        let document = std::str::from_utf8(&cached.body).expect("valid JSON");
         assert!(document.contains(r#""divergence_level":null,"notice":"NOTE: "#), "{document}");
         let events = logged_events(&system.store);
         assert_eq!(
             events,
             ["session_registered", "tmm_crosscheck", "verdict_cached", "regen_divergence_check"]
         );
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, _) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert!(session.original.is_none(), "a regenerated verdict is not the first one");
     });
 }
@@ -273,7 +307,7 @@ async fn register(
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier, customer_email) = (id("cs_1"), ProductTier::Quick, email);
     let message = RegisterSession { session_id, tier, query, customer_email, original_verdict };
-    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+    system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")
 }
 
 #[test]
@@ -310,7 +344,8 @@ fn first_verdict_of_a_registered_session_is_stored_and_mailed() {
         register(&system, None, address()).await;
         let outcome = judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, _) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Green));
         assert_eq!(session.customer_email, address());
         assert!(logged_events(&system.store).contains(&"mail_queued".to_owned()));
@@ -329,13 +364,14 @@ async fn find(system: &ActorSystem, email: Option<CustomerEmail>) -> FindSession
         path: GatePath::Submit,
         generation_trace: None,
     });
-    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+    system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")
 }
 
 /// The cached verdict of the session, as a document.
 fn cached(system: &ActorSystem) -> serde_json::Value {
-    let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it exists");
-    serde_json::to_value(delivery).expect("it is plain data")
+    let (delivery, _) =
+        system.store.verdict(&id("cs_1")).expect("the verdict is readable").expect("the verdict exists");
+    serde_json::to_value(delivery).expect("plain data serializes")
 }
 
 #[test]
@@ -348,13 +384,18 @@ fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
             let FindSessionOutcome::Cached(known) = find(&system, address()).await else {
                 panic!("it exists")
             };
-            let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
+            let document: serde_json::Value = serde_json::from_slice(&known.body).expect("valid JSON");
             assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
-            let read =
-                system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads");
-            assert_eq!(read.expect("it exists").body, known.body, "the verdict in memory is removed");
+            let read = system
+                .cache
+                .ask(ReadVerdict(id("cs_1")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds");
+            assert_eq!(read.expect("the value exists").body, known.body, "the verdict in memory is removed");
         }
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, _) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(VerdictLabel::Red));
         assert_eq!(session.customer_email, address());
         let mails = logged_events(&system.store).iter().filter(|event| *event == "mail_queued").count();
@@ -389,10 +430,14 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
             let (mail, _) = system
                 .store
                 .mail(&MailId::verdict(&id("cs_1")))
-                .expect("it is read")
-                .expect("it is in the outbox");
+                .expect("the mail is readable")
+                .expect("the mail is in the outbox");
             assert_eq!(mail.standing.kind, MailKind::Verdict);
-            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+            let (session, _) = system
+                .store
+                .session(&id("cs_1"))
+                .expect("the session is readable")
+                .expect("the session exists");
             assert_eq!(
                 session.original,
                 Some(OriginalVerdict::reported(label)),
@@ -401,7 +446,7 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
 
             // the second delivery of the session is not mailed
             let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-            assert!(purged.expect("it answers").expect("it is committed"));
+            assert!(purged.expect("the actor answers").expect("the commit succeeds"));
             let before = queued_mails(&system);
             judge_submission(&system, test_submission("cs_1", &verdict(label), path)).await;
             find(&system, address()).await;
@@ -430,7 +475,7 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
             let first = test_submission("cs_1", &verdict(VerdictLabel::Green), GatePath::Submit);
             judge_submission(&system, Submission { customer_email: address(), ..first }).await;
             let lose = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
-            assert!(lose().await.expect("it answers").expect("it is committed"));
+            assert!(lose().await.expect("the actor answers").expect("the commit succeeds"));
             let outcome =
                 judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Red), path)).await;
             let SubmissionOutcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
@@ -444,7 +489,7 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
             assert_eq!(mails, 2, "the verdict and the notice");
 
             // the original itself, submitted again, counts as stored and not as regenerated
-            assert!(lose().await.expect("it answers").expect("it is committed"));
+            assert!(lose().await.expect("the actor answers").expect("the commit succeeds"));
             let outcome =
                 judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Green), path)).await;
             assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");

@@ -15,13 +15,13 @@ fn vc_4_pass_and_fail_are_logged_on_every_path() {
                     .crosscheck
                     .ask(JudgeVerdict(test_submission(&session, raw, path)))
                     .await
-                    .expect("it answers")
-                    .expect("it is judged");
+                    .expect("the actor answers")
+                    .expect("the judgement succeeds");
                 let mirror =
-                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("there is a mirror");
+                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("the mirror exists");
                 let entry =
                     mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
-                let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
+                let entry: serde_json::Value = serde_json::from_str(entry).expect("valid JSON");
                 assert_eq!(entry["session_id"], session.as_str());
                 assert_eq!(entry["path"], path.into_str());
                 assert_eq!(entry["approved"], raw == GOOD);
@@ -55,8 +55,8 @@ fn vc_5_the_gate_is_before_delivery() {
                 .crosscheck
                 .ask(JudgeVerdict(test_submission("cs_1", "{}", path)))
                 .await
-                .expect("it answers");
-            match outcome.expect("it is judged") {
+                .expect("the actor answers");
+            match outcome.expect("the judgement succeeds") {
                 SubmissionOutcome::RejectedByCrosscheck { decision, .. }
                 | SubmissionOutcome::Checked(decision) => {
                     assert_eq!(decision.crosscheck_reason, CrosscheckReason::FieldMissing);
@@ -65,9 +65,18 @@ fn vc_5_the_gate_is_before_delivery() {
             }
         }
         assert!(
-            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads").is_none()
+            system
+                .cache
+                .ask(ReadVerdict(id("cs_1")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds")
+                .is_none()
         );
-        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none(), "no session either");
+        assert!(
+            system.store.session(&id("cs_1")).expect("the session is readable").is_none(),
+            "no session either"
+        );
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
         assert_eq!(system.cache.report().handled, 1, "the cache was asked to read and nothing else");
     });
@@ -80,33 +89,34 @@ fn check_path_delivers_nothing_even_for_an_approved_verdict() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Check)))
             .await
-            .expect("it answers");
+            .expect("the actor answers");
         assert!(
             matches!(outcome, Ok(SubmissionOutcome::Checked(CrosscheckDecision { approved: true, .. }))),
             "{outcome:?}"
         );
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
     });
 }
 
 #[test]
 fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
     with_system(|TestSystem { system, .. }| async move {
-        let doors = (system.cache.clone(), system.rules.clone());
+        let handles = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
-        let mut broken = CrosscheckActor::new(UnexpectedFieldHandling::default(), doors, log, clock, metrics);
+        let mut broken =
+            CrosscheckActor::new(UnexpectedFieldHandling::default(), handles, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
         let outcome = broken
             .send(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers");
+            .expect("the actor answers");
         assert!(
             matches!(&outcome, Err(GateError::Judging(cause)) if cause.contains("mapping")),
             "{outcome:?}"
         );
         assert_eq!(logged_events(&system.store), ["crosscheck_error"]);
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
     });
 }
 
@@ -119,13 +129,13 @@ fn verdict_is_not_delivered_if_it_cannot_be_logged() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers");
+            .expect("the actor answers");
         assert!(matches!(&outcome, Err(GateError::Commit(CommitError::Unavailable(_)))), "{outcome:?}");
         assert!(
-            world.system.store.verdict(&id("cs_1")).expect("it is read").is_none(),
+            world.system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none(),
             "not even read as cached"
         );
-        let lines = world.fallback_lines.lock().expect("unpoisoned lock").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 1, "the judgement, and not the caching that did not happen: {lines:?}");
         assert!(
             lines.iter().all(
@@ -142,11 +152,11 @@ fn submission_with_another_query_is_a_mismatch() {
             .crosscheck
             .ask(JudgeVerdict(test_submission("cs_1", GOOD, GatePath::Submit)))
             .await
-            .expect("it answers")
-            .expect("it is judged");
+            .expect("the actor answers")
+            .expect("the judgement succeeds");
         let mut other = test_submission("cs_1", GOOD, GatePath::Submit);
         other.query = CustomerQuery::new("Sell wax?".into());
-        let outcome = system.crosscheck.ask(JudgeVerdict(other)).await.expect("it answers");
+        let outcome = system.crosscheck.ask(JudgeVerdict(other)).await.expect("the actor answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Mismatch(SessionMismatch::Query))), "{outcome:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
     });
@@ -178,15 +188,17 @@ fn checked(session_id: &str, facts: &[&str]) -> Submission {
 #[test]
 fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
     with_system(|TestSystem { system, .. }| async move {
-        let told = system
+        let reported = system
             .crosscheck
             .ask(JudgeVerdict(checked("cs_1", &["The plan is another."])))
             .await
-            .expect("it answers");
-        let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = told else { panic!("{told:?}") };
+            .expect("the actor answers");
+        let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = reported else {
+            panic!("{reported:?}")
+        };
         assert_eq!(evaluation.metrics.unsupported_claims, 1);
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
-        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("the session is readable").is_none());
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "rules_evaluated"]);
     });
 }
@@ -196,10 +208,11 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
     with_system(|TestSystem { system, .. }| async move {
         let message = checked("cs_1", &["It is a sound and simple plan."]);
         let check = message.check.clone();
-        let told = system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers");
-        assert!(matches!(told, Ok(SubmissionOutcome::Stored(_))), "{told:?}");
+        let reported = system.crosscheck.ask(JudgeVerdict(message)).await.expect("the actor answers");
+        assert!(matches!(reported, Ok(SubmissionOutcome::Stored(_))), "{reported:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
-        let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, revision) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert_eq!((session.check, revision), (check, 3));
     });
 }
@@ -208,12 +221,12 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
 fn rules_are_not_evaluated_after_a_failed_crosscheck() {
     with_system(|TestSystem { system, .. }| async move {
         let payload = Some(VerdictPayload::raw("no verdict"));
-        let told = system
+        let reported = system
             .crosscheck
             .ask(JudgeVerdict(Submission { payload, ..checked("cs_1", &[]) }))
             .await
-            .expect("it answers");
-        assert!(matches!(told, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{told:?}");
+            .expect("the actor answers");
+        assert!(matches!(reported, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{reported:?}");
         assert_eq!(logged_events(&system.store), ["tmm_crosscheck"]);
     });
 }

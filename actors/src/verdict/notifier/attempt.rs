@@ -133,7 +133,7 @@ impl MailSender {
 fn outcome_of_probe(probed: CircuitCallOutcome) -> CircuitCallOutcome {
     match probed {
         CircuitCallOutcome::Neutral => CircuitCallOutcome::Success { latency_ms: None },
-        said => said,
+        outcome => outcome,
     }
 }
 

@@ -74,11 +74,11 @@ mod tests {
     use super::*;
 
     fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + second).expect("a time")
+        Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
     }
 
     fn id(n: i64) -> MailId {
-        format!("mail:{n:05}").parse().expect("an id")
+        format!("mail:{n:05}").parse().expect("a valid id")
     }
 
     #[test]

@@ -39,10 +39,10 @@ mod tests {
     #[test]
     fn mail_is_taken_by_one_holder_until_dropped() {
         let in_flight = MailsInFlight::default();
-        let id: MailId = "mail:1".parse().expect("an id");
+        let id: MailId = "mail:1".parse().expect("a valid id");
         let taken = in_flight.claim_mail(id.clone()).expect("the mail is free");
         assert!(in_flight.claim_mail(id.clone()).is_none());
-        assert!(in_flight.claim_mail("mail:2".parse().expect("an id")).is_some(), "another is free");
+        assert!(in_flight.claim_mail("mail:2".parse().expect("a valid id")).is_some(), "another is free");
         drop(taken);
         assert!(in_flight.claim_mail(id).is_some());
     }

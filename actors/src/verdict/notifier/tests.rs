@@ -125,7 +125,11 @@ impl MailService for ScriptedMailService {
 
 /// The mail service as an oracle without a probe of its own.
 fn oracle() -> MonitoredOracle {
-    MonitoredOracle { id: "mail".parse().expect("an id"), config: OracleHealthConfig::default(), probe: None }
+    MonitoredOracle {
+        id: "mail".parse().expect("a valid id"),
+        config: OracleHealthConfig::default(),
+        probe: None,
+    }
 }
 
 /// An environment with this mail service, or with none.
@@ -156,10 +160,13 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// A mail of `kind` that is due now.
 fn mail(kind: MailKind, session: &str, now: Timestamp) -> OutboxMail {
     let regen = if kind == MailKind::DivergenceNotice { regenerated(VerdictLabel::Red) } else { None };
-    let made = mail_of(kind, ProductTier::Quick, GOOD, regen);
-    let delivery =
-        VerdictDelivery { session_id: id(session), cached_at: now, ..VerdictDelivery::clone(&made.delivery) };
-    OutboxMail::queued(kind, Arc::new(delivery), made.standing.to)
+    let created = mail_of(kind, ProductTier::Quick, GOOD, regen);
+    let delivery = VerdictDelivery {
+        session_id: id(session),
+        cached_at: now,
+        ..VerdictDelivery::clone(&created.delivery)
+    };
+    OutboxMail::queued(kind, Arc::new(delivery), created.standing.to)
 }
 
 impl TestSystem {
@@ -172,18 +179,18 @@ impl TestSystem {
             AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
         let writes = vec![TableWrite::PutMail(Arc::new(mail))];
         let record = JournalRecord { writes, ..JournalRecord::from(event) };
-        self.system.log.commit(record).await.expect("it is committed");
+        self.system.log.commit(record).await.expect("the commit succeeds");
         mail_id
     }
 
     async fn queue_and_wake(&self, kind: MailKind, session: &str) -> MailId {
         let mail_id = self.queue(kind, session).await;
-        self.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("it answers");
+        self.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("the actor answers");
         mail_id
     }
 
     async fn tick(&self) {
-        self.system.notifier.ask(TickNotifier).await.expect("it answers");
+        self.system.notifier.ask(TickNotifier).await.expect("the actor answers");
     }
 
     /// Advances the clock second by second, with a tick after each.
@@ -198,14 +205,14 @@ impl TestSystem {
 
     async fn list(&self, dead_only: bool) -> Vec<MailState> {
         let list = ListMails { after: None, limit: 1000, dead_only };
-        self.system.notifier.ask(list).await.expect("it answers").expect("it is read")
+        self.system.notifier.ask(list).await.expect("the actor answers").expect("the call succeeds")
     }
 
     /// The log entries about mails: each event with its attempt, if it has one.
     fn logged_mail_events(&self) -> Vec<(String, Value)> {
-        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
-        let lines = self.system.store.log(&asked).expect("the log is read");
-        let entries = lines.iter().map(|line| serde_json::from_str::<Value>(&line.json).expect("JSON"));
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let lines = self.system.store.log(&query).expect("the log is read");
+        let entries = lines.iter().map(|line| serde_json::from_str::<Value>(&line.json).expect("valid JSON"));
         let of_mails = entries.filter(|entry| entry.get("mail_id").is_some());
         of_mails
             .map(|entry| (entry["event"].as_str().expect("a name").to_owned(), entry["attempt"].clone()))
@@ -243,19 +250,19 @@ fn address_quoted_by_the_mail_service_is_redacted() {
     with_service(MailServiceScript::Quotes, |world, _, _| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it has failed", async || logged_events(&world.system.store).len() == 3).await;
-        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
-        let log = world.system.store.log(&asked).expect("the log is read");
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let log = world.system.store.log(&query).expect("the log is read");
         let lines = log.into_iter().map(|line| line.json);
-        let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
+        let statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
         let shown = [world.list(false).await[0].last_error.clone(), statuses[0].last_error.clone()];
-        let told: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
-        let hidden = told.iter().filter(|told| told.contains("451 4.7.1 <[address]>: Greylisted"));
+        let texts: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
+        let hidden = texts.iter().filter(|text| text.contains("451 4.7.1 <[address]>: Greylisted"));
         assert_eq!(
             hidden.count(),
             4,
-            "mail_failed, oracle_health_changed, the outbox and the health: {told:?}"
+            "mail_failed, oracle_health_changed, the outbox and the health: {texts:?}"
         );
-        assert!(told.iter().all(|told| !told.to_lowercase().contains("a@example.org")), "{told:?}");
+        assert!(texts.iter().all(|text| !text.to_lowercase().contains("a@example.org")), "{texts:?}");
     });
 }
 
@@ -263,7 +270,7 @@ fn metrics(world: &TestSystem) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
     world.system.metrics.register(&mut registry);
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("it is written");
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("the write succeeds");
     text
 }
 
@@ -299,7 +306,7 @@ fn verdict_mail_is_retried_with_backoff_until_accepted() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
-        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("it answers");
+        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
         world.advance_time(&hand, 1).await;
         assert_eq!(service.attempts(), 1, "an early wake-up sends nothing");
         world.advance_time(&hand, 1).await;
@@ -330,7 +337,8 @@ fn permanently_refused_mail_is_dead_until_requeued() {
         assert_eq!(service.attempts(), 1);
         service.set_script(MailServiceScript::Takes);
         let requeue = RequeueMail { mail_id: mail_id.clone(), peer: PEER };
-        let standing = world.system.notifier.ask(requeue).await.expect("it answers").expect("it is done");
+        let standing =
+            world.system.notifier.ask(requeue).await.expect("the actor answers").expect("the call succeeds");
         assert_eq!((standing.attempts, standing.is_dead()), (0, false));
         world.wait_until_outbox_empty().await;
         let events = [
@@ -342,7 +350,8 @@ fn permanently_refused_mail_is_dead_until_requeued() {
         world.wait_for_mail_events(&events).await;
         let again = || world.system.notifier.ask(RequeueMail { mail_id: mail_id.clone(), peer: PEER });
         // the mail stays in flight for a moment after the log entry of its sending
-        let is_gone = async || matches!(again().await.expect("it answers"), Err(OutboxError::Unknown(_)));
+        let is_gone =
+            async || matches!(again().await.expect("the call succeeds"), Err(OutboxError::Unknown(_)));
         eventually("the mail is removed", is_gone).await;
     });
 }
@@ -353,11 +362,11 @@ fn drop_removes_a_mail_unless_it_is_in_flight() {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
         let order = || world.system.notifier.ask(DropMail { mail_id: mail_id.clone(), peer: PEER });
-        let refused = order().await.expect("it answers");
+        let refused = order().await.expect("the call succeeds");
         assert!(matches!(refused, Err(OutboxError::InFlight(_))), "{refused:?}");
         service.set_script(MailServiceScript::Fails);
         eventually("it has failed", async || world.logged_mail_events().len() == 2).await;
-        eventually("it is dropped", async || order().await.expect("it answers").is_ok()).await;
+        eventually("it is dropped", async || order().await.expect("the call succeeds").is_ok()).await;
         world.advance_time(&hand, 100).await;
         let events = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_dropped", None)];
         world.wait_for_mail_events(&events).await;
@@ -421,8 +430,9 @@ fn mail_service_without_probe_gets_mail_after_it_recovers() {
 fn one_failing_mail_does_not_open_the_circuit_for_others() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let health = async || {
-            let mut statuses = world.system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
-            let mail = statuses.pop().expect("there is one");
+            let mut statuses =
+                world.system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
+            let mail = statuses.pop().expect("a value is present");
             (mail.status, mail.consecutive_failures)
         };
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
@@ -503,7 +513,7 @@ fn mail_queued_before_a_restart_is_sent_after_it() {
         assert_eq!(world.list(false).await.len(), 1, "without a mail service it stays, and is listed");
         let world = world.restarted(outside(Some(&service))).await;
         eventually("the first attempt fails", async || world.logged_mail_events().len() == 2).await;
-        world.system.notifier.ask(StopSending).await.expect("it answers");
+        world.system.notifier.ask(StopSending).await.expect("the actor answers");
         service.set_script(MailServiceScript::Takes);
         let world = world.restarted(outside(Some(&service))).await;
         world.advance_time(&hand, 59).await;
@@ -527,7 +537,7 @@ fn stop_sending_settles_attempts_in_flight_and_starts_no_more() {
             tokio::time::sleep(Duration::from_millis(20)).await;
             service.set_script(MailServiceScript::Takes);
         });
-        rested.expect("it answers");
+        rested.expect("the call succeeds");
         world.advance_time(&hand, 5).await;
         assert_eq!((service.attempts(), world.list(false).await.len()), (4, 5));
     });
@@ -542,7 +552,7 @@ fn at_most_four_mails_are_in_flight_and_none_twice() {
         }
         eventually("four are under way", async || service.attempts() == 4).await;
         for mail_id in &ids {
-            world.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("it answers");
+            world.system.notifier.ask(WakeNotifier(mail_id.clone())).await.expect("the actor answers");
         }
         world.advance_time(&hand, 70).await;
         assert_eq!(service.attempts(), 4, "and none of them twice");
@@ -583,7 +593,7 @@ fn sent_mail_is_settled_once_the_log_recovers_and_not_resent() {
         world.wait_until_outbox_empty().await;
         assert_eq!(service.attempts(), 1);
         world.wait_for_mail_events(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
-        let lines = world.fallback_lines.lock().expect("unpoisoned lock").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines, [""; 0], "it is in the log, and nowhere else");
     });
 }
@@ -600,7 +610,7 @@ fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
     with_service(MailServiceScript::Hangs, |world, hand, service| {
         let lines = Arc::clone(&lines);
         async move {
-            *lines.lock().expect("unpoisoned lock") = Arc::clone(&world.fallback_lines);
+            *lines.lock().expect("the lock is not poisoned") = Arc::clone(&world.fallback_lines);
             world.queue_and_wake(MailKind::Verdict, "cs_1").await;
             eventually("it is being sent", async || service.attempts() == 1).await;
             world.break_store();
@@ -610,10 +620,11 @@ fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
             // one more retry, and then the log is closed for good
             tokio::time::sleep(Duration::from_millis(1100)).await;
             world.system.log.close().await;
-            assert!(world.fallback_lines.lock().expect("unpoisoned lock").is_empty());
+            assert!(world.fallback_lines.lock().expect("the lock is not poisoned").is_empty());
         }
     });
-    let lines = lines.lock().expect("unpoisoned lock").lock().expect("unpoisoned lock").clone();
+    let lines =
+        lines.lock().expect("the lock is not poisoned").lock().expect("the lock is not poisoned").clone();
     assert!(lines.len() == 1 && lines[0].contains("mail_sent"), "{lines:?}");
 }
 
@@ -626,8 +637,8 @@ fn no_mail_is_sent_while_the_log_is_unavailable() {
         hand.advance(-5);
         world.break_store();
         let event = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
-        world.system.log.commit(event.into()).await.expect_err("the disk does not take it");
-        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("it answers");
+        world.system.log.commit(event.into()).await.expect_err("the write fails");
+        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
         world.advance_time(&hand, 8).await;
         assert_eq!(service.attempts(), 0);
         world.mend_store();
@@ -647,7 +658,7 @@ fn panics_lose_no_mail() {
         eventually("it is being sent", async || service.attempts() == 1).await;
         // a restarted notifier surveys the outbox and needs no wake-up
         world.queue(MailKind::Verdict, "cs_2").await;
-        world.system.notifier.ask(crate::InjectPanic).await.expect_err("it panics");
+        world.system.notifier.ask(crate::InjectPanic).await.expect_err("the task panics");
         service.set_script(MailServiceScript::Takes);
         world.wait_until_outbox_empty().await;
         assert!(service.attempt_counts().values().all(|tried| *tried == 1), "{:?}", service.attempt_counts());
@@ -673,9 +684,10 @@ fn mails_are_listed_by_id_in_pages() {
             world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         let page = async |after: Option<&str>, limit| {
-            let after = after.map(|after| after.parse().expect("an id"));
+            let after = after.map(|after| after.parse().expect("a valid id"));
             let list = ListMails { after, limit, dead_only: false };
-            let mails = world.system.notifier.ask(list).await.expect("it answers").expect("it is read");
+            let mails =
+                world.system.notifier.ask(list).await.expect("the actor answers").expect("the call succeeds");
             mails.iter().map(|mail| mail.mail_id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(page(None, 2).await, ["verdict:cs_1", "verdict:cs_2"]);

@@ -15,17 +15,21 @@ fn request_regen(session_id: &str) -> RequestRegen {
 fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
     with_system(|TestSystem { system, time, .. }| async move {
         let limiter = &system.rate_limiter;
-        limiter.ask(request_regen("cs_1")).await.expect("it answers").expect("it is the first");
+        limiter.ask(request_regen("cs_1")).await.expect("the actor answers").expect("the request is allowed");
         assert_eq!(logged_events(&system.store), ["regen_attempted"]);
         time.advance(1);
-        let limited = limiter.ask(request_regen("cs_1")).await.expect("it answers");
+        let limited = limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
         let Err(RegenPermitError::Limited(CallLimitError::Session { wait })) = limited else {
             panic!("{limited:?}")
         };
         assert_eq!(wait, Duration::from_secs(299));
-        limiter.ask(request_regen("cs_2")).await.expect("it answers").expect("it is another session");
+        limiter.ask(request_regen("cs_2")).await.expect("the actor answers").expect("it is another session");
         time.advance(299);
-        limiter.ask(request_regen("cs_1")).await.expect("it answers").expect("five minutes have passed");
+        limiter
+            .ask(request_regen("cs_1"))
+            .await
+            .expect("the actor answers")
+            .expect("five minutes have passed");
         assert_eq!(logged_events(&system.store).len(), 3, "a refusal is no event");
     });
 }
@@ -33,17 +37,17 @@ fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
 #[test]
 fn one_of_simultaneous_attempts_is_permitted() {
     with_system(|TestSystem { system, .. }| async move {
-        let asked: Vec<_> = (0..20)
+        let tasks: Vec<_> = (0..20)
             .map(|_| {
-                let door = system.rate_limiter.clone();
-                actix_rt::spawn(
-                    async move { door.ask(request_regen("cs_1")).await.expect("it answers").is_ok() },
-                )
+                let handle = system.rate_limiter.clone();
+                actix_rt::spawn(async move {
+                    handle.ask(request_regen("cs_1")).await.expect("the actor answers").is_ok()
+                })
             })
             .collect();
         let mut let_through = 0;
-        for asked in asked {
-            let_through += usize::from(asked.await.expect("the asker lives"));
+        for task in tasks {
+            let_through += usize::from(task.await.expect("the task does not panic"));
         }
         assert_eq!((let_through, logged_events(&system.store).len()), (1, 1));
     });
@@ -52,17 +56,17 @@ fn one_of_simultaneous_attempts_is_permitted() {
 #[test]
 fn attempt_that_did_not_reach_the_model_can_be_undone() {
     with_system(|TestSystem { system, .. }| async move {
-        let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("it answers");
-        let (taken, _place) = taken.expect("it is the first");
+        let taken = system.rate_limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
+        let (taken, _slot) = taken.expect("the request is allowed");
         let mut record =
             JournalRecord::from(AuditEvent::new(system.clock.now(), None, EventKind::ServiceStopped));
         taken.remove_attempt(&mut record);
-        system.log.commit(record).await.expect("it is committed");
+        system.log.commit(record).await.expect("the commit succeeds");
         system
             .rate_limiter
             .ask(request_regen("cs_1"))
             .await
-            .expect("it answers")
+            .expect("the actor answers")
             .expect("it counts for nothing");
     });
 }

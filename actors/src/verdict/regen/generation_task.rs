@@ -112,7 +112,7 @@ struct GenerationJob {
 
 struct ModelCallPermits {
     lease: CallLease,
-    /// The place among the calls in flight, held until the flight ends.
+    /// The slot among the calls in flight, held until the flight ends.
     _slot: ModelCallSlot,
     /// The committed attempt, for a regeneration.
     regen_permit: Option<RegenPermit>,
@@ -180,7 +180,7 @@ impl GenerationRunner {
         match self.handles.cache.ask(FindSession(submission.clone())).await?? {
             FindSessionOutcome::Cached(cached) => return Ok(SubmissionOutcome::Replayed(cached)),
             FindSessionOutcome::Mismatch(mismatch) => return Ok(SubmissionOutcome::Mismatch(mismatch)),
-            FindSessionOutcome::Nothing(kept) => submission.check = submission.check.or(kept),
+            FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
         }
         let session = self.store.session(&submission.session_id)?;
         if session.is_some_and(|(session, _)| session.original.is_some()) {
@@ -230,7 +230,7 @@ impl GenerationRunner {
         mut job: GenerationJob,
         leave: ModelCallPermits,
     ) -> Result<SubmissionOutcome, GenerationError> {
-        let ModelCallPermits { lease, _slot: _place, regen_permit } = leave;
+        let ModelCallPermits { lease, _slot, regen_permit } = leave;
         let began = monotonic();
         let mut called = self.call_model(model, &model.caller, &job).await;
         let substitute =

@@ -34,9 +34,9 @@ impl ConfiguredModel {
     /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or the
     /// configured one if that is not known.
     pub(super) fn regen_settings(&self, original: Option<&OriginalVerdict>) -> GenerationSettings {
-        let made_by = original.and_then(|original| original.generation.as_ref());
+        let generation = original.and_then(|original| original.generation.as_ref());
         GenerationSettings::locked(
-            made_by.map_or_else(|| self.name.clone(), |made| made.settings.model.clone()),
+            generation.map_or_else(|| self.name.clone(), |generation| generation.settings.model.clone()),
         )
     }
 

@@ -24,24 +24,24 @@ const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: None };
 /// A model with scripted answers.
 #[derive(Debug, Default)]
 struct ScriptedModel {
-    says: Mutex<VecDeque<Result<String, ModelTextError>>>,
-    asked: Mutex<Vec<(String, GenerationSettings)>>,
+    answers: Mutex<VecDeque<Result<String, ModelTextError>>>,
+    requests: Mutex<Vec<(String, GenerationSettings)>>,
     /// Delays each answer until a notification, if it is set.
     held: Option<Notify>,
 }
 
 impl ScriptedModel {
     fn with_answers(answers: impl IntoIterator<Item = Result<String, ModelTextError>>) -> Arc<Self> {
-        Arc::new(Self { says: Mutex::new(answers.into_iter().collect()), ..Self::default() })
+        Arc::new(Self { answers: Mutex::new(answers.into_iter().collect()), ..Self::default() })
     }
 
     fn calls(&self) -> usize {
-        self.asked.lock().expect("the lock is not poisoned").len()
+        self.requests.lock().expect("the lock is not poisoned").len()
     }
 
     fn settings(&self) -> Vec<GenerationSettings> {
-        let asked = self.asked.lock().expect("the lock is not poisoned");
-        asked.iter().map(|(_, settings)| settings.clone()).collect()
+        let requests = self.requests.lock().expect("the lock is not poisoned");
+        requests.iter().map(|(_, settings)| settings.clone()).collect()
     }
 }
 
@@ -60,24 +60,24 @@ impl ModelClient for ScriptedModel {
         settings: &'a GenerationSettings,
         _: Duration,
     ) -> BoxFuture<'a, ModelAttempt> {
-        self.asked
+        self.requests
             .lock()
             .expect("the lock is not poisoned")
             .push((prompt.text().to_owned(), settings.clone()));
-        let said = self.says.lock().expect("the lock is not poisoned").pop_front();
+        let next = self.answers.lock().expect("the lock is not poisoned").pop_front();
         Box::pin(async move {
             if let Some(held) = &self.held {
                 held.notified().await;
             }
-            let heard = ModelAnswerMetadata {
+            let metadata = ModelAnswerMetadata {
                 response_hash: Sha256Hex::of(b"{}"),
                 finish_reason: Some("STOP".into()),
                 usage: None,
                 oracle_version: None,
             };
-            match said.unwrap_or_else(|| Ok(GOOD.to_owned())) {
+            match next.unwrap_or_else(|| Ok(GOOD.to_owned())) {
                 Err(ModelTextError::Failed(failure)) => ModelAttempt::NoAnswerReceived(failure),
-                heard_or_refused => ModelAttempt::AnswerReceived(heard, heard_or_refused),
+                result => ModelAttempt::AnswerReceived(metadata, result),
             }
         })
     }
@@ -91,7 +91,7 @@ fn outside(model: &Arc<ScriptedModel>, time: &TestClock) -> TestServices {
     let model: Arc<dyn ModelClient> = Arc::clone(model) as _;
     let policy = ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() };
     let caller = ModelCaller::new(model, policy, time.clock());
-    let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("an id");
+    let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("a valid id");
     let oracles =
         vec![MonitoredOracle { id: oracle_id.clone(), config: OracleHealthConfig::default(), probe: None }];
     let original = GenerationSettings { temperature: 0.7, ..GenerationSettings::locked(LOCKED_MODEL.into()) };
@@ -123,22 +123,22 @@ async fn register(world: &TestSystem, session_id: &str, original_verdict: Option
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier) = (id(session_id), ProductTier::Quick);
     let message = RegisterSession { session_id, tier, query, customer_email: None, original_verdict };
-    world.system.cache.ask(message).await.expect("it answers").expect("it is committed");
+    world.system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds");
 }
 
 async fn read(world: &TestSystem, session_id: &str) -> GenerationResult {
-    world.system.regen.ask(RegenerateVerdict(id(session_id))).await.expect("it answers")
+    world.system.regen.ask(RegenerateVerdict(id(session_id))).await.expect("the actor answers")
 }
 
 async fn deliver(world: &TestSystem, session_id: &str, query: &str) -> GenerationResult {
     let (session_id, query) = (id(session_id), CustomerQuery::new(query.into()));
     let message = GenerateVerdict(Submission { session_id, query, ..submission_of_query("") });
-    world.system.regen.ask(message).await.expect("it answers")
+    world.system.regen.ask(message).await.expect("the actor answers")
 }
 
 async fn lose_verdict(world: &TestSystem, session_id: &str) {
     let purge = PurgeVerdict { session_id: id(session_id), peer: PEER };
-    assert!(world.system.cache.ask(purge).await.expect("it answers").expect("it is committed"));
+    assert!(world.system.cache.ask(purge).await.expect("the actor answers").expect("the commit succeeds"));
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
         assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
         assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(true)));
 
-        let asked = model.asked.lock().expect("the lock is not poisoned").clone();
-        let [(prompt, _), (prompt_again, _)] = asked.as_slice() else { panic!("two calls: {asked:?}") };
+        let requests = model.requests.lock().expect("the lock is not poisoned").clone();
+        let [(prompt, _), (prompt_again, _)] = requests.as_slice() else { panic!("two calls: {requests:?}") };
         assert_eq!(prompt, prompt_again);
         let [original, regen] = model.settings().try_into().expect("two calls");
         assert_eq!((original.temperature, regen), (0.7, GenerationSettings::locked(LOCKED_MODEL.into())));
@@ -185,18 +185,18 @@ fn thousand_reads_of_one_missing_verdict_are_one_call() {
         let reads: Vec<_> = (0..1000)
             .map(|_| {
                 let regen = world.system.regen.clone();
-                actix_rt::spawn(
-                    async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
-                )
+                actix_rt::spawn(async move {
+                    regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers")
+                })
             })
             .collect();
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
-        model.held.as_ref().expect("it waits").notify_one();
+        model.held.as_ref().expect("`held` is set").notify_one();
         let mut bodies = Vec::new();
         for read in reads {
-            match read.await.expect("the reader lives") {
+            match read.await.expect("the task does not panic") {
                 Ok(SubmissionOutcome::Regenerated(cached, _)) => bodies.push(cached),
                 other => panic!("{other:?}"),
             }
@@ -218,8 +218,10 @@ async fn during_model_call(
             let regen = world.system.regen.clone();
             actix_rt::spawn(async move {
                 match deliver {
-                    Some(submission) => regen.ask(GenerateVerdict(submission)).await.expect("it answers"),
-                    None => regen.ask(RegenerateVerdict(session_id)).await.expect("it answers"),
+                    Some(submission) => {
+                        regen.ask(GenerateVerdict(submission)).await.expect("the actor answers")
+                    }
+                    None => regen.ask(RegenerateVerdict(session_id)).await.expect("the actor answers"),
                 }
             })
         })
@@ -227,13 +229,13 @@ async fn during_model_call(
     while model.calls() == 0 {
         tokio::task::yield_now().await;
     }
-    let mut landed = Vec::new();
+    let mut outcomes = Vec::new();
     for flight in flights {
         // one notification for each model call that may follow
-        model.held.as_ref().expect("it waits").notify_one();
-        landed.push(flight.await.expect("it lives"));
+        model.held.as_ref().expect("`held` is set").notify_one();
+        outcomes.push(flight.await.expect("the task does not panic"));
     }
-    landed
+    outcomes
 }
 
 fn submission_of_query(query: &str) -> Submission {
@@ -256,8 +258,8 @@ fn equal_requests_share_a_call_and_other_requests_are_a_conflict() {
     with_model(model, |world, model| async move {
         let orders = ["Sell honey?", "Sell honey?", "Sell wax?"]
             .map(|query| (Some(submission_of_query(query)), id("cs_1")));
-        let landed = during_model_call(&world, &model, orders).await;
-        let [first, again, other] = landed.try_into().expect("three");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        let [first, again, other] = outcomes.try_into().expect("three");
         assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
         assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
         assert!(matches!(other, Ok(SubmissionOutcome::Mismatch(SessionMismatch::Query))), "{other:?}");
@@ -275,8 +277,8 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
                 request_id: "r".into(),
             };
             let regen = world.system.regen.clone();
-            let asked = async move { regen.ask(GenerateVerdict(order)).await.expect("it answers") };
-            actix_rt::spawn(run_as_caller(caller, asked))
+            let answer = async move { regen.ask(GenerateVerdict(order)).await.expect("the actor answers") };
+            actix_rt::spawn(run_as_caller(caller, answer))
         };
         let check = Some(Arc::new(CandidateCheck {
             facts: vec!["Another plan.".into()],
@@ -286,9 +288,9 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
-        let held = model.held.as_ref().expect("it waits");
+        let held = model.held.as_ref().expect("`held` is set");
         held.notify_one();
-        let refused = refused.await.expect("it lives");
+        let refused = refused.await.expect("the task does not panic");
         assert!(matches!(refused, Ok(SubmissionOutcome::RejectedByRules { .. })), "{refused:?}");
 
         // the facts of that refusal apply to the first of the two equal orders, and not to the other
@@ -297,10 +299,10 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
             tokio::task::yield_now().await;
         }
         held.notify_one();
-        let first = first.await.expect("it lives");
+        let first = first.await.expect("the task does not panic");
         assert!(matches!(first, Ok(SubmissionOutcome::RejectedByRules { .. })), "{first:?}");
         held.notify_one();
-        let other = other.await.expect("it lives");
+        let other = other.await.expect("the task does not panic");
         assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
     });
 }
@@ -308,12 +310,12 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
 #[test]
 fn second_request_is_not_answered_with_the_rejection_of_the_first() {
     let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
-    let says = Mutex::new([refused, verdict(VerdictLabel::Green)].into());
-    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
+    let answers = Mutex::new([refused, verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { answers, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(submission_of_query(query)), id("cs_1")));
-        let landed = during_model_call(&world, &model, orders).await;
-        let [first, other] = landed.try_into().expect("two");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        let [first, other] = outcomes.try_into().expect("two");
         assert!(matches!(first, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{first:?}");
         assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
     });
@@ -324,19 +326,19 @@ fn read_during_a_generation_shares_its_verdict_without_rate_limit() {
     let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         let orders = [(Some(submission_of_query("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
-        let landed = during_model_call(&world, &model, orders).await;
+        let outcomes = during_model_call(&world, &model, orders).await;
         assert!(
-            matches!(landed[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
-            "{landed:?}"
+            matches!(outcomes[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
+            "{outcomes:?}"
         );
     });
-    let says = Mutex::new([failure(RequestFailureKind::Status(500)), verdict(VerdictLabel::Green)].into());
-    let model = Arc::new(ScriptedModel { says, held: Some(Notify::new()), ..ScriptedModel::default() });
+    let answers = Mutex::new([failure(RequestFailureKind::Status(500)), verdict(VerdictLabel::Green)].into());
+    let model = Arc::new(ScriptedModel { answers, held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let orders = [(None, id("cs_1")), (Some(submission_of_query("Sell honey?")), id("cs_1"))];
-        let landed = during_model_call(&world, &model, orders).await;
-        assert!(matches!(landed[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{landed:?}");
+        let outcomes = during_model_call(&world, &model, orders).await;
+        assert!(matches!(outcomes[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{outcomes:?}");
     });
 }
 
@@ -348,10 +350,10 @@ fn model_is_not_called_if_the_verdict_could_not_be_stored() {
         world.break_store();
         let lost = AuditEvent::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         assert!(world.system.log.commit(lost.into()).await.is_err());
-        for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
+        for outcome in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
             assert!(
-                matches!(landed.as_ref().map_err(|e| &**e), Err(GenerationError::Commit(_))),
-                "{landed:?}"
+                matches!(outcome.as_ref().map_err(|e| &**e), Err(GenerationError::Commit(_))),
+                "{outcome:?}"
             );
         }
         assert_eq!(model.calls(), 0);
@@ -367,7 +369,7 @@ fn rate_limit_is_reported_before_an_open_circuit() {
             register(&world, &format!("cs_{n}"), None).await;
             assert!(read(&world, &format!("cs_{n}")).await.is_err());
         }
-        let again = read(&world, "cs_0").await.expect_err("it is too soon");
+        let again = read(&world, "cs_0").await.expect_err("the limit rejects the request");
         assert!(matches!(&*again, GenerationError::Limited(CallLimitError::Session { .. })), "{again:?}");
     });
 }
@@ -376,7 +378,7 @@ fn rate_limit_is_reported_before_an_open_circuit() {
 fn await_generations_waits_for_those_in_progress() {
     let model = Arc::new(ScriptedModel { held: Some(Notify::new()), ..ScriptedModel::default() });
     with_model(model, |world, model| async move {
-        world.system.regen.ask(AwaitGenerations).await.expect("nothing is on its way");
+        world.system.regen.ask(AwaitGenerations).await.expect("no call is in flight");
         let regen = world.system.regen.clone();
         let flight =
             actix_rt::spawn(
@@ -389,8 +391,8 @@ fn await_generations_waits_for_those_in_progress() {
         let rest = actix_rt::spawn(async move { regen.ask(AwaitGenerations).await });
         tokio::task::yield_now().await;
         assert!(!rest.is_finished());
-        model.held.as_ref().expect("it waits").notify_one();
-        rest.await.expect("it lives").expect("it answers");
+        model.held.as_ref().expect("`held` is set").notify_one();
+        rest.await.expect("the task does not panic").expect("the call succeeds");
         assert!(logged_events(&world.system.store).contains(&"verdict_cached".to_owned()));
         drop(flight.await);
     });
@@ -408,7 +410,7 @@ fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
             register(&world, "cs_1", None).await;
             let refused = read(&world, "cs_1").await;
             assert!(!matches!(refused, Ok(SubmissionOutcome::Regenerated(..))), "{refused:?}");
-            let again = read(&world, "cs_1").await.expect_err("it is too soon");
+            let again = read(&world, "cs_1").await.expect_err("the limit rejects the request");
             let GenerationError::Limited(CallLimitError::Session { wait }) = &*again else {
                 panic!("{again:?}")
             };
@@ -443,7 +445,7 @@ fn session_limit_survives_a_restart() {
         assert!(read(&world, "cs_1").await.is_err());
         let outside = outside(&model, &world.time);
         let again = world.restarted(outside).await;
-        let refused = read(&again, "cs_1").await.expect_err("it is too soon");
+        let refused = read(&again, "cs_1").await.expect_err("the limit rejects the request");
         assert!(matches!(&*refused, GenerationError::Limited(CallLimitError::Session { .. })), "{refused:?}");
         assert_eq!(model.calls(), 1);
     });
@@ -475,15 +477,19 @@ fn model_is_not_called_after_three_failures_open_the_circuit() {
         let open = read(&world, "cs_3").await.expect_err("the circuit is open");
         let GenerationError::NotPermitted { retry_after, .. } = &*open else { panic!("{open:?}") };
         assert_eq!((*retry_after, model.calls()), (Duration::from_secs(30), 3));
-        assert_eq!(world.system.store.regen_attempt(&id("cs_3")).expect("it is read"), None, "not attempted");
+        assert_eq!(
+            world.system.store.regen_attempt(&id("cs_3")).expect("the regeneration attempt is readable"),
+            None,
+            "not attempted"
+        );
 
         world.time.advance(30);
         assert!(
             matches!(read(&world, "cs_3").await, Ok(SubmissionOutcome::Regenerated(..))),
             "one call is let through"
         );
-        let permit = world.system.oracle_health.ask(RequestCallPermit("gemini".parse().expect("an id")));
-        drop(permit.await.expect("it answers").expect("it is closing"));
+        let permit = world.system.oracle_health.ask(RequestCallPermit("gemini".parse().expect("a valid id")));
+        drop(permit.await.expect("the actor answers").expect("it is closing"));
     });
 }
 
@@ -497,8 +503,8 @@ fn rejected_verdict_is_logged_with_its_model_call_and_not_stored() {
         };
         assert!(!decision.approved);
         assert_eq!(logged_events(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
-        assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
-        assert!(world.system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert!(world.system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
+        assert!(world.system.store.session(&id("cs_1")).expect("the session is readable").is_none());
     });
 }
 
@@ -508,18 +514,18 @@ fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         let regen = world.system.regen.clone();
-        let read =
-            actix_rt::spawn(
-                async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
-            );
+        let read = actix_rt::spawn(async move {
+            regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers")
+        });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         world.break_store();
-        model.held.as_ref().expect("it waits").notify_one();
-        let landed = read.await.expect("the reader lives").expect_err("nothing can be logged");
-        assert!(matches!(&*landed, GenerationError::Gate(_)), "{landed:?}");
-        let lines = world.fallback_lines.lock().expect("the lock is intact").clone();
+        model.held.as_ref().expect("`held` is set").notify_one();
+        let outcome =
+            read.await.expect("the task does not panic").expect_err("the log entry cannot be written");
+        assert!(matches!(&*outcome, GenerationError::Gate(_)), "{outcome:?}");
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]
             .map(|event| lines.iter().filter(|line| line.contains(event)).count())
             .into();
@@ -545,7 +551,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
             lose_verdict(&world, &format!("cs_{n}")).await;
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
-        let variance = world.system.regen.ask(ReadVariance).await.expect("it answers");
+        let variance = world.system.regen.ask(ReadVariance).await.expect("the actor answers");
         assert_eq!((variance.regens, variance.diverged, variance.escalated), (20, 2, true));
         while !logged_events(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
             tokio::task::yield_now().await;
@@ -556,7 +562,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
         let TestSystem { system, .. } = world.restarted(TestServices::default()).await;
-        assert_eq!(system.regen.ask(ReadVariance).await.expect("it answers"), variance);
+        assert_eq!(system.regen.ask(ReadVariance).await.expect("the actor answers"), variance);
         let escalations =
             logged_events(&system.store).iter().filter(|e| *e == "infrastructure_variance").count();
         assert_eq!(escalations, 1);
@@ -577,9 +583,9 @@ fn generation_survives_a_panic_of_its_actor() {
         let regen = world.system.regen.clone();
         let joined = actix_rt::spawn(async move { regen.ask(RegenerateVerdict(id("cs_1"))).await });
         tokio::task::yield_now().await;
-        model.held.as_ref().expect("it waits").notify_one();
+        model.held.as_ref().expect("`held` is set").notify_one();
         assert!(matches!(
-            joined.await.expect("it lives"),
+            joined.await.expect("the task does not panic"),
             Ok(Ok(SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Replayed(_)))
         ));
         drop(read_on.await);
@@ -593,10 +599,9 @@ fn check_set_during_a_regeneration_makes_its_verdict_stale() {
     with_model(model, |world, model| async move {
         register(&world, "cs_1", Some(VerdictLabel::Green)).await;
         let regen = world.system.regen.clone();
-        let reading =
-            actix_rt::spawn(
-                async move { regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("it answers") },
-            );
+        let reading = actix_rt::spawn(async move {
+            regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers")
+        });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
@@ -606,13 +611,14 @@ fn check_set_during_a_regeneration_makes_its_verdict_stale() {
         }));
         let (tier, query) = (ProductTier::Quick, CustomerQuery::new("Sell honey?".into()));
         let find = FindSession(Submission { tier, query, check: check.clone(), ..submission_of_query("") });
-        let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
-        assert!(matches!(known, FindSessionOutcome::Nothing(kept) if kept == check));
-        model.held.as_ref().expect("it waits").notify_one();
-        let landed = reading.await.expect("it lands");
-        let Err(failed) = &landed else { panic!("{landed:?}") };
+        let known =
+            world.system.cache.ask(find).await.expect("the actor answers").expect("the commit succeeds");
+        assert!(matches!(known, FindSessionOutcome::Nothing(cached) if cached == check));
+        model.held.as_ref().expect("`held` is set").notify_one();
+        let outcome = reading.await.expect("the task does not panic");
+        let Err(failed) = &outcome else { panic!("{outcome:?}") };
         assert!(matches!(**failed, GenerationError::Gate(GateError::Cache(_))), "{failed:?}");
-        assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(world.system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
         assert_eq!(logged_events(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));
     });
 }

@@ -58,7 +58,7 @@ async fn ask_about_twenty_times(system: &ActorSystem) {
 }
 
 fn count_cached_answers(system: &ActorSystem) -> usize {
-    system.store.cached_answer_page(None, 100).expect("it is read").answers.len()
+    system.store.cached_answer_page(None, 100).expect("the read succeeds").answers.len()
 }
 
 #[test]
@@ -119,7 +119,11 @@ fn issue_time_of_a_past_answer_is_guarded_after_the_answer_is_gone() {
             ask_about_twenty_times(system).await;
             let last = system.clock.now();
             let past = CachedAnswerKey::of(&source_id("live"), &subject_identity("ABW"), Some(last));
-            let (row, _) = system.store.cached_answer(&past).expect("it is read").expect("it exists");
+            let (row, _) = system
+                .store
+                .cached_answer(&past)
+                .expect("the cached answer is readable")
+                .expect("the cached answer exists");
             assert_eq!((row.candidate, row.issued_at), (None, Some(last)));
             // the upkeep has run meanwhile
             after_s(3700).await;
@@ -148,7 +152,11 @@ fn too_long_answer_counts_but_is_not_cached_and_removes_the_older_one() {
 
             adapter(system, "live", issued()).await;
             verified(system).await;
-            let (row, _) = system.store.cached_answer(&key("ABW")).expect("it is read").expect("it exists");
+            let (row, _) = system
+                .store
+                .cached_answer(&key("ABW"))
+                .expect("the cached answer is readable")
+                .expect("the cached answer exists");
             assert_eq!((row.candidate, row.issued_at), (None, Some(system.clock.now())));
         },
     );

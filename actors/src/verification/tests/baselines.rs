@@ -36,7 +36,7 @@ async fn register_deviating_source(scene: &TestScenario) {
 }
 
 async fn verify_expecting_deviation(system: &ActorSystem, more: Json) -> Arc<Envelope> {
-    let envelope = verify_population(system, more).await.expect("there is an envelope");
+    let envelope = verify_population(system, more).await.expect("the verification succeeds");
     assert_eq!(
         (envelope.kind, &envelope.reasons),
         (EnvelopeKind::HumanReview, &[AxisReason::Deviation].into())
@@ -47,7 +47,7 @@ async fn verify_expecting_deviation(system: &ActorSystem, more: Json) -> Arc<Env
 
 /// The id of the review of a deviation.
 async fn open_deviation_review(system: &ActorSystem) -> String {
-    verify_expecting_deviation(system, json!({})).await.review_id.clone().expect("it has one")
+    verify_expecting_deviation(system, json!({})).await.review_id.clone().expect("the envelope has a review")
 }
 
 /// Resolves a review for a minute. No source needs to have the value.
@@ -60,13 +60,13 @@ async fn resolved(system: &ActorSystem, review_id: &str, value: &str) {
         valid_for_seconds: 60,
     };
     let resolve = ResolveReview { review_id: review_id.to_owned(), resolution, peer: PEER };
-    system.verification.resolve(&resolve).await.expect("it is resolved");
+    system.verification.resolve(&resolve).await.expect("the resolution succeeds");
 }
 
 async fn revoked(system: &ActorSystem, review_id: &str) {
     let revocation = RevocationRequest { reason: "misread".into() };
     let revoke = RevokeResolution { review_id: review_id.to_owned(), revocation, peer: PEER };
-    system.verification.revoke(&revoke).await.expect("it is revoked");
+    system.verification.revoke(&revoke).await.expect("the revocation succeeds");
 }
 
 #[test]
@@ -181,11 +181,14 @@ fn dismissed_deviation_remains_a_deviation() {
         async |scene: TestScenario| {
             let system = &scene.world.system;
             register_deviating_source(&scene).await;
-            let review_id =
-                verify_expecting_deviation(system, json!({})).await.review_id.clone().expect("it has one");
+            let review_id = verify_expecting_deviation(system, json!({}))
+                .await
+                .review_id
+                .clone()
+                .expect("the envelope has a review");
             let dismissal = DismissalRequest { reason: "a slip".into() };
             let dismiss = DismissReview { review_id: review_id.clone(), dismissal, peer: PEER };
-            system.verification.dismiss(&dismiss).await.expect("it is dismissed");
+            system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
             let again = verify_expecting_deviation(system, json!({})).await;
             assert_ne!(again.review_id, Some(review_id));
             scene.upstream.set_script("live", &[HONEST]);
@@ -212,9 +215,9 @@ fn deviating_answer_does_not_replace_the_cached_one() {
             after_s(1).await;
             verify_expecting_deviation(system, json!({})).await;
             after_s(1).await;
-            let kept = verified(system).await;
-            assert_eq!(kept.axes["population"].value, Some(AxisValue::Text("54208".into())), "{kept:#?}");
-            assert!(kept.candidates[0].stale);
+            let cached = verified(system).await;
+            assert_eq!(cached.axes["population"].value, Some(AxisValue::Text("54208".into())), "{cached:#?}");
+            assert!(cached.candidates[0].stale);
         },
     );
 }
@@ -230,7 +233,7 @@ fn deviation_under_a_lock_is_one_again_when_the_lock_ends() {
             let mut settings = limits();
             settings["conflict_resolution"] = json!({"always_human_axes": ["population"]});
             workflow(system, &["archive"], settings).await;
-            let review_id = verified(system).await.review_id.clone().expect("it has one");
+            let review_id = verified(system).await.review_id.clone().expect("the envelope has a review");
             resolved(system, &review_id, "54208").await;
             for (version, count) in [("2026-11-02", "99999999"), ("2026-11-03", "99999998")] {
                 ingest_source_rows(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
@@ -280,7 +283,7 @@ fn useless_cached_answers_are_removed_and_logged() {
             assert_eq!(cached_answer_time(system, "ABW"), None);
             let query =
                 LogQuery { event: Some("kept_answers_removed".into()), limit: 9, ..LogQuery::default() };
-            assert_eq!(system.store.log(&query).expect("it is read").len(), 1);
+            assert_eq!(system.store.log(&query).expect("the log is readable").len(), 1);
         },
     );
 }

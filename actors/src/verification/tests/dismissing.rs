@@ -24,12 +24,12 @@ const RACES: usize = 8;
 async fn disputed(system: &ActorSystem) -> String {
     let envelope = verified(system).await;
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
-    envelope.review_id.clone().expect("a person decides")
+    envelope.review_id.clone().expect("the envelope has a review")
 }
 
 fn open(system: &ActorSystem) -> Vec<String> {
     let query = ReviewQuery { open_only: true, before: None, limit: 99 };
-    let found = system.store.reviews(&query).expect("they are read");
+    let found = system.store.reviews(&query).expect("the reviews are readable");
     found.into_iter().map(|state| state.review.review_id).collect()
 }
 
@@ -64,14 +64,17 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         register_two_sources(system, "54208", "54608", json!({})).await;
         let first = disputed(system).await;
         assert_eq!(open(system), [&*first]);
-        let dismissed = dismiss(system, &first, " seen on paper ").await.expect("it is dismissed");
+        let dismissed = dismiss(system, &first, " seen on paper ").await.expect("the dismissal succeeds");
         assert!(dismissed.resolved.is_none() && !dismissed.is_open(), "{dismissed:?}");
-        let word = dismissed.dismissed.as_ref().expect("it is");
+        let word = dismissed.dismissed.as_ref().expect("the value is present");
         assert_eq!((&*word.reason, &*word.verifier_id), ("seen on paper", "7"));
-        assert_eq!(system.store.review(&first).expect("it is read").expect("it exists").0, dismissed);
+        assert_eq!(
+            system.store.review(&first).expect("the review is readable").expect("the review exists").0,
+            dismissed
+        );
         assert_eq!(open(system), [""; 0]);
-        let told = events(system, &first);
-        assert_eq!(told[told.len() - 2..], ["review_opened", "review_dismissed"]);
+        let reported = events(system, &first);
+        assert_eq!(reported[reported.len() - 2..], ["review_opened", "review_dismissed"]);
 
         let twice = dismiss(system, &first, "again").await;
         assert!(matches!(twice, Err(DismissError::Closed(ReviewClosedError::Dismissed { .. }))), "{twice:?}");
@@ -85,13 +88,13 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
             matches!(revoked, Err(RevokeError::Closed(ReviewClosedError::Dismissed { .. }))),
             "{revoked:?}"
         );
-        assert_eq!(events(system, &first), told, "nothing has changed");
+        assert_eq!(events(system, &first), reported, "nothing has changed");
 
         let second = disputed(system).await;
         assert_ne!(second, first);
         assert_eq!(disputed(system).await, second, "the same dispute is one review");
         assert_eq!(open(system), [&*second]);
-        resolve(system, &second).await.expect("it is resolved");
+        resolve(system, &second).await.expect("the resolution succeeds");
         let late = dismiss(system, &second, "too late").await;
         assert!(matches!(late, Err(DismissError::Closed(ReviewClosedError::Resolved { .. }))), "{late:?}");
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
@@ -122,7 +125,7 @@ fn ended_dispute_is_dismissed_and_opens_no_new_review() {
         ingest_source_rows(system, "office-b", "2020-04-15", &["Aruba,ABW,1960,54208"]).await;
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         assert_eq!(open(system), [&*review_id], "the review is still open");
-        dismiss(system, &review_id, "healed").await.expect("it is dismissed");
+        dismiss(system, &review_id, "healed").await.expect("the dismissal succeeds");
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         assert_eq!(open(system), [""; 0]);
     });
@@ -137,7 +140,7 @@ fn only_the_named_review_of_a_subject_is_dismissed() {
         ingest_source_rows(system, "office-b", "2021-04-14", &["Aruba,ABW,1960,54609"]).await;
         let second = disputed(system).await;
         assert_ne!(first, second);
-        dismiss(system, &first, "another release came").await.expect("it is dismissed");
+        dismiss(system, &first, "another release came").await.expect("the dismissal succeeds");
         assert_eq!(open(system), [&*second]);
         assert_eq!(disputed(system).await, second);
     });
@@ -152,8 +155,13 @@ fn simultaneous_resolution_and_dismissal_have_one_winner() {
             let (its_system, its_id) = (system.clone(), review_id.clone());
             let other = actix_rt::spawn(async move { dismiss(&its_system, &its_id, "healed").await });
             let resolved = resolve(&system, &review_id).await;
-            let dismissed = other.await.expect("it is answered");
-            let state = system.store.review(&review_id).expect("it is read").expect("it exists").0;
+            let dismissed = other.await.expect("the call succeeds");
+            let state = system
+                .store
+                .review(&review_id)
+                .expect("the review is readable")
+                .expect("the review exists")
+                .0;
             let stands = (state.resolved.is_some(), state.dismissed.is_some());
             assert_eq!(stands, (resolved.is_ok(), dismissed.is_ok()));
             assert_ne!(stands.0, stands.1, "{resolved:?} {dismissed:?}");
@@ -161,7 +169,7 @@ fn simultaneous_resolution_and_dismissal_have_one_winner() {
             assert_eq!(ends, [if stands.0 { "review_resolved" } else { "review_dismissed" }]);
             assert_eq!(open(&system), [""; 0]);
             if stands.0 {
-                revoke(&system, &review_id).await.expect("it is revoked");
+                revoke(&system, &review_id).await.expect("the revocation succeeds");
             }
         }
     });
@@ -185,24 +193,24 @@ fn questions_about_different_times_share_one_open_review() {
             json!({"point_in_time": times[0], "known_at": times[0]}),
         ];
         let about = async |question: &serde_json::Value| {
-            verify_population(system, question.clone()).await.expect("there is an envelope")
+            verify_population(system, question.clone()).await.expect("the verification succeeds")
         };
-        let review_id = about(&questions[0]).await.review_id.clone().expect("a person decides");
+        let review_id = about(&questions[0]).await.review_id.clone().expect("the envelope has a review");
         for question in &questions {
             assert_eq!(about(question).await.review_id.as_deref(), Some(&*review_id), "{question}");
         }
         assert_eq!(open(system), [&*review_id]);
         let present = disputed(system).await;
         assert_ne!(present, review_id, "the present has a review of its own");
-        resolve(system, &review_id).await.expect("it is open");
+        resolve(system, &review_id).await.expect("the review is open");
         assert_eq!(open(system), [&*present]);
         // a lock covers only the times of its review
         assert_eq!(about(&questions[0]).await.kind, EnvelopeKind::Authoritative);
         for question in &questions[1..] {
             let other = about(question).await;
             assert_eq!(other.kind, EnvelopeKind::HumanReview, "{question}");
-            let other = other.review_id.clone().expect("a person decides");
-            resolve(system, &other).await.expect("it is open");
+            let other = other.review_id.clone().expect("the envelope has a review");
+            resolve(system, &other).await.expect("the review is open");
         }
         for question in &questions {
             assert_eq!(
@@ -222,7 +230,7 @@ fn claim_opens_one_review_for_different_past_times() {
         for day in 1..=20 {
             let claim = json!({"claimed": {"population": {"value": 1, "claimed_by": "p-1"}},
                                "point_in_time": format!("2026-01-{day:02}T00:00:00Z")});
-            let envelope = verify_population(system, claim).await.expect("there is an envelope");
+            let envelope = verify_population(system, claim).await.expect("the verification succeeds");
             assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
         }
         assert_eq!(open(system).len(), 1);
@@ -240,7 +248,7 @@ fn disputes_of_many_releases_open_a_bounded_number_of_reviews() {
         }
         for day in 1..=20 {
             let then = json!({"point_in_time": format!("2026-01-{day:02}T12:00:00Z")});
-            let envelope = verify_population(system, then).await.expect("there is an envelope");
+            let envelope = verify_population(system, then).await.expect("the verification succeeds");
             assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
         }
         assert_eq!(open(system).len(), OPEN_MAX);

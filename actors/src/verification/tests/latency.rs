@@ -30,11 +30,11 @@ fn within(budget_ms: u64) -> Json {
 }
 
 fn retry_after(envelope: &Envelope) -> Option<u64> {
-    envelope.retry.as_ref().expect("there is guidance").after_ms
+    envelope.retry.as_ref().expect("the envelope has retry guidance").after_ms
 }
 
 async fn health(system: &ActorSystem, oracle_id: &str) -> OracleHealthLevel {
-    let statuses = system.oracle_health.ask(ListHealthStatuses).await.expect("it answers");
+    let statuses = system.oracle_health.ask(ListHealthStatuses).await.expect("the actor answers");
     let name = format!("source:{oracle_id}");
     statuses.into_iter().find(|status| status.oracle_id.as_str() == name).expect("it is watched").status
 }
@@ -43,11 +43,11 @@ async fn health(system: &ActorSystem, oracle_id: &str) -> OracleHealthLevel {
 fn logged_source_calls(system: &ActorSystem, execution_id: &str) -> Vec<(String, bool, bool)> {
     let entries = entries(system, execution_id).into_iter().filter(|entry| entry["event"] == "source_asked");
     let flag = |entry: &Json, field: &str| entry[field].as_bool().expect("a flag");
-    let told = |entry: Json| {
-        let oracle_id = entry["oracle_id"].as_str().expect("an id").to_owned();
+    let summarize = |entry: Json| {
+        let oracle_id = entry["oracle_id"].as_str().expect("a valid id").to_owned();
         (oracle_id, flag(&entry, "cache_hit"), flag(&entry, "stale_data_used"))
     };
-    entries.map(told).collect()
+    entries.map(summarize).collect()
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
                 async move { verified(&system).await }
             });
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let beside = verified(system).await;
-            assert_eq!((beside.kind, retry_after(&beside)), (EnvelopeKind::Blocked, Some(1_000)));
-            let trial = trial.await.expect("it is answered");
+            let others = verified(system).await;
+            assert_eq!((others.kind, retry_after(&others)), (EnvelopeKind::Blocked, Some(1_000)));
+            let trial = trial.await.expect("the call succeeds");
             assert_eq!((trial.kind, trial.candidates[0].latency_ms), (EnvelopeKind::Authoritative, 700));
             assert_eq!(health(system, "live").await, OracleHealthLevel::Unhealthy);
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
@@ -199,7 +199,7 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
                 &[ScriptedCall::after(10, ScriptedSourceReply::People("54208")), ScriptedCall::DEAD],
             );
             let first = verified(system).await;
-            let observed_at = first.candidates[0].observed_at.expect("it has answered");
+            let observed_at = first.candidates[0].observed_at.expect("the oracle has answered");
             assert_eq!(observed_at, first.decided_at);
             for (wait_s, age) in [
                 (0, "0 seconds"),
@@ -213,14 +213,15 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
                 assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{age}: {envelope:#?}");
                 let evidence = &envelope.axes["population"].evidence[0];
                 assert_eq!((evidence.stale, evidence.observed_at), (true, observed_at));
-                let told = format!(
+                let message = format!(
                     "live: its cached answer from {observed_at} is used, {age} old; the workflow allows 10 minutes"
                 );
-                assert_eq!(envelope.warnings.last(), Some(&told));
+                assert_eq!(envelope.warnings.last(), Some(&message));
                 let is_asked = envelope.candidates[0].outcome != CallOutcome::CircuitOpen;
                 let live = is_asked.then(|| ("live".to_owned(), false, true));
-                let told: Vec<_> = live.into_iter().chain([("archive".to_owned(), false, false)]).collect();
-                assert_eq!(logged_source_calls(system, &envelope.execution_id), told);
+                let message: Vec<_> =
+                    live.into_iter().chain([("archive".to_owned(), false, false)]).collect();
+                assert_eq!(logged_source_calls(system, &envelope.execution_id), message);
             }
             after_s(1).await;
             let beyond = verified(system).await;
@@ -229,8 +230,8 @@ fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
                 (EnvelopeKind::Blocked, &[AxisReason::OracleUnreachable].into())
             );
             assert!(!beyond.candidates[0].stale && beyond.candidates[0].observed_at.is_none());
-            let told = beyond.warnings.last().expect("a warning");
-            assert!(told.ends_with("601 seconds old; the workflow allows 600 seconds"), "{told}");
+            let message = beyond.warnings.last().expect("a warning");
+            assert!(message.ends_with("601 seconds old; the workflow allows 600 seconds"), "{message}");
 
             after_s(60).await;
             scene.upstream.set_script("live", &[HONEST]);
@@ -260,8 +261,8 @@ fn cached_answer_is_served_when_the_request_ends_before_the_source() {
             assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
             let evidence = &envelope.axes["population"].evidence[0];
             assert_eq!((evidence.stale, evidence.observed_at), (true, first.decided_at));
-            let told = logged_source_calls(system, &envelope.execution_id);
-            assert_eq!(told, [("live".to_owned(), false, true), ("archive".to_owned(), false, false)]);
+            let reported = logged_source_calls(system, &envelope.execution_id);
+            assert_eq!(reported, [("live".to_owned(), false, true), ("archive".to_owned(), false, false)]);
         },
     );
 }
@@ -281,7 +282,7 @@ fn cached_answer_of_a_replaced_adapter_is_not_served() {
             });
             tokio::time::sleep(Duration::from_millis(100)).await;
             adapter(system, "live", json!({"endpoint": "https://elsewhere.example/{area}/{year}"})).await;
-            let envelope = on_its_way.await.expect("it is answered");
+            let envelope = on_its_way.await.expect("the call succeeds");
             assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{envelope:#?}");
             assert!(!envelope.candidates[0].stale);
         },
@@ -366,27 +367,31 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
             assert_eq!((cached.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 4));
             assert_eq!(cached.candidates[0].observed_at, Some(first.decided_at));
             assert!(!cached.candidates[0].stale, "it is still fresh");
-            let told = logged_source_calls(system, &cached.execution_id);
-            assert_eq!(told, [("live".to_owned(), true, false), ("archive".to_owned(), false, false)]);
+            let reported = logged_source_calls(system, &cached.execution_id);
+            assert_eq!(reported, [("live".to_owned(), true, false), ("archive".to_owned(), false, false)]);
             after_s(1).await;
-            let anew = verified(system).await;
-            assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 5));
-            assert_eq!(anew.candidates[0].observed_at, Some(anew.decided_at));
+            let second = verified(system).await;
+            assert_eq!((second.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 5));
+            assert_eq!(second.candidates[0].observed_at, Some(second.decided_at));
 
             // a source that was declared stale is queried again, although its answer has not expired
             assert!(logged_source_calls(system, &verified(system).await.execution_id)[0].1);
             after_s(1).await;
             invalidation_count(system, "live").await;
             after_s(1).await;
-            let anew = verified(system).await;
-            assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 6));
+            let second = verified(system).await;
+            assert_eq!((second.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 6));
         },
     );
 }
 
 /// Declares the earlier statements of a source stale.
 async fn invalidation_count(system: &ActorSystem, oracle_id: &str) {
-    let (mut state, _) = system.store.source(&source_id(oracle_id)).expect("it is read").expect("it exists");
+    let (mut state, _) = system
+        .store
+        .source(&source_id(oracle_id))
+        .expect("the source is readable")
+        .expect("the source exists");
     state = state.invalidated(system.clock.now());
     commit_write(system, oracled_store::TableWrite::PutSource(Arc::new(state))).await;
 }
@@ -402,11 +407,11 @@ fn decision_is_logged_after_its_caller_has_disconnected() {
                 .upstream
                 .set_script("live", &[ScriptedCall::after(900, ScriptedSourceReply::People("54208"))]);
             // the daemon runs each request in such a task
-            let asked = actix_rt::spawn({
+            let request = actix_rt::spawn({
                 let system = system.clone();
                 async move { verified(&system).await }
             });
-            let gone = tokio::time::timeout(Duration::from_millis(300), asked).await;
+            let gone = tokio::time::timeout(Duration::from_millis(300), request).await;
             assert!(gone.is_err(), "the caller has disconnected");
             after_s(2).await;
             let decided = oracled_store::LogQuery {
@@ -416,7 +421,7 @@ fn decision_is_logged_after_its_caller_has_disconnected() {
             };
             let lines = system.store.log(&decided).expect("the log is read");
             assert_eq!(lines.len(), 1);
-            let entry: Json = serde_json::from_str(&lines[0].json).expect("it is JSON");
+            let entry: Json = serde_json::from_str(&lines[0].json).expect("valid JSON");
             assert_eq!(entry["kind"], "authoritative");
             assert_eq!(entry["inputs"]["elapsed_ms"], 900);
         },
@@ -445,7 +450,7 @@ fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
             workflow(system, &["live", "archive"], narrative).await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::NarrativeOnly, 0));
-            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Blocked);
+            assert_eq!(first.await.expect("the call succeeds").kind, EnvelopeKind::Blocked);
         },
     );
 }
@@ -467,7 +472,7 @@ fn wait_for_a_slot_counts_toward_the_budget() {
             });
             tokio::task::yield_now().await;
             let (envelope, took_ms) = timed(verified(system)).await;
-            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Authoritative);
+            assert_eq!(first.await.expect("the call succeeds").kind, EnvelopeKind::Authoritative);
             assert_eq!((&envelope.reasons, took_ms), (&[AxisReason::BudgetExceeded].into(), 2_980));
             assert_eq!(
                 envelope.candidates[0].latency_ms, 780,
@@ -506,9 +511,9 @@ fn conflicting_sources_are_queried_once_more_within_the_same_budget() {
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 400));
             assert!(envelope.steps.is_empty() && envelope.reverify.is_empty());
-            let told = logged_source_calls(system, &envelope.execution_id);
-            let asked: Vec<_> = told.iter().map(|(oracle_id, ..)| oracle_id.as_str()).collect();
-            assert_eq!(asked, ["live", "archive", "live", "archive"]);
+            let reported = logged_source_calls(system, &envelope.execution_id);
+            let requests: Vec<_> = reported.iter().map(|(oracle_id, ..)| oracle_id.as_str()).collect();
+            assert_eq!(requests, ["live", "archive", "live", "archive"]);
             let statuses: Vec<_> = entries(system, &envelope.execution_id);
             let status = |entry: &Json| entry["status"].as_str().unwrap_or_default().to_owned();
             let statuses: Vec<_> = statuses.iter().map(status).collect();
@@ -544,14 +549,14 @@ fn repeated_query_bypasses_the_cache() {
             let system = &scene.world.system;
             two_sources(&scene, requery_settings()).await;
             adapter(system, "live", json!({"ttl_seconds": 60})).await;
-            let kept = candidate("live", subject_identity(ARUBA_CODE), "54209", system.clock.now());
-            cache_candidate(system, ARUBA_CODE, kept).await;
+            let cached = candidate("live", subject_identity(ARUBA_CODE), "54209", system.clock.now());
+            cache_candidate(system, ARUBA_CODE, cached).await;
             scene.upstream.set_script("live", &[HONEST]);
             let envelope = verified(system).await;
             assert_eq!((envelope.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 1));
-            let told: Vec<_> =
-                logged_source_calls(system, &envelope.execution_id).iter().map(|asked| asked.1).collect();
-            assert_eq!(told, [true, false, false, false]);
+            let reported: Vec<_> =
+                logged_source_calls(system, &envelope.execution_id).iter().map(|request| request.1).collect();
+            assert_eq!(reported, [true, false, false, false]);
         },
     );
 }
@@ -604,9 +609,9 @@ async fn register_short_lived(system: &ActorSystem) {
             axis["max_ttl_seconds"] = json!(60);
         }
     }
-    let ontology: Ontology = serde_json::from_value(document).expect("it is an ontology");
+    let ontology: Ontology = serde_json::from_value(document).expect("a valid ontology");
     let registered = system.registry.register(&ontology, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
 }
 
 #[test]
@@ -628,7 +633,7 @@ fn many_questions_at_once_are_each_answered_in_their_own_time() {
                 .collect();
             let mut times = Vec::new();
             for asking in asking {
-                let (envelope, took_ms) = asking.await.expect("it is answered");
+                let (envelope, took_ms) = asking.await.expect("the call succeeds");
                 assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
                 assert_eq!(envelope.candidates[0].latency_ms, took_ms);
                 times.push(took_ms);
@@ -643,7 +648,7 @@ fn many_questions_at_once_are_each_answered_in_their_own_time() {
 fn request() -> VerifyRequest {
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
-    serde_json::from_value(document).expect("it is a request")
+    serde_json::from_value(document).expect("a valid request")
 }
 
 #[test]

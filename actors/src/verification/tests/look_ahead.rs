@@ -14,16 +14,16 @@ const STRATEGIES: [&str; 4] = ["most_recent", "use_conservative", "dispute_summa
 /// record.
 type SourceReleaseCase = (usize, i64, Option<u32>);
 
-async fn release(system: &ActorSystem, place: usize, (source, year, people): SourceReleaseCase) {
+async fn release(system: &ActorSystem, index: usize, (source, year, people): SourceReleaseCase) {
     let row = people
         .map_or_else(|| "Aruba,ABW,1960,\"1,0\"".to_owned(), |people| format!("Aruba,ABW,1960,{people}"));
-    let version = format!("{year}-01-{:02}", place + 1);
+    let version = format!("{year}-01-{:02}", index + 1);
     ingest_source_release(system, SOURCES[source], &version, &[&row, "Zambia,ZMB,1960,1"]).await;
 }
 
 /// The decision, without the fields that differ for each question.
 async fn decided(system: &ActorSystem, question: Json) -> Json {
-    let envelope = verify_population(system, question).await.expect("there is an envelope");
+    let envelope = verify_population(system, question).await.expect("the verification succeeds");
     let axes = envelope.axes.iter().map(|(axis, outcome)| (axis, json!([outcome.kind, outcome.value])));
     let candidates = envelope.candidates.iter().map(|candidate| {
         json!([
@@ -58,9 +58,9 @@ fn later_release_changes_no_envelope_about_an_earlier_time() {
                 "deviation_limits": {"population": {"max_change_ratio": "0.5"}},
             });
             workflow(&system, &SOURCES, settings).await;
-            for (place, of) in releases.into_iter().enumerate() {
+            for (index, of) in releases.into_iter().enumerate() {
                 time.advance(60);
-                release(&system, place, of).await;
+                release(&system, index, of).await;
             }
             time.advance(60);
             let known_at = time.clock().now();

@@ -285,7 +285,7 @@ impl MatrixCase {
     }
 
     /// The beginnings of the warnings about the source.
-    fn warnings(&self, kept: Option<&CandidateAnswer>) -> Vec<String> {
+    fn warnings(&self, stored: Option<&CandidateAnswer>) -> Vec<String> {
         let latency_ms = self.latency_ms();
         let first = match self.call_outcome() {
             MatrixCallOutcome::InTime if latency_ms > SOFT_MS => {
@@ -301,7 +301,7 @@ impl MatrixCase {
             matches!(self.call_outcome(), MatrixCallOutcome::Slow(_) | MatrixCallOutcome::Unreachable);
         if covers && self.policy.on_timeout == OracleTimeoutBehavior::ServeStale {
             let waited_s = latency_ms / 1_000;
-            let observed_at = kept.map(|kept| kept.observed_at.to_string()).unwrap_or_default();
+            let observed_at = stored.map(|stored| stored.observed_at.to_string()).unwrap_or_default();
             warnings.push(match self.kept {
                 MatrixCachedAge::Nothing => "live: no cached answer".to_owned(),
                 MatrixCachedAge::Tolerated => format!(
@@ -320,7 +320,7 @@ impl MatrixCase {
     /// RFC, Versioned Oracle Logging: the logged fields of the call.
     fn interaction(&self, asked_at: Timestamp) -> Json {
         let latency_ms = self.latency_ms();
-        let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+        let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("the text is short"));
         let (status, code) = match self.call_outcome() {
             MatrixCallOutcome::InTime => ("success", None),
             MatrixCallOutcome::Slow(_) => ("timeout", Some("timed_out")),
@@ -332,7 +332,7 @@ impl MatrixCase {
         let is_read = self.does.scripted_call().after_ms.is_some()
             && !is_slow
             && matches!(
-                self.does.scripted_call().says,
+                self.does.scripted_call().reply,
                 ScriptedSourceReply::People(_) | ScriptedSourceReply::Changed(..)
             );
         json!({
@@ -355,7 +355,7 @@ impl MatrixCase {
 
 /// The subject of a case, which is another one for each.
 fn area(number: usize) -> String {
-    let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).expect("it is less"));
+    let letter = |index: usize| char::from(b'A' + u8::try_from(index % 26).expect("less than 26"));
     [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
 }
 
@@ -369,7 +369,7 @@ async fn prepare(scene: &TestScenario, case: &MatrixCase, area: &str) -> Option<
         peer: PEER,
     };
     // before its first call the source is unknown
-    drop(system.oracle_health.ask(close).await.expect("it answers"));
+    drop(system.oracle_health.ask(close).await.expect("the actor answers"));
     let age_s = match case.kept {
         MatrixCachedAge::Nothing => return None,
         MatrixCachedAge::Tolerated => 100,
@@ -395,8 +395,8 @@ fn check_unasked(case: &MatrixCase, envelope: &Envelope) {
 
 /// Checks the rules that apply to each envelope.
 fn check_rest(case: &MatrixCase, envelope: &Envelope, retry: Option<Option<u64>>) {
-    let told = envelope.retry.as_ref().map(|retry| retry.after_ms);
-    assert_eq!(told, retry, "{case:?}\n{envelope:#?}");
+    let reported = envelope.retry.as_ref().map(|retry| retry.after_ms);
+    assert_eq!(reported, retry, "{case:?}\n{envelope:#?}");
     if let Some(retry) = &envelope.retry {
         assert_eq!(retry.oracles, [source_id("live")], "{case:?}");
     }
@@ -417,7 +417,7 @@ fn check_decision(
     case: &MatrixCase,
     entry: &VerificationEntry,
     envelope: &Envelope,
-    kept: Option<&CandidateAnswer>,
+    cached: Option<&CandidateAnswer>,
 ) {
     let shown = || format!("{case:?}\n{envelope:#?}");
     let (kind, reason) = case.decision();
@@ -425,24 +425,24 @@ fn check_decision(
     check_rest(case, envelope, case.retry());
     let latency_ms = case.latency_ms();
     assert_eq!(entry.inputs.elapsed_ms, latency_ms, "{}", shown());
-    let waited = SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+    let waited = SignedDuration::from_millis(latency_ms.try_into().expect("the text is short"));
     assert_eq!(envelope.decided_at.duration_since(entry.inputs.asked_at), waited, "{}", shown());
 
     let [live, archive] = &envelope.candidates[..] else { panic!("two sources: {}", shown()) };
     assert_eq!((live.oracle_id.as_str(), live.outcome), ("live", case.outcome()), "{}", shown());
     assert_eq!((live.latency_ms, live.late), (latency_ms, latency_ms > SOFT_MS), "{}", shown());
-    let tells = matches!(kind, Authoritative | HumanReview);
-    let said = |is_there: bool| usize::from(is_there && tells);
+    let has_values = matches!(kind, Authoritative | HumanReview);
+    let stated_by = |is_there: bool| usize::from(is_there && has_values);
     assert_eq!(
         (live.stale, live.values.len()),
-        (case.is_cached_answer_served(), said(!case.is_missing())),
+        (case.is_cached_answer_served(), stated_by(!case.is_missing())),
         "{}",
         shown()
     );
     // RFC, Stale Data Policy: the original observed_at
     let observed_at = match case.call_outcome() {
         MatrixCallOutcome::InTime => Some(envelope.decided_at),
-        _ => kept.filter(|_| case.is_cached_answer_served()).map(|kept| kept.observed_at),
+        _ => cached.filter(|_| case.is_cached_answer_served()).map(|cached| cached.observed_at),
     };
     assert_eq!(live.observed_at, observed_at, "{}", shown());
     let stale: Vec<_> = envelope.axes["population"].evidence.iter().filter(|one| one.stale).collect();
@@ -450,12 +450,12 @@ fn check_decision(
     assert_eq!(stale.len(), usize::from(case.is_cached_answer_served()), "{}", shown());
 
     assert_eq!((archive.outcome, archive.latency_ms), (CallOutcome::Answered, 0), "{}", shown());
-    assert!(!archive.late && !archive.stale && archive.values.len() == said(true), "{}", shown());
+    assert!(!archive.late && !archive.stale && archive.values.len() == stated_by(true), "{}", shown());
 
-    let warnings = case.warnings(kept);
+    let warnings = case.warnings(cached);
     assert_eq!(envelope.warnings.len(), warnings.len(), "{}", shown());
-    for (told, begins) in envelope.warnings.iter().zip(&warnings) {
-        assert!(told.starts_with(begins), "{told} begins with {begins}\n{case:?}");
+    for (message, begins) in envelope.warnings.iter().zip(&warnings) {
+        assert!(message.starts_with(begins), "{message} begins with {begins}\n{case:?}");
     }
 }
 
@@ -474,11 +474,11 @@ fn check_log(case: &MatrixCase, logged: &[Json], asked_at: Timestamp) {
 /// Asks the question of a case, and compares the envelope and the log with the expectations.
 async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
     let system = &scene.world.system;
-    let kept = prepare(scene, case, area).await;
+    let cached = prepare(scene, case, area).await;
     let (began, asked_at) = (Instant::now(), system.clock.now());
     let envelope =
         verify_population(system, json!({"where": {"area": area, "year": 1960}})).await.expect("an envelope");
-    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("it is short");
+    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("the text is short");
     let mut logged = entries(system, &envelope.execution_id);
     let is_inline = case.policy.mode == Inline;
     assert_eq!(elapsed_ms, if is_inline { case.latency_ms() } else { 0 }, "{case:?}");
@@ -497,18 +497,18 @@ async fn check(scene: &TestScenario, case: &MatrixCase, area: &str) {
         assert_eq!((decisions.len(), logged.len(), scene.upstream.calls("live")), (1, 0, 0), "{case:?}");
         return;
     }
-    let (entry, decided) = decisions.last().expect("it is decided");
+    let (entry, decided) = decisions.last().expect("the envelope is decided");
     assert_eq!(entry.inputs.stage == DecisionStage::Delayed, case.policy.mode == Async, "{case:?}");
-    check_decision(case, entry, decided, kept.as_ref());
+    check_decision(case, entry, decided, cached.as_ref());
     check_log(case, &logged, asked_at);
     assert_eq!(scene.upstream.calls("live"), 1, "{case:?}");
     // an accepted answer is cached; any other leaves the cached answer as it is
     let expected = match case.call_outcome() {
         MatrixCallOutcome::InTime => Some(decided.decided_at),
-        _ => kept.map(|kept| kept.observed_at),
+        _ => cached.map(|cached| cached.observed_at),
     };
     assert_eq!(cached_answer_time(system, area), expected, "{case:?}");
-    assert!(system.store.pending_decisions().expect("it is read").is_empty(), "{case:?}");
+    assert!(system.store.pending_decisions().expect("the read succeeds").is_empty(), "{case:?}");
 }
 
 #[test]

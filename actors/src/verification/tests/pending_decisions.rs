@@ -32,17 +32,17 @@ async fn verify_concurrently(system: &ActorSystem, count: usize) -> Vec<Result<A
             actix_rt::spawn(async move { verify_population(&system, json!({})).await })
         })
         .collect();
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     for asking in asking {
-        came.push(asking.await.expect("it is answered"));
+        received.push(asking.await.expect("the call succeeds"));
     }
-    came
+    received
 }
 
 /// The execution ids of `count` pending decisions, requested at the same time.
 async fn defer_decisions(system: &ActorSystem, count: usize) -> Vec<String> {
-    let promised = |came: Result<Arc<Envelope>, VerifyError>| {
-        let envelope = came.expect("it is promised");
+    let promised = |received: Result<Arc<Envelope>, VerifyError>| {
+        let envelope = received.expect("the decision is pending");
         assert_eq!(envelope.kind, EnvelopeKind::Provisional);
         envelope.execution_id.clone()
     };
@@ -76,7 +76,10 @@ fn pending_decisions_are_bounded_and_a_refused_one_leaves_nothing() {
                 ..LogQuery::default()
             };
             assert_eq!(system.store.log(&decided).expect("the log is read").len(), PENDING_DECISIONS_MAX);
-            assert_eq!(system.store.pending_decisions().expect("it is read").len(), PENDING_DECISIONS_MAX);
+            assert_eq!(
+                system.store.pending_decisions().expect("the read succeeds").len(),
+                PENDING_DECISIONS_MAX
+            );
         },
     );
 }
@@ -116,13 +119,13 @@ fn pending_decisions_use_a_quarter_of_the_slots() {
             workflow(system, &["live", "archive"], json!({})).await;
             let (waited_for, took_ms) = timed(verify_concurrently(system, 8)).await;
             for envelope in waited_for {
-                assert_eq!(envelope.expect("it is decided").kind, EnvelopeKind::Authoritative);
+                assert_eq!(envelope.expect("the envelope is decided").kind, EnvelopeKind::Authoritative);
             }
             // the pending decisions have continued meanwhile, two at a time
             assert_eq!((took_ms, scene.upstream.calls("live")), (1_000, 8 + 4));
             after_s(5).await;
             assert_eq!(scene.upstream.calls("live"), 8 + 12);
-            assert!(system.store.pending_decisions().expect("it is read").is_empty());
+            assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
         },
     );
 }
@@ -146,7 +149,7 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             // a restart while two are in progress and three wait, and another one after the first two
             for wait_ms in [0, 1_500] {
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-                system.verification_upkeep.ask(crate::InjectPanic).await.expect_err("it panics");
+                system.verification_upkeep.ask(crate::InjectPanic).await.expect_err("the task panics");
             }
             after_s(60).await;
             assert_eq!(system.verification_upkeep.report().restarts, 2);
@@ -154,7 +157,7 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
                 assert_eq!(logged_envelope_kinds(system, execution_id), TAKEN);
             }
             assert_eq!(logged_envelope_kinds(system, "v-lost"), TAKEN[1..]);
-            assert!(system.store.pending_decisions().expect("it is read").is_empty());
+            assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
             assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
         },
     );
@@ -179,7 +182,7 @@ fn abandoned_pending_decision_is_resumed_within_an_hour() {
             assert!(logged_envelope_kinds(system, "v-lost").is_empty());
             after_s(3600).await;
             assert_eq!(logged_envelope_kinds(system, "v-lost"), TAKEN[1..]);
-            assert!(system.store.pending_decisions().expect("it is read").is_empty());
+            assert!(system.store.pending_decisions().expect("the read succeeds").is_empty());
             assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
         },
     );
@@ -208,7 +211,7 @@ fn pending_decision_at_a_stop_is_decided_once_after_it() {
             for execution_id in &promised {
                 assert_eq!(logged_envelope_kinds(&scene.world.system, execution_id), TAKEN);
             }
-            assert!(scene.world.system.store.pending_decisions().expect("it is read").is_empty());
+            assert!(scene.world.system.store.pending_decisions().expect("the read succeeds").is_empty());
             assert_eq!(scene.upstream.calls("live"), promised.len() - 1);
         },
     );

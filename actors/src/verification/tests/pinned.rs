@@ -58,12 +58,12 @@ fn pinned() -> Vec<PinnedCase> {
 /// that of the decision's inputs, which contain more than the envelope shows.
 fn check(name: &str, envelope: &Envelope) {
     assert!(envelope.is_intact());
-    let told = serde_json::to_string_pretty(envelope).expect("it serializes");
+    let shown = serde_json::to_string_pretty(envelope).expect("the value serializes");
     let digests = [&envelope.sha256, &envelope.inputs_sha256];
-    let told = digests.iter().fold(told, |told, digest| told.replace(digest.as_str(), "...")) + "\n";
+    let shown = digests.iter().fold(shown, |shown, digest| shown.replace(digest.as_str(), "...")) + "\n";
     let path = format!("{}/src/verification/tests/envelopes/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let pinned = fs::read_to_string(&path).expect("it exists");
-    assert!(told == pinned, "{path} contains another envelope than this one:\n{told}");
+    let pinned = fs::read_to_string(&path).expect("the file exists");
+    assert!(shown == pinned, "{path} contains another envelope than this one:\n{shown}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
         changed(|candidate| candidate.record.oracle_id = source_id("archive")),
         // an invalid signature that an earlier check has missed
         changed(|candidate| {
-            candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false;
+            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false;
         }),
         // times that would never expire: beyond the allowed clock difference of a minute plus the longest wait for other
         // sources
@@ -57,7 +57,7 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
         // another definition of the value
         (
             ScriptedSourceReply::Changed(POISON, |candidate| {
-                let stated = candidate.values.get_mut("population").expect("it says something");
+                let stated = candidate.values.get_mut("population").expect("the value exists");
                 stated.definition = Some("with everybody who ever lived there".into());
             }),
             CallOutcome::Answered,
@@ -87,7 +87,7 @@ fn policies() -> [Json; 3] {
 
 /// Whether the envelope has a value, and whether the poisoned value occurs anywhere in it.
 fn value_and_poison_flags(envelope: &Envelope) -> (bool, bool) {
-    let json = String::from_utf8(envelope.to_json()).expect("it is text");
+    let json = String::from_utf8(envelope.to_json()).expect("valid UTF-8");
     (envelope.axes["population"].value.is_some(), json.contains(POISON))
 }
 
@@ -108,8 +108,8 @@ fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
             two_sources(&scene, json!({})).await;
             for policy in policies() {
                 workflow(system, &["live", "archive"], policy.clone()).await;
-                for (says, outcome, reason) in false_answer_cases() {
-                    let shown = format!("{says:?} {policy}");
+                for (reply, outcome, reason) in false_answer_cases() {
+                    let shown = format!("{reply:?} {policy}");
                     cache_candidate(
                         system,
                         "ABW",
@@ -119,7 +119,7 @@ fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
                     let before = cached_answer_time(system, "ABW");
                     after_s(1).await;
                     // honest calls in between keep the source's circuit closed
-                    scene.upstream.set_script("live", &[ScriptedCall::at_once(says)]);
+                    scene.upstream.set_script("live", &[ScriptedCall::at_once(reply)]);
                     let envelope = verified_and_rebuilt(system).await;
                     let kind = match reason {
                         AxisReason::OracleUnusable => EnvelopeKind::Blocked,
@@ -127,8 +127,8 @@ fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
                     };
                     assert_eq!((envelope.kind, &envelope.reasons), (kind, &[reason].into()), "{shown}");
                     assert_eq!(envelope.candidates[0].outcome, outcome, "{shown}");
-                    let tells = kind == EnvelopeKind::HumanReview;
-                    assert_eq!(value_and_poison_flags(&envelope), (false, tells), "{shown}");
+                    let is_flagged = kind == EnvelopeKind::HumanReview;
+                    assert_eq!(value_and_poison_flags(&envelope), (false, is_flagged), "{shown}");
                     assert_eq!(
                         cached_answer_time(system, "ABW") == before,
                         reason != AxisReason::DefinitionMismatch,
@@ -180,11 +180,11 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
                 let settings = json!({"conflict_resolution": {"default_strategy": strategy, "same_tier_strategy": strategy,
                                       "escalation_delta_threshold": 1}});
                 workflow(system, &["scraper", "live", "archive"], settings).await;
-                for says in [POISONED, boasts, in_anothers_name] {
-                    scene.upstream.set_script("scraper", &[ScriptedCall::at_once(says)]);
+                for reply in [POISONED, boasts, in_anothers_name] {
+                    scene.upstream.set_script("scraper", &[ScriptedCall::at_once(reply)]);
                     scene.upstream.set_script("live", &[ScriptedCall::after(10, HONEST)]);
                     let envelope = verified_and_rebuilt(system).await;
-                    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{strategy} {says:?}");
+                    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{strategy} {reply:?}");
                     let value = envelope.axes["population"].value.as_ref().map(ToString::to_string);
                     assert_eq!(value.as_deref(), Some("54208"));
                     assert!(envelope.steps.is_empty() && envelope.axes["population"].evidence.len() == 2);
@@ -193,15 +193,15 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
                     let unknown = json!({"where": {"area": "ZZZ", "year": 1960}});
                     workflow(system, &["scraper", "archive"], json!({})).await;
                     let alone = verify_population(system, unknown).await.expect("an envelope");
-                    assert_ne!(alone.kind, EnvelopeKind::Authoritative, "{says:?}");
-                    assert_eq!(value_and_poison_flags(&alone), (false, false), "{says:?}");
+                    assert_ne!(alone.kind, EnvelopeKind::Authoritative, "{reply:?}");
+                    assert_eq!(value_and_poison_flags(&alone), (false, false), "{reply:?}");
                     workflow(system, &["scraper", "live"], json!({})).await;
                     scene.upstream.set_script("live", &[ScriptedCall::DEAD]);
                     let away = verified_and_rebuilt(system).await;
                     assert_eq!(
                         (away.kind, value_and_poison_flags(&away)),
                         (EnvelopeKind::Blocked, (false, false)),
-                        "{says:?}"
+                        "{reply:?}"
                     );
                     scene.upstream.set_script("live", &[ScriptedCall::at_once(HONEST)]);
                     workflow(system, &["scraper", "live", "archive"], json!({})).await;
@@ -264,14 +264,14 @@ fn replayed_old_answer_does_not_replace_the_cached_one() {
                 &[ScriptedCall::at_once(HONEST), ScriptedCall::at_once(old), ScriptedCall::DEAD],
             );
             verified(system).await;
-            let kept = cached_answer_time(system, "ABW").expect("it is kept");
+            let cached = cached_answer_time(system, "ABW").expect("the answer is cached");
             after_s(1).await;
             verified(system).await;
-            assert_eq!(cached_answer_time(system, "ABW"), Some(kept));
+            assert_eq!(cached_answer_time(system, "ABW"), Some(cached));
             let envelope = verified_and_rebuilt(system).await;
             assert_eq!(
                 (envelope.kind, envelope.candidates[0].observed_at),
-                (EnvelopeKind::Authoritative, Some(kept))
+                (EnvelopeKind::Authoritative, Some(cached))
             );
         },
     );
@@ -284,7 +284,9 @@ fn invalid_cached_answer_is_never_served() {
         |candidate| drop(candidate.thing.insert("area".into(), AxisValue::Text("AFG".into()))),
         |candidate| candidate.record.oracle_id = source_id("archive"),
         |candidate| candidate.observed_at += SignedDuration::from_hours(1),
-        |candidate| candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false,
+        |candidate| {
+            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false
+        },
         |candidate| drop(candidate.deviations.insert("population".into(), "it has doubled".into())),
     ];
     with_scene(
@@ -301,9 +303,9 @@ fn invalid_cached_answer_is_never_served() {
                 // served as a fallback, and as a fresh cached answer
                 for settings in [json!({}), json!({"ttl_seconds": 600})] {
                     adapter(system, "live", settings).await;
-                    let mut kept = candidate("live", subject_identity("ABW"), POISON, system.clock.now());
-                    spoil(&mut kept);
-                    cache_candidate(system, "ABW", kept).await;
+                    let mut cached = candidate("live", subject_identity("ABW"), POISON, system.clock.now());
+                    spoil(&mut cached);
+                    cache_candidate(system, "ABW", cached).await;
                     let envelope = verified_and_rebuilt(system).await;
                     assert_ne!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:#?}");
                     assert!(!value_and_poison_flags(&envelope).0);

@@ -34,7 +34,7 @@ async fn open_copies(system: &ActorSystem, state: &ReviewState, number: u64) {
         let mut record =
             JournalRecord::from(AuditEvent::new(*opened_at, None, EventKind::ReviewOpened(entry)));
         record.writes.extend(states.iter().cloned().map(TableWrite::PutReview));
-        system.log.commit(record).await.expect("it is committed");
+        system.log.commit(record).await.expect("the commit succeeds");
     }
 }
 
@@ -54,11 +54,11 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         workflow(system, &["office"], always).await;
         let first = verified(system).await;
         assert_eq!(first.kind, EnvelopeKind::HumanReview);
-        let review_id = first.review_id.clone().expect("it has one");
-        let (state, _) = system.store.review(&review_id).expect("read").expect("it is open");
+        let review_id = first.review_id.clone().expect("the envelope has a review");
+        let (state, _) = system.store.review(&review_id).expect("read").expect("the review is open");
         open_copies(system, &state, QUEUE_MAX - 1).await;
         let of_another = json!({"where": {"area": "ABW", "year": 1961}});
-        let blocked = verify_population(system, of_another.clone()).await.expect("there is an envelope");
+        let blocked = verify_population(system, of_another.clone()).await.expect("the verification succeeds");
         assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
         assert!(blocked.reasons.contains(&AxisReason::QueueFull), "{:?}", blocked.reasons);
         assert_eq!(rebuilt(system, &blocked.execution_id)[0].1, *blocked);
@@ -67,7 +67,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
                             "workflow_id": "other"});
         workflow(system, &["office"], always).await;
         let elsewhere =
-            verify_population(system, json!({"workflow": "other"})).await.expect("there is an envelope");
+            verify_population(system, json!({"workflow": "other"})).await.expect("the verification succeeds");
         assert_eq!(elsewhere.kind, EnvelopeKind::HumanReview, "{:?}", elsewhere.reasons);
         let again = verified(system).await;
         assert_eq!(again.review_id.as_ref(), Some(&review_id), "the open review stays open");
@@ -80,17 +80,17 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
             valid_for_seconds: 60,
         };
         let resolve = ResolveReview { review_id, resolution, peer: PEER };
-        system.verification.resolve(&resolve).await.expect("it is resolved");
-        let waits = verify_population(system, of_another).await.expect("there is an envelope");
+        system.verification.resolve(&resolve).await.expect("the resolution succeeds");
+        let waits = verify_population(system, of_another).await.expect("the verification succeeds");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
         let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
-        let blocked = verify_population(system, of_a_third.clone()).await.expect("there is an envelope");
+        let blocked = verify_population(system, of_a_third.clone()).await.expect("the verification succeeds");
         assert_eq!(blocked.kind, EnvelopeKind::Blocked, "the queue is full again");
         let dismissal = DismissalRequest { reason: "nobody has to".into() };
-        let review_id = waits.review_id.clone().expect("it has one");
+        let review_id = waits.review_id.clone().expect("the envelope has a review");
         let dismiss = DismissReview { review_id, dismissal, peer: PEER };
-        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
-        let waits = verify_population(system, of_a_third).await.expect("there is an envelope");
+        system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
+        let waits = verify_population(system, of_a_third).await.expect("the verification succeeds");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
 }
@@ -107,26 +107,32 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
             .await;
         workflow(system, &["office", "other"], json!({})).await;
         let claim = |value: u64| json!({"claimed": {"population": {"value": value, "claimed_by": "p-1"}}});
-        let first = verify_population(system, claim(1)).await.expect("there is an envelope");
-        let (state, _) =
-            system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
+        let first = verify_population(system, claim(1)).await.expect("the verification succeeds");
+        let (state, _) = system
+            .store
+            .review(first.review_id.as_ref().expect("the envelope has a review"))
+            .expect("read")
+            .expect("open");
         assert!(state.review.of_claim);
         open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
-        let further = verify_population(system, claim(2)).await.expect("there is an envelope");
+        let further = verify_population(system, claim(2)).await.expect("the verification succeeds");
         assert_eq!(further.kind, EnvelopeKind::Blocked);
         assert!(further.reasons.contains(&AxisReason::QueueFull), "{:?}", further.reasons);
         assert_eq!(rebuilt(system, &further.execution_id)[0].1, *further);
-        let same = verify_population(system, claim(1)).await.expect("there is an envelope");
+        let same = verify_population(system, claim(1)).await.expect("the verification succeeds");
         assert_eq!(same.review_id, first.review_id);
         let disputed = verify_population(system, json!({"where": {"area": "ABW", "year": 1961}})).await;
-        let disputed = disputed.expect("there is an envelope");
+        let disputed = disputed.expect("the verification succeeds");
         assert_eq!(disputed.kind, EnvelopeKind::HumanReview, "{:?}", disputed.reasons);
 
         let dismissal = DismissalRequest { reason: "nobody has to".into() };
-        let dismiss =
-            DismissReview { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
-        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
-        let room = verify_population(system, claim(3)).await.expect("there is an envelope");
+        let dismiss = DismissReview {
+            review_id: first.review_id.clone().expect("the envelope has a review"),
+            dismissal,
+            peer: PEER,
+        };
+        system.verification.dismiss(&dismiss).await.expect("the dismissal succeeds");
+        let room = verify_population(system, claim(3)).await.expect("the verification succeeds");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
     });
 }
@@ -142,16 +148,19 @@ fn past_reviews_at_their_limit_do_not_block_present_ones() {
         workflow(system, &["office"], always).await;
         let past = |year: u32, field: &str| json!({"where": {"area": "ABW", "year": year}, field: "2026-01-01T00:00:00Z"});
         let first =
-            verify_population(system, past(1960, "point_in_time")).await.expect("there is an envelope");
-        let (state, _) =
-            system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
+            verify_population(system, past(1960, "point_in_time")).await.expect("the verification succeeds");
+        let (state, _) = system
+            .store
+            .review(first.review_id.as_ref().expect("the envelope has a review"))
+            .expect("read")
+            .expect("open");
         open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
         let further =
-            verify_population(system, past(1961, "point_in_time")).await.expect("there is an envelope");
+            verify_population(system, past(1961, "point_in_time")).await.expect("the verification succeeds");
         assert_eq!(further.kind, EnvelopeKind::Blocked);
         assert!(further.reasons.contains(&AxisReason::QueueFull), "{:?}", further.reasons);
         let present = json!({"where": {"area": "ABW", "year": 1961}});
-        let present = verify_population(system, present).await.expect("there is an envelope");
+        let present = verify_population(system, present).await.expect("the verification succeeds");
         assert_eq!(present.kind, EnvelopeKind::HumanReview, "{:?}", present.reasons);
 
         open_copies(system, &state, QUEUE_MAX).await;

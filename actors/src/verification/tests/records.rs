@@ -12,7 +12,7 @@ use serde_json::json;
 const SAME: &str = "Aruba,ABW,1960,54208";
 
 fn at(time: &str) -> Timestamp {
-    time.parse().expect("a time")
+    time.parse().expect("a valid time")
 }
 
 #[test]
@@ -29,11 +29,11 @@ fn verification_record_describes_the_latest_confirming_release() {
         assert_eq!(evidence.observed_at, at("2023-05-04T00:00:00Z"), "the publisher's date");
         // the record names the artifact whose hash, run and times it contains
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
-        let chain = system.queries.provenance(record_id).await.expect("it exists");
+        let chain = system.queries.provenance(record_id).await.expect("the provenance exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some(chain.source_version.as_str()));
         assert_eq!(record.retrieved_at, chain.ingested_at);
-        let custody = record.chain_of_custody.clone().expect("it has one");
+        let custody = record.chain_of_custody.clone().expect("a value is present");
         assert!(custody.iter().any(|hand| hand.contains(&chain.ingestion_run_id.to_string())), "{custody:?}");
         assert!(custody.iter().any(|hand| hand.contains(chain.raw.raw_sha256.as_str())), "{custody:?}");
         assert!(record.verified_at >= record.retrieved_at, "{record:?}");
@@ -124,8 +124,8 @@ fn unverified_answer_is_among_the_candidates_and_in_the_review() {
                 .set_script("scraper", &[ScriptedCall::after(300, ScriptedSourceReply::People("99"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 300));
-            let told = &envelope.candidates[1];
-            assert_eq!((told.outcome, told.values.len()), (CallOutcome::Answered, 1));
+            let reported = &envelope.candidates[1];
+            assert_eq!((reported.outcome, reported.values.len()), (CallOutcome::Answered, 1));
             let logged = entries(system, &envelope.execution_id);
             assert_eq!(
                 (&logged[1]["oracle_id"], &logged[1]["status"]),
@@ -133,8 +133,9 @@ fn unverified_answer_is_among_the_candidates_and_in_the_review() {
             );
             let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
             workflow(system, &["archive", "scraper"], always).await;
-            let review_id = verified(system).await.review_id.clone().expect("a person decides");
-            let (state, _) = system.store.review(&review_id).expect("it is read").expect("it exists");
+            let review_id = verified(system).await.review_id.clone().expect("the envelope has a review");
+            let (state, _) =
+                system.store.review(&review_id).expect("the review is readable").expect("the review exists");
             assert_eq!(state.review.candidates.len(), 2, "{state:?}");
         },
     );

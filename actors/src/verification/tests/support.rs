@@ -23,16 +23,16 @@ const SOURCE: &str = include_str!("../../../../examples/ground-truth/sources/wor
 const PIPELINE: &str = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
 
 fn parsed(text: &str) -> Json {
-    serde_json::from_str(text).expect("the gallery's documents are sound")
+    serde_json::from_str(text).expect("the gallery's documents are valid")
 }
 
 fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
-    serde_json::from_value(document).expect("it is such a document")
+    serde_json::from_value(document).expect("a valid document")
 }
 
 /// Parses a document after replacing these fields.
 pub(crate) fn with<T: serde::de::DeserializeOwned>(mut document: Json, fields: Json) -> T {
-    for (field, value) in fields.as_object().expect("they are fields") {
+    for (field, value) in fields.as_object().expect("the document has fields") {
         document[field] = value.clone();
     }
     read(document)
@@ -44,7 +44,7 @@ pub(crate) fn ontology() -> Json {
 }
 
 pub(crate) fn source_id(id: &str) -> SourceId {
-    id.parse().expect("an id")
+    id.parse().expect("a valid id")
 }
 
 /// A registration with the gallery's values, except for these settings.
@@ -61,16 +61,16 @@ pub(crate) async fn source(system: &ActorSystem, oracle_id: &str, settings: Json
         .registry
         .review(&source_id(oracle_id), SourceReviewDecision::Approve, PEER)
         .await
-        .expect("it is approved");
+        .expect("the approval succeeds");
 }
 
 /// Registers a source without approving it.
 pub(crate) async fn registered(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let ontology: Ontology = read(parsed(ONTOLOGY));
     let registered = system.registry.register(&ontology, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
     let registered = system.registry.register(&registration(oracle_id, settings), PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
 }
 
 /// Ingests population rows of a source: name, code, year and number.
@@ -91,7 +91,7 @@ pub(crate) async fn ingest_source_release(
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
     let definition: PipelineDefinition = read(document);
-    system.registry.register(&definition, PEER).await.expect("it is registered");
+    system.registry.register(&definition, PEER).await.expect("the registration succeeds");
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
     ingest_version(system, &definition.pipeline.pipeline_id, &payload, version).await
 }
@@ -117,12 +117,12 @@ pub(crate) async fn workflow(system: &ActorSystem, oracles: &[&str], settings: J
     let event = AuditEvent::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
     let record =
         JournalRecord { writes: vec![TableWrite::registered(&registered)], ..JournalRecord::from(event) };
-    system.log.commit(record).await.expect("it is committed");
+    system.log.commit(record).await.expect("the commit succeeds");
 }
 
 /// Asks for the population of Aruba in 1960.
 pub(crate) async fn verified(system: &ActorSystem) -> Arc<Envelope> {
-    verify_population(system, json!({})).await.expect("there is an envelope")
+    verify_population(system, json!({})).await.expect("the verification succeeds")
 }
 
 pub(crate) async fn verify_population(

@@ -38,7 +38,7 @@ use tokio::time::Instant;
 pub(crate) struct ScriptedCall {
     /// Delay of the answer in milliseconds; `None` for no answer.
     pub(crate) after_ms: Option<u64>,
-    pub(crate) says: ScriptedSourceReply,
+    pub(crate) reply: ScriptedSourceReply,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,15 +56,15 @@ pub(crate) enum ScriptedSourceReply {
 }
 
 impl ScriptedCall {
-    pub(crate) const fn at_once(says: ScriptedSourceReply) -> Self {
-        Self::after(0, says)
+    pub(crate) const fn at_once(reply: ScriptedSourceReply) -> Self {
+        Self::after(0, reply)
     }
 
-    pub(crate) const fn after(after_ms: u64, says: ScriptedSourceReply) -> Self {
-        Self { after_ms: Some(after_ms), says }
+    pub(crate) const fn after(after_ms: u64, reply: ScriptedSourceReply) -> Self {
+        Self { after_ms: Some(after_ms), reply }
     }
 
-    pub(crate) const HANGS: Self = Self { after_ms: None, says: ScriptedSourceReply::Unavailable };
+    pub(crate) const HANGS: Self = Self { after_ms: None, reply: ScriptedSourceReply::Unavailable };
     pub(crate) const DEAD: Self = Self::at_once(ScriptedSourceReply::Unavailable);
 }
 
@@ -106,11 +106,11 @@ impl ScriptedSources {
 
     fn next_scripted_call(&self, ask: &LiveQuery) -> ScriptedCall {
         let mut parts = self.parts.lock().expect("the lock is not poisoned");
-        let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("it has a part");
-        part.guarded_by = ask.cached_answer.as_ref().and_then(|kept| kept.issued_at);
+        let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("the source has a script");
+        part.guarded_by = ask.cached_answer.as_ref().and_then(|cached| cached.issued_at);
         let act = part.acts.get(part.calls).or(part.acts.last()).copied();
         part.calls += 1;
-        act.expect("it has something to do")
+        act.expect("the script is not empty")
     }
 }
 
@@ -121,20 +121,20 @@ impl LiveOracle for ScriptedSources {
 
     fn ask(&self, ask: LiveQuery) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
-            let ScriptedCall { after_ms, says } = self.next_scripted_call(&ask);
+            let ScriptedCall { after_ms, reply } = self.next_scripted_call(&ask);
             match after_ms {
                 // an immediate answer, too, arrives only after the query
                 Some(0) => tokio::task::yield_now().await,
                 Some(after_ms) => tokio::time::sleep(Duration::from_millis(after_ms)).await,
                 None => std::future::pending().await,
             }
-            answer(&ask, says, self.time.clock().now())
+            answer(&ask, reply, self.time.clock().now())
         })
     }
 }
 
 /// An answer whose reader accepts all of its values and caches it.
-fn answer(ask: &LiveQuery, says: ScriptedSourceReply, now: Timestamp) -> LiveAnswer {
+fn answer(ask: &LiveQuery, reply: ScriptedSourceReply, now: Timestamp) -> LiveAnswer {
     let answered = |candidate: CandidateAnswer| LiveAnswer {
         answer_to_cache: Some(CachedAnswer {
             candidate: Some(candidate.clone()),
@@ -154,7 +154,7 @@ fn answer(ask: &LiveQuery, says: ScriptedSourceReply, now: Timestamp) -> LiveAns
         outcome: CircuitCallOutcome::Failure(cause.into()),
         warnings: Vec::new(),
     };
-    match says {
+    match reply {
         ScriptedSourceReply::People(count) => {
             answered(candidate(ask.adapter.adapter().oracle_id.as_str(), ask.identity.clone(), count, now))
         }
@@ -228,7 +228,7 @@ pub(crate) async fn live(system: &ActorSystem, oracle_id: &str, mut settings: Js
 pub(crate) async fn adapter(system: &ActorSystem, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
     let registered = system.registry.register(&*adapter, PEER).await;
-    registered.expect("it is registered");
+    registered.expect("the registration succeeds");
 }
 
 /// The adapter of [`adapter`], as a document.
@@ -257,16 +257,21 @@ pub(crate) fn key(area: &str) -> CachedAnswerKey {
 
 /// The `observed_at` of the live source's cached answer.
 pub(crate) fn cached_answer_time(system: &ActorSystem, area: &str) -> Option<Timestamp> {
-    let kept = system.store.cached_answer(&key(area)).expect("it is read");
-    Some(kept?.0.candidate?.observed_at)
+    let cached = system.store.cached_answer(&key(area)).expect("the cached answer is readable");
+    Some(cached?.0.candidate?.observed_at)
 }
 
 /// Caches an answer as if the source had given it.
 pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate: CandidateAnswer) {
-    let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it exists").0;
+    let adapter = system
+        .store
+        .registered::<Adapter>("live")
+        .expect("the document is readable")
+        .expect("the document exists")
+        .0;
     let adapter_sha256 = adapter.sha256;
     let candidate = Some(candidate);
-    let kept = CachedAnswer {
+    let cached = CachedAnswer {
         candidate,
         point_in_time: None,
         adapter_sha256,
@@ -274,7 +279,7 @@ pub(crate) async fn cache_candidate(system: &ActorSystem, area: &str, candidate:
         invalidation_count: 0,
         etag: None,
     };
-    commit_write(system, TableWrite::PutKept(key(area), Arc::new(kept))).await;
+    commit_write(system, TableWrite::PutKept(key(area), Arc::new(cached))).await;
 }
 
 /// Writes a row directly to the store.
@@ -286,7 +291,7 @@ pub(crate) async fn commit_write(system: &ActorSystem, write: TableWrite) {
         EventKind::ControlAction { action, detail, peer: None },
     ));
     record.writes.push(write);
-    system.log.commit(record).await.expect("it is committed");
+    system.log.commit(record).await.expect("the commit succeeds");
 }
 
 /// A live source, an archive with a population of 54208 for Aruba in 1960, and a workflow over both.

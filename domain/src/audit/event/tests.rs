@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 fn entry(verdict: &str) -> AuditEvent {
     let judgement = judge(ProductTier::Quick, VerdictPayload::raw(verdict));
     let query = CustomerQuery::new("Sell honey?".into());
-    let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-    let session_id: SessionId = "cs_1".parse().expect("an id");
+    let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    let session_id: SessionId = "cs_1".parse().expect("a valid id");
     let entry = CrosscheckEntry::of(&judgement, &query, GatePath::Check);
     AuditEvent::new(at, session_id, EventKind::TmmCrosscheck(entry))
 }
@@ -22,7 +22,7 @@ fn entry(verdict: &str) -> AuditEvent {
 fn crosscheck_entry_has_the_field_names_of_the_seed() {
     let event = entry(r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
     assert_eq!(
-        serde_json::to_string(&event).expect("it serializes"),
+        serde_json::to_string(&event).expect("the value serializes"),
         concat!(
             r#"{"event":"tmm_crosscheck","tier":"quick","query_preview":"Sell honey?","#,
             r#""verdict_label":"GREEN","coherence_score":1.0,"threshold":0.9740425724725061,"phi":0.042,"#,
@@ -36,7 +36,7 @@ fn crosscheck_entry_has_the_field_names_of_the_seed() {
 
 #[test]
 fn crosscheck_entry_omits_the_text_of_a_rejected_verdict() {
-    let line = serde_json::to_string(&entry("my secret verdict")).expect("it serializes");
+    let line = serde_json::to_string(&entry("my secret verdict")).expect("the value serializes");
     assert!(!line.contains("secret"), "{line}");
     assert!(line.contains(Sha256Hex::of(b"my secret verdict").as_str()), "{line}");
 }
@@ -81,18 +81,18 @@ fn evaluation() -> RulesEvaluation {
 
 #[test]
 fn rules_entry_has_the_result_of_each_rule_and_no_text() {
-    let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-    let session_id: SessionId = "cs_1".parse().expect("an id");
+    let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    let session_id: SessionId = "cs_1".parse().expect("a valid id");
     let entry = RulesEntry::of(&evaluation(), Some(GatePath::Submit));
     let event = AuditEvent::new(at, session_id, EventKind::RulesEvaluated(entry));
-    let line = serde_json::to_string(&event).expect("it serializes");
-    for said in [
+    let line = serde_json::to_string(&event).expect("the value serializes");
+    for message in [
         r#""path":"submit","verdict":"FAIL","rules":[{"rule":"RULE-PREC-001","verdict":"FAIL","violations":1},"#,
         r#"{"rule":"RULE-PREC-002","verdict":"ERROR","violations":0,"cause":"`must_find[1]` is blank"#,
         evaluation().sha256.as_str(),
         evaluation().facts_sha256.as_str(),
     ] {
-        assert!(line.contains(said), "{line}");
+        assert!(line.contains(message), "{line}");
     }
     for text in ["secret", "known"] {
         assert!(!line.contains(text), "{line}");
@@ -192,7 +192,7 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
             timestamp,
             None,
             EventKind::OracleHealthChanged {
-                oracle_id: "model".parse().expect("an id"),
+                oracle_id: "model".parse().expect("a valid id"),
                 from: OracleHealthLevel::Degraded,
                 to: OracleHealthLevel::CircuitOpen,
                 cause: "3 failures in a row".into(),
@@ -213,7 +213,7 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
 /// An event of each kind.
 fn all() -> Vec<AuditEvent> {
     let (timestamp, session_id): (Timestamp, SessionId) =
-        ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
+        ("2026-11-20T10:00:00Z".parse().expect("a valid time"), "cs_1".parse().expect("a valid id"));
     let verdict_sha256 = Sha256Hex::of(b"");
     let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
     let generation = VerdictGeneration {
@@ -290,8 +290,8 @@ fn every_event_round_trips_with_its_kind_as_tag() {
     let names: BTreeSet<_> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(names, EventKind::NAMES.iter().copied().collect());
     for event in events {
-        let line = serde_json::to_string(&event).expect("it serializes");
-        assert_eq!(serde_json::from_str::<AuditEvent>(&line).expect("it reads back"), event);
+        let line = serde_json::to_string(&event).expect("the value serializes");
+        assert_eq!(serde_json::from_str::<AuditEvent>(&line).expect("valid JSON"), event);
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind.name())), "{line}");
         assert!(line.ends_with("\"timestamp\":\"2026-11-20T10:00:00Z\"}"), "{line}");
         let session_id = match (&event.session_id, event.kind.name()) {
@@ -299,7 +299,7 @@ fn every_event_round_trips_with_its_kind_as_tag() {
             (None, "rules_evaluated") => Some(Value::Null),
             (None, _) => None,
         };
-        let fields: Value = serde_json::from_str(&line).expect("JSON");
+        let fields: Value = serde_json::from_str(&line).expect("valid JSON");
         assert_eq!(fields.get("session_id"), session_id.as_ref(), "{line}");
     }
 }
@@ -308,10 +308,10 @@ fn every_event_round_trips_with_its_kind_as_tag() {
 fn operator_change_of_a_circuit_requires_its_entry() {
     let changed = |peer| {
         AuditEvent::new(
-            "2026-11-20T10:00:00Z".parse().expect("a time"),
+            "2026-11-20T10:00:00Z".parse().expect("a valid time"),
             None,
             EventKind::OracleHealthChanged {
-                oracle_id: "model".parse().expect("an id"),
+                oracle_id: "model".parse().expect("a valid id"),
                 from: OracleHealthLevel::Healthy,
                 to: OracleHealthLevel::CircuitOpen,
                 cause: String::new(),

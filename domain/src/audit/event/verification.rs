@@ -161,11 +161,13 @@ impl VerificationEntry {
     /// If the entry was altered.
     pub fn read_envelope(&self) -> Result<&Envelope, AlteredEntryError> {
         let envelope = &*self.envelope;
-        let is_it = envelope.sha256 == self.envelope_sha256
+        let is_unaltered = envelope.sha256 == self.envelope_sha256
             && envelope.is_intact()
             && envelope.execution_id == self.execution_id
             && envelope.inputs_sha256 == self.inputs.digest();
-        is_it.then_some(envelope).ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
+        is_unaltered
+            .then_some(envelope)
+            .ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
     }
 
     /// Whether the inputs in the entry give the same envelope again, byte for byte.
@@ -180,11 +182,11 @@ impl SourceCallEntry {
     /// order.
     #[must_use]
     pub fn all(inputs: &DecisionInputs, envelope: &Envelope) -> Vec<Self> {
-        let asked = inputs.workflow.oracles.iter().filter_map(|oracle_id| {
+        let queried = inputs.workflow.oracles.iter().filter_map(|oracle_id| {
             let call = inputs.calls.get(oracle_id)?;
             Some((oracle_id, call, call.asked_at?))
         });
-        asked.map(|(oracle_id, call, at)| Self::of(inputs, envelope, oracle_id, (call, at))).collect()
+        queried.map(|(oracle_id, call, at)| Self::of(inputs, envelope, oracle_id, (call, at))).collect()
     }
 
     fn of(

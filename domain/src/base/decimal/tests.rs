@@ -46,9 +46,9 @@ proptest! {
     }
 
     #[test]
-    fn decimals_and_their_sort_keys_sort_by_value(a in numbers(), b in numbers(), behind in 1..4_i64) {
+    fn decimals_and_their_sort_keys_sort_by_value(a in numbers(), b in numbers(), extra in 1..4_i64) {
         // the same digits, and one more
-        let longer = Decimal::from_parts(&(a.coefficient() * ten_to(behind) + 1), a.exponent() - behind);
+        let longer = Decimal::from_parts(&(a.coefficient() * ten_to(extra) + 1), a.exponent() - extra);
         for b in [Ok(b), longer].into_iter().flatten() {
             let order = value(&a).cmp(&value(&b));
             prop_assert_eq!(a.cmp(&b), order);

@@ -104,12 +104,12 @@ impl<'t> RawRecordParser<'t> {
     }
 
     /// Consumes a comma or `end`, and returns whether it was `end`.
-    fn consume_comma_or_end(&mut self, end: u8, wanted: &str) -> Result<bool, RawRecordError> {
+    fn consume_comma_or_end(&mut self, end: u8, missing: &str) -> Result<bool, RawRecordError> {
         self.next();
         if self.consume_if_next(b',') {
             return Ok(false);
         }
-        if self.consume_if_next(end) { Ok(true) } else { Err(self.expected(wanted)) }
+        if self.consume_if_next(end) { Ok(true) } else { Err(self.expected(missing)) }
     }
 
     fn number(&mut self) -> Result<SourceValue, RawRecordError> {
@@ -199,11 +199,11 @@ impl<'t> RawRecordParser<'t> {
         Ok(unit)
     }
 
-    /// The error that `wanted` is missing at the current offset.
-    fn expected(&self, wanted: &str) -> RawRecordError {
+    /// The error that `missing` is missing at the current offset.
+    fn expected(&self, missing: &str) -> RawRecordError {
         let before = self.text.get(..self.at).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        RawRecordError::Syntax { cause: format!("expected {wanted} at line {line} column {column}") }
+        RawRecordError::Syntax { cause: format!("expected {missing} at line {line} column {column}") }
     }
 }

@@ -99,7 +99,7 @@ pub(super) const ATOMS: &[UnitAtom] = &[
     metric("Sv", Of("1", "J/kg")),
     metric("kat", Of("1", "mol/s")),
     metric("U", Of("1", "umol/min")),
-    // volume, area, mass, pressure, energy, acceleration beside SI
+    // units outside SI: volume, area, mass, pressure, energy, acceleration
     metric("l", Of("1", "dm3")),
     metric("L", Of("1", "l")),
     metric("st", Of("1", "m3")),

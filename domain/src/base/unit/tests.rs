@@ -154,9 +154,9 @@ fn conversion_matches_published_factors() {
     for (from, to, expected) in PUBLISHED {
         let (above, below) = expected.split_once('/').unwrap_or((expected, "1"));
         let parts = [above, below].map(|digits| digits.replace('.', "").parse::<BigInt>().expect("digits"));
-        let places = above.split_once('.').map_or(0, |(_, places)| places.len());
+        let digits = above.split_once('.').map_or(0, |(_, digits)| digits.len());
         let [above, below] = parts;
-        let ratio = Ratio::new(above, below * BigInt::from(10).pow(places as u32));
+        let ratio = Ratio::new(above, below * BigInt::from(10).pow(digits as u32));
         assert_eq!(factor(from, to), ConversionFactor::new(&ratio), "{from} in {to}");
         assert_eq!(factor(to, from), ConversionFactor::new(&ratio.recip()), "{to} in {from}");
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 use strum::VariantArray;
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_700_000_000 + second).expect("a time")
+    Timestamp::from_second(1_700_000_000 + second).expect("a valid time")
 }
 
 /// The seed's example.
@@ -67,7 +67,7 @@ const BEHAVIORS: [StaleBehavior; 5] = [
 #[test]
 fn policy_of_the_seed_is_valid_and_round_trips() {
     let policy = policy();
-    assert_eq!(serde_json::to_value(&policy).expect("it is written"), labs());
+    assert_eq!(serde_json::to_value(&policy).expect("the value serializes"), labs());
     let axes = [sensitive("inr_value", Some(86_400)), bound("medication_list")];
     assert_eq!(policy.validate(&axes), Ok(()));
     let now = at(86_401);
@@ -95,30 +95,30 @@ fn triggers_accept_only_names_and_configs_of_the_seed() {
         ("upstream_signal", json!({"webhook": "/x"})),
         ("manual", json!({})),
     ] {
-        let read = trigger(kind, config.clone()).expect("it is one");
-        let written = serde_json::to_value(&read).expect("it is written");
+        let read = trigger(kind, config.clone()).expect("a valid value");
+        let written = serde_json::to_value(&read).expect("the value serializes");
         assert_eq!(written, json!({"trigger_type": kind, "config": config}));
         let mut more = config;
         more["ttl"] = json!(1);
-        trigger(kind, more).expect_err("a key that nobody knows");
+        trigger(kind, more).expect_err("the key is unknown");
     }
     trigger("time_based", json!({})).expect_err("it has no time");
     trigger("upstream_signal", json!({})).expect_err("it has no path");
-    trigger("hourly", json!({})).expect_err("there is no such trigger");
+    trigger("hourly", json!({})).expect_err("the trigger is unknown");
     let more = json!({"trigger_type": "manual", "config": {}, "more": 1});
-    serde_json::from_value::<InvalidationTrigger>(more).expect_err("a key that nobody knows");
+    serde_json::from_value::<InvalidationTrigger>(more).expect_err("the key is unknown");
 }
 
 #[test]
 fn policy_accepts_only_fields_of_the_seed() {
     let mut more = labs();
     more["max_age"] = json!(1);
-    read(more).expect_err("a key that nobody knows");
+    read(more).expect_err("the key is unknown");
     let mut more = labs();
     more["axis_freshness"]["inr_value"]["ttl"] = json!(1);
-    read(more).expect_err("a key that nobody knows");
+    read(more).expect_err("the key is unknown");
     let mut less = labs();
-    less["axis_freshness"]["inr_value"].as_object_mut().expect("it is one").remove("refresh_on_query");
+    less["axis_freshness"]["inr_value"].as_object_mut().expect("an object").remove("refresh_on_query");
     read(less).expect_err("a key is missing");
     let mut negative = labs();
     negative["default_max_age_seconds"] = json!(-1);
@@ -131,7 +131,7 @@ fn invalid_policy_error_names_the_field() {
     let refused = |change: &dyn Fn(&mut FreshnessPolicy), axes: &[AxisFreshnessLimits<'_>]| {
         let mut policy = policy();
         change(&mut policy);
-        policy.validate(axes).expect_err("it is refused")
+        policy.validate(axes).expect_err("the call is rejected")
     };
     let unknown = refused(&|_| {}, &axes[..1]);
     assert_eq!(unknown, FreshnessPolicyError::UnknownAxis { axis: "medication_list".into() });
@@ -211,7 +211,7 @@ fn default_policy_is_valid_for_every_source() {
         [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None), limited("price", 60)];
     let mut ages = Vec::new();
     for &frequency in UpdateFrequency::VARIANTS {
-        let policy = FreshnessPolicy::default_for("xx".parse().expect("an id"), frequency, &axes);
+        let policy = FreshnessPolicy::default_for("xx".parse().expect("a valid id"), frequency, &axes);
         assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
         ages.push(policy.default_max_age_seconds);
         let stale = policy.evaluate(&["population"], Some(at(0)), Some(at(1)), at(1));
@@ -228,7 +228,7 @@ fn default_policy_is_valid_for_every_source() {
     let days: Vec<_> = ages.iter().map(|age_s| age_s / DAY_S).collect();
     assert_eq!(days, [0, 2, 14, 62, 184, 732, 36_525, 366]);
     let realtime =
-        FreshnessPolicy::default_for("xx".parse().expect("an id"), UpdateFrequency::Realtime, &axes);
+        FreshnessPolicy::default_for("xx".parse().expect("a valid id"), UpdateFrequency::Realtime, &axes);
     let age_s = |axis: &str| realtime.axis_freshness[axis].max_age_seconds;
     assert_eq!((age_s("dose"), age_s("rate")), (60, 300), "none is older than the others may be");
 }
@@ -284,10 +284,10 @@ fn each_stale_behavior_has_its_answer() {
 fn age_is_whole_seconds_and_never_negative() {
     let policy = policy();
     let age_s = |as_of, now| {
-        policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds.expect("it has one")
+        policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds.expect("a value is present")
     };
-    assert_eq!(age_s(at(10), at(0)), 0, "what lies ahead is new");
-    let later = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a time");
+    assert_eq!(age_s(at(10), at(0)), 0, "a future time has age 0");
+    let later = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a valid time");
     assert_eq!((age_s(at(0), later(999)), age_s(at(0), later(1_000))), (0, 1));
     assert_eq!(age_s(later(1), at(0)), 0);
     let all = Timestamp::MAX.duration_since(Timestamp::MIN).as_secs();
@@ -295,7 +295,7 @@ fn age_is_whole_seconds_and_never_negative() {
     assert_eq!(
         policy.evaluate(&[], Some(at(0)), Some(at(1)), at(9)).answer,
         AnswerHandling::Serve,
-        "nothing is said"
+        "there is no warning"
     );
 }
 
@@ -316,7 +316,7 @@ fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
         };
         let ttls = ttls.into_iter().map(|ttl_seconds| InvalidationTrigger::TimeBased { ttl_seconds });
         FreshnessPolicy {
-            oracle_id: "xx".parse().expect("an id"),
+            oracle_id: "xx".parse().expect("a valid id"),
             axis_freshness: axes.into_iter().map(requirement).collect(),
             default_max_age_seconds: default_s,
             default_stale_behavior: default,
@@ -348,7 +348,7 @@ proptest! {
         let look = |as_of| policy.evaluate(&AXES, as_of, invalidated.map(at), at(0));
         let (never, old) = (look(None), look(Some(at(-1000))));
         prop_assert_eq!((never.answer, never.refresh), (old.answer, old.refresh));
-        prop_assert_eq!(never.warnings.len(), old.warnings.len().min(1), "it is said once");
+        prop_assert_eq!(never.warnings.len(), old.warnings.len().min(1), "there is one warning");
         prop_assert!(never.axes.iter().all(|axis| axis.stale && axis.age_seconds.is_none()));
     }
 

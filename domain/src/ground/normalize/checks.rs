@@ -8,7 +8,7 @@ use crate::ground::value::TypedValue;
 use regex::Regex;
 
 /// The maximum number of allowed values that a message lists.
-const ALLOWED_TOLD_MAX: usize = 16;
+const ALLOWED_SHOWN_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct CompiledValueCheck {
@@ -68,9 +68,9 @@ impl CompiledConstraint {
             Self::Range { min: Some(min), .. } if value < min => format!("is below {}", min.text()),
             Self::Range { max: Some(max), .. } if value > max => format!("is above {}", max.text()),
             Self::Enum(allowed) if !allowed.contains(value) => {
-                let told: Vec<_> = allowed.iter().take(ALLOWED_TOLD_MAX).map(TypedValue::text).collect();
-                let more = if allowed.len() > ALLOWED_TOLD_MAX { ", …" } else { "" };
-                format!("is not one of the allowed values: {}{more}", told.join(", "))
+                let listed: Vec<_> = allowed.iter().take(ALLOWED_SHOWN_MAX).map(TypedValue::text).collect();
+                let more = if allowed.len() > ALLOWED_SHOWN_MAX { ", …" } else { "" };
+                format!("is not one of the allowed values: {}{more}", listed.join(", "))
             }
             Self::Regex(regex) if !regex.is_match(&value.text()) => format!("does not match {regex}"),
             Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => return None,

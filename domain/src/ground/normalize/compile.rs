@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 /// Why a definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {fault}")]
+#[error("{location}: {fault}")]
 pub struct PipelineDefinitionError {
-    place: String,
+    location: String,
     fault: String,
 }
 
 impl PipelineDefinitionError {
-    fn new(place: impl Into<String>, fault: impl std::fmt::Display) -> Self {
-        Self { place: place.into(), fault: fault.to_string() }
+    fn new(location: impl Into<String>, fault: impl std::fmt::Display) -> Self {
+        Self { location: location.into(), fault: fault.to_string() }
     }
 }
 
@@ -43,29 +43,29 @@ impl RecordNormalizer {
             return Err(PipelineDefinitionError::new(format!("pipeline.gates.{name}"), fault));
         }
         let mut mappings = Vec::new();
-        for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
-            mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{place}]"))?);
+        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+            mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{index}]"))?);
         }
-        for (place, mapping) in definition.normalization.axis_mappings.iter().enumerate() {
-            mappings.push(parts.mapping(mapping, &format!("normalization.axis_mappings[{place}]"))?);
+        for (index, mapping) in definition.normalization.axis_mappings.iter().enumerate() {
+            mappings.push(parts.mapping(mapping, &format!("normalization.axis_mappings[{index}]"))?);
         }
         parts.check_mappings(&mappings)?;
         let normalizer_id = pipeline.transformation.normalizer_id.clone();
         let (mut steps, mut applied) = (Vec::new(), Vec::from_iter(normalizer_id));
-        for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+        for (index, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
             let Some(conversion) = &mapping.unit_conversion else { continue };
-            let place = format!("pipeline.transformation.field_mappings[{place}].unit_conversion");
-            steps.push(parts.fixed_conversion(conversion, &mapping.target_axis, &place)?);
+            let location = format!("pipeline.transformation.field_mappings[{index}].unit_conversion");
+            steps.push(parts.fixed_conversion(conversion, &mapping.target_axis, &location)?);
             applied.push(transformation(&mapping.target_axis, NormalizerType::UnitConversion));
         }
-        for (place, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
-            let place = format!("normalization.value_normalizers[{place}]");
-            steps.push(parts.step(normalizer, &mut mappings, &place)?);
+        for (index, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
+            let location = format!("normalization.value_normalizers[{index}]");
+            steps.push(parts.step(normalizer, &mut mappings, &location)?);
             applied.push(transformation(&normalizer.axis, normalizer.normalizer_type));
         }
         let mut checks = Vec::new();
-        for (place, check) in definition.normalization.post_normalization_checks.iter().enumerate() {
-            checks.push(parts.check(check, &format!("normalization.post_normalization_checks[{place}]"))?);
+        for (index, check) in definition.normalization.post_normalization_checks.iter().enumerate() {
+            checks.push(parts.check(check, &format!("normalization.post_normalization_checks[{index}]"))?);
         }
         let record_key = parts.record_key(&mappings)?;
         let schema = parts.schema()?;

@@ -45,14 +45,14 @@ pub(super) struct CelExpression {
 
 /// The parser's message on one line, without its drawing of the location. The message contains the location as
 /// `line:column`.
-fn join_error_lines(told: &str) -> String {
-    let what = told.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
+fn join_error_lines(message: &str) -> String {
+    let what = message.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
     what.replace("ERROR: <input>:", "at ")
 }
 
 impl CelExpression {
     /// Compiles `source` over the axes of `ontology`, for the axis with the index `place`.
-    pub(super) fn new(source: &str, ontology: &Ontology, place: usize) -> Result<Self, String> {
+    pub(super) fn new(source: &str, ontology: &Ontology, axis_index: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
         let program = env.compile(source).map_err(|error| join_error_lines(&error.to_string()))?;
         let mut parts = ExpressionParts::default();
@@ -70,7 +70,7 @@ impl CelExpression {
                 }
             }
         }
-        let kind = ontology.axes.get(place).map_or(AxisType::String, |axis| axis.kind);
+        let kind = ontology.axes.get(axis_index).map_or(AxisType::String, |axis| axis.kind);
         Ok(Self { source: source.to_owned(), program, env, names: parts.names, kind })
     }
 

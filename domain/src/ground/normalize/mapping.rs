@@ -155,15 +155,15 @@ impl RecordNormalizer {
     ) -> Result<(), RecordRejection> {
         let source = mapping.source.as_str();
         let refuse = |reason: String| RecordRejection::new(RecordRule::Mapping, Some(source), reason);
-        for (place, element) in mapping.source.elements(raw).enumerate() {
-            if place == GROUP_VALUES_MAX {
+        for (index, element) in mapping.source.elements(raw).enumerate() {
+            if index == GROUP_VALUES_MAX {
                 return Err(refuse(format!("it has more than {GROUP_VALUES_MAX} elements")));
             }
             let key = match &mapping.key {
                 Some(path) => path.find_within(element.raw).and_then(text_of),
                 None => element.name.map(Cow::Borrowed),
             };
-            let key = key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
+            let key = key.ok_or_else(|| refuse(format!("its element {index} has no name")))?;
             let Some(key) = mapping.translate_key(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };

@@ -92,8 +92,8 @@ impl RecordNormalizer {
 
     /// The axes that the definition maps to, in the ontology's order.
     pub fn mapped_axes(&self) -> impl Iterator<Item = &Axis> {
-        let places: BTreeSet<_> = self.mappings.iter().map(|mapping| mapping.axis).collect();
-        places.into_iter().filter_map(|place| self.ontology.axes.get(place))
+        let axis_indices: BTreeSet<_> = self.mappings.iter().map(|mapping| mapping.axis).collect();
+        axis_indices.into_iter().filter_map(|index| self.ontology.axes.get(index))
     }
 }
 

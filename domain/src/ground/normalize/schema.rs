@@ -77,7 +77,7 @@ impl CompiledSchema {
             return Err(RecordRejection::new(RecordRule::Schema, None, reason));
         }
         self.validator.validate(&record).map_err(|error| {
-            let place = error.instance_path().to_string();
+            let pointer = error.instance_path().to_string();
             let reason = if error.instance().to_string().len() > QUOTED_MAX_BYTES {
                 error.masked_with("the value").to_string()
             } else {
@@ -85,8 +85,12 @@ impl CompiledSchema {
             };
             // the path in the record may contain names of the record; the path in the schema belongs to the definition
             let bound = format!("it breaks `{}` of the schema", error.schema_path());
-            RecordRejection::new(RecordRule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
-                .with_bound(bound)
+            RecordRejection::new(
+                RecordRule::Schema,
+                Some(pointer.as_str()).filter(|at| !at.is_empty()),
+                reason,
+            )
+            .with_bound(bound)
         })
     }
 }
@@ -159,7 +163,7 @@ impl SchemaSize<'_> {
                 let looks_back = ["unevaluatedProperties", "unevaluatedItems"];
                 let looks_back = looks_back.iter().any(|name| members.contains_key(*name));
                 self.is_quadratic |= looks_back;
-                // the validator applies the members beside such a name again, to find the evaluated ones
+                // the validator applies the other members of the schema again, to find the evaluated ones
                 let times = if looks_back { times.saturating_mul(2) } else { times };
                 members.iter().try_for_each(|(name, member)| {
                 self.patterns += match (name.as_str(), member) {

@@ -161,13 +161,13 @@ fn translate_word<'r>(
 impl DateFormats {
     fn read(&self, draft: &DraftValue<'_>, path: &str) -> Result<DraftValue<'static>, RecordRejection> {
         let text = draft.text();
-        let wanted = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
+        let expected = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
         let read = self.date(&text).map(|date| DraftValue::Typed(TypedValue::Date(date)));
         read.ok_or_else(|| {
             RecordRejection::new(
                 RecordRule::DateParsing,
                 Some(path),
-                AxisValueError::new(&text, wanted()).to_string(),
+                AxisValueError::new(&text, expected()).to_string(),
             )
         })
     }

@@ -120,11 +120,11 @@ fn axes(definition: Json, record: Json) -> Json {
 
 /// Asserts that `definition` rejects `record` by this rule, at this place, with these words in the reason.
 #[track_caller]
-fn assert_rejected(definition: Json, record: Json, rule: RecordRule, place: &str, words: &str) {
+fn assert_rejected(definition: Json, record: Json, rule: RecordRule, location: &str, words: &str) {
     match normalized(definition, record) {
-        Ok(normalized) => panic!("it is taken: {normalized:?}"),
+        Ok(normalized) => panic!("the record is accepted: {normalized:?}"),
         Err(rejection) => {
-            assert_eq!((rejection.rule, rejection.place.as_deref()), (rule, Some(place)), "{rejection:?}");
+            assert_eq!((rejection.rule, rejection.place.as_deref()), (rule, Some(location)), "{rejection:?}");
             assert!(rejection.reason.contains(words), "{rejection:?}");
         }
     }

@@ -21,11 +21,11 @@ impl Ontology {
     /// # Errors
     /// The first axis that is changed or removed, or that is new and an identity.
     pub fn check_compatible_with(&self, older: &Self) -> Result<(), IncompatibleAxisError> {
-        for (place, axis) in older.axes.iter().enumerate() {
-            let fault = match self.axes.get(place).filter(|same| same.axis == axis.axis) {
+        for (index, axis) in older.axes.iter().enumerate() {
+            let fault = match self.axes.get(index).filter(|same| same.axis == axis.axis) {
                 Some(same) => same.find_change(axis),
                 None => Some(match self.axes.iter().position(|moved| moved.axis == axis.axis) {
-                    Some(moved) => format!("its position would change from {place} to {moved}"),
+                    Some(moved) => format!("its position would change from {index} to {moved}"),
                     None => "it would be removed".to_owned(),
                 }),
             };

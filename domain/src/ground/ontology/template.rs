@@ -100,11 +100,11 @@ impl<'o> ParsedFactTemplate<'o> {
     #[must_use]
     pub fn is_renderable_from(&self, axes: &[String]) -> bool {
         let covers = |axis: &Axis, path: &str| {
-            let asked = |asked: &String| {
-                let is_of_axis = *asked == axis.axis || axis.key_in(asked).is_some();
-                is_of_axis && (asked == path || asked.contains('*') || path.contains('*'))
+            let is_matching = |requested: &String| {
+                let is_of_axis = *requested == axis.axis || axis.key_in(requested).is_some();
+                is_of_axis && (requested == path || requested.contains('*') || path.contains('*'))
             };
-            axis.identity || axes.iter().any(asked)
+            axis.identity || axes.iter().any(is_matching)
         };
         self.axes().all(|(axis, path, _)| covers(axis, path))
     }
@@ -117,7 +117,7 @@ impl<'o> ParsedFactTemplate<'o> {
     /// Whether the template includes the value at `path`.
     #[must_use]
     pub fn has_value_at(&self, path: &str) -> bool {
-        self.properties_at(path).any(|told| matches!(told, AxisProperty::Value(_)))
+        self.properties_at(path).any(|property| matches!(property, AxisProperty::Value(_)))
     }
 
     /// The properties of the axis at `path` that the template includes.
@@ -125,7 +125,7 @@ impl<'o> ParsedFactTemplate<'o> {
         let is_there = move |axis: &Axis, named: &str| {
             named == path || named.contains('*') && axis.key_in(path).is_some()
         };
-        self.axes().filter_map(move |(axis, named, told)| is_there(axis, named).then_some(told))
+        self.axes().filter_map(move |(axis, named, property)| is_there(axis, named).then_some(property))
     }
 
     #[must_use]
@@ -135,7 +135,7 @@ impl<'o> ParsedFactTemplate<'o> {
 
     fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, AxisProperty)> {
         self.pieces.iter().filter_map(|piece| match piece {
-            FactTemplatePiece::Axis { axis, path, property: told } => Some((*axis, path.as_str(), *told)),
+            FactTemplatePiece::Axis { axis, path, property } => Some((*axis, path.as_str(), *property)),
             FactTemplatePiece::Text(_) | FactTemplatePiece::Key { .. } => None,
         })
     }
@@ -180,18 +180,18 @@ fn split(text: &str) -> Result<Vec<TemplateTextPart<'_>>, String> {
     while let Some(at) = rest.find(['{', '}']) {
         let (before, from) = rest.split_at(at);
         words.push_str(before);
-        if let Some(behind) = from.strip_prefix("{{") {
+        if let Some(after) = from.strip_prefix("{{") {
             words.push('{');
-            rest = behind;
-        } else if let Some(behind) = from.strip_prefix("}}") {
+            rest = after;
+        } else if let Some(after) = from.strip_prefix("}}") {
             words.push('}');
-            rest = behind;
-        } else if let Some(behind) = from.strip_prefix('{') {
-            let (within, behind) =
-                behind.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
+            rest = after;
+        } else if let Some(after) = from.strip_prefix('{') {
+            let (within, after) =
+                after.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
             pieces.push(TemplateTextPart::Text(std::mem::take(&mut words)));
             pieces.push(TemplateTextPart::Braces(within));
-            rest = behind;
+            rest = after;
         } else {
             return Err("a `}` has no `{`; write `}}` for a literal brace".into());
         }
@@ -215,7 +215,7 @@ fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplateP
     let axis = ontology.axis(path);
     let axis =
         axis.ok_or_else(|| format!("`{{{within}}}` does not name an axis; the axes are: {}", known()))?;
-    let told = match form {
+    let property = match form {
         None => AxisProperty::Value(NumberFormat::default()),
         Some("definition") => AxisProperty::Definition,
         Some("unit") if axis.unit.is_some() => AxisProperty::Unit,
@@ -231,7 +231,7 @@ fn parse_piece<'o>(within: &str, ontology: &'o Ontology) -> Result<FactTemplateP
             AxisProperty::Value(figure)
         }
     };
-    Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property: told })
+    Ok(FactTemplatePiece::Axis { axis, path: path.to_owned(), property })
 }
 
 #[cfg(test)]

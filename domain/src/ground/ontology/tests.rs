@@ -117,12 +117,12 @@ fn version_is_compatible_if_records_keep_their_meaning() {
         change(&mut axes);
         read(&json!(axes)).check_compatible_with(&read(&older)).map_err(|fault| fault.to_string())
     };
-    let set = |place: usize, member: &str, value: Json| {
+    let set = |index: usize, member: &str, value: Json| {
         let member = member.to_owned();
-        with(&move |axes| axes[place][&member] = value.clone())
+        with(&move |axes| axes[index][&member] = value.clone())
     };
     let plain = |name: &str| axis(name, "string", json!({}));
-    for kept in [
+    for stored in [
         with(&|_| {}),
         with(&|axes| axes.push(plain("more"))),
         with(&|axes| axes.push(axis("more", "string", json!({ "indexed": true })))),
@@ -132,7 +132,7 @@ fn version_is_compatible_if_records_keep_their_meaning() {
         set(3, "conservative", json!("lower")),
         set(3, "description", json!("y")),
     ] {
-        assert_eq!(kept, Ok(()));
+        assert_eq!(stored, Ok(()));
     }
     let identity = axis("more", "string", json!({ "identity": true }));
     for (refused, words) in [

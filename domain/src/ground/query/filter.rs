@@ -100,12 +100,12 @@ enum FilterOperand {
 impl ValidatedFilter {
     /// `patterns` is the number of patterns in the query.
     pub(super) fn new(
-        asked: &QueryFilter,
-        (place, axis): (usize, &Axis),
+        filter: &QueryFilter,
+        (axis_index, axis): (usize, &Axis),
         patterns: usize,
     ) -> Result<Self, InvalidQueryError> {
-        let bad = |fault: String| InvalidQueryError::Filter { axis: asked.axis.clone(), fault };
-        let (operator, kind) = (asked.operator, axis.kind);
+        let bad = |fault: String| InvalidQueryError::Filter { axis: filter.axis.clone(), fault };
+        let (operator, kind) = (filter.operator, axis.kind);
         let text_only = matches!(operator, FilterOperator::Contains | FilterOperator::Regex);
         let ordered_only = matches!(
             operator,
@@ -114,16 +114,16 @@ impl ValidatedFilter {
         let is_ordered = kind.is_numeric() || kind == AxisType::Date;
         if (text_only && !matches!(kind, AxisType::String | AxisType::Enum)) || (ordered_only && !is_ordered)
         {
-            let wanted = if text_only { "string or enum" } else { "number, integer or date" };
+            let allowed = if text_only { "string or enum" } else { "number, integer or date" };
             let (operator, kind) = (operator.into_str(), kind.into_str());
             return Err(bad(format!(
-                "`{operator}` requires an axis of type {wanted}, but this axis is of type {kind}"
+                "`{operator}` requires an axis of type {allowed}, but this axis is of type {kind}"
             )));
         }
         let typed = |value: &Json| typed(value, axis).map_err(bad);
         let with = match operator {
             FilterOperator::In => {
-                let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
+                let list = filter.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
                 let list =
                     list.ok_or_else(|| bad(format!("`in` requires a list of 1 to {IN_MAX} values")))?;
                 let values = list.iter().map(|value| Ok(typed(value)?.row_bytes().into_owned()));
@@ -132,7 +132,7 @@ impl ValidatedFilter {
                 FilterOperand::Some(values)
             }
             FilterOperator::Contains | FilterOperator::Regex => {
-                let text = asked.value.as_str();
+                let text = filter.value.as_str();
                 let text = text.ok_or_else(|| bad(format!("`{}` requires a text", operator.into_str())))?;
                 if operator == FilterOperator::Contains {
                     FilterOperand::Text(Box::new(Finder::new(text).into_owned()))
@@ -141,12 +141,12 @@ impl ValidatedFilter {
                 }
             }
             _ => {
-                let value = typed(&asked.value)?;
+                let value = typed(&filter.value)?;
                 let bytes = value.row_bytes().into_owned();
                 FilterOperand::One(value, bytes)
             }
         };
-        Ok(Self { axis: axis.clone(), axis_index: place, path: asked.axis.clone(), operator, with })
+        Ok(Self { axis: axis.clone(), axis_index, path: filter.axis.clone(), operator, with })
     }
 
     /// Whether any value of `row` matches.

@@ -95,10 +95,10 @@ fn operator_compares_by_axis_type() {
 
 #[test]
 fn times_compare_and_sort_chronologically() {
-    let (place, axis) = (6, &ontology().axes[6]);
+    let (axis_index, axis) = (6, &ontology().axes[6]);
     let filter = |operator: &str, value: &str| {
         let filter = json!({ "axis": "day", "operator": operator, "value": value });
-        ValidatedFilter::new(&serde_json::from_value(filter).unwrap(), (place, axis), 0).unwrap()
+        ValidatedFilter::new(&serde_json::from_value(filter).unwrap(), (axis_index, axis), 0).unwrap()
     };
     let (whole, half) = ("2020-01-31T10:00:00Z", "2020-01-31T10:00:00.5Z");
     let record = |day: &str| BTreeMap::from([("day".to_owned(), AxisValue::Text(day.into()))]);
@@ -150,7 +150,7 @@ fn patterns_of_a_query_share_one_memory_limit() {
     let filter = |pattern: &str, patterns: usize| {
         let filter = json!({ "axis": "name", "operator": "regex", "value": pattern });
         let filter = serde_json::from_value(filter).expect("a filter");
-        let axis = ontology.place("name").expect("there is such an axis");
+        let axis = ontology.place("name").expect("the axis exists");
         ValidatedFilter::new(&filter, axis, patterns).map(drop)
     };
     assert!(filter("a{2000}", 1).is_ok());

@@ -68,10 +68,10 @@ pub fn changes(
     // statements that represent the content of a statement that no longer represents a version
     let mut continued = Vec::new();
     for was in &earlier {
-        let kept = stands(&later, was.statement);
-        let now = kept.or_else(|| at(&later, was.valid_from).copied());
+        let remaining = stands(&later, was.statement);
+        let now = remaining.or_else(|| at(&later, was.valid_from).copied());
         let same = now.filter(|version| version.content == was.content);
-        let kind = match (kept, same) {
+        let kind = match (remaining, same) {
             (Some(is), _) => find_end_change(was, &is),
             (None, same) => {
                 continued.extend(same.map(|version| version.statement));

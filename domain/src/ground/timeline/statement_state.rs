@@ -24,15 +24,15 @@ impl VisibleReleases {
     /// The state of the statement at `index` of all `statements` of a record; `None` if there is no such statement.
     #[must_use]
     pub fn statement_state(&self, statements: &[RecordStatement], index: usize) -> Option<StatementState> {
-        let said = statements.get(index)?;
-        if self.is_undone(said.run) {
+        let statement = statements.get(index)?;
+        if self.is_undone(statement.run) {
             return Some(StatementState::Undone);
         }
         let versions = self.versions(statements);
         if let Some(version) = versions.iter().find(|version| version.statement == index) {
             return Some(StatementState::Version(*version));
         }
-        let own = self.rank(said.run).and_then(|rank| self.place(index, said, rank));
+        let own = self.rank(statement.run).and_then(|rank| self.place(index, statement, rank));
         let Some(own) = own else { return Some(StatementState::Replaced) };
         let (entries, _) = self.entries(statements);
         let counts = entries.iter().find(|entry| entry.valid_from == own.valid_from)?;

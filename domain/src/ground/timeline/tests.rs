@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn at_day(day: i64) -> Timestamp {
-    Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a time")
+    Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a valid time")
 }
 
 fn day_of(time: Timestamp) -> i64 {
@@ -26,7 +26,7 @@ fn releases(read: &[(&str, i64, bool)]) -> Vec<TimelineRun> {
 }
 
 fn ingested(run: u32) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a time")
+    Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a valid time")
 }
 
 fn run_statement(run: u32, content: u8) -> RecordStatement {
@@ -99,7 +99,7 @@ fn other_content_supersedes_and_same_content_extends() {
         [(0, 1, Some(3), VersionEnd::Superseded(2)), (2, 3, None, VersionEnd::Open)]
     );
     let versions = all_releases(&releases).versions(&statements);
-    assert_eq!(versions[0].last_seen, 2, "it is as fresh as the latest release that says so");
+    assert_eq!(versions[0].last_seen, 2, "the latest release that contains it");
     assert_eq!(at(&versions, at_day(0)), None);
     assert_eq!(at(&versions, at_day(2)), Some(&versions[0]));
     assert_eq!(at(&versions, at_day(3)), Some(&versions[1]), "an interval does not hold its end");
@@ -266,7 +266,7 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
     assert_eq!(
         last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 7)]),
         [],
-        "nothing but that it was seen again"
+        "only `last_seen` changes"
     );
     assert_eq!(
         last_changes(&in_order, &[run_statement(1, 7), run_statement(2, 8)]),
@@ -380,7 +380,7 @@ fn scope_hides_release_from_queries_about_earlier_times() {
 fn no_statements_or_no_releases_give_no_versions() {
     let releases = releases(&[("1", 1, true)]);
     assert_eq!(short_versions(&releases, &[]), []);
-    assert_eq!(short_versions(&releases, &[run_statement(9, 7)]), [], "a run that nobody knows");
+    assert_eq!(short_versions(&releases, &[run_statement(9, 7)]), [], "an unknown run");
     assert_eq!(short_versions(&[], &[run_statement(1, 7)]), []);
     assert_eq!(all_releases(&[]).valid_at(&[run_statement(1, 7)], Timestamp::MAX), None);
 }
@@ -426,8 +426,8 @@ fn history(twice: bool) -> impl Strategy<Value = TimelineHistory> {
 /// The same history with another order of arrival: its run `order[k]` arrives as run `k + 1`.
 fn arriving(history: &TimelineHistory, order: &[u32]) -> TimelineHistory {
     let number = |run: u32| {
-        let place = order.iter().position(|ordered| *ordered == run).expect("it is a permutation");
-        u32::try_from(place + 1).expect("it is small")
+        let index = order.iter().position(|ordered| *ordered == run).expect("the order contains each run");
+        u32::try_from(index + 1).expect("the number is small")
     };
     let mut other = history.clone();
     for release in &mut other.releases {
@@ -447,48 +447,59 @@ fn model(history: &TimelineHistory, day: i64) -> Option<u8> {
     };
     let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
     ordered.sort_by_key(|release| (release.released_at, &release.version));
-    let holds = |release: &TimelineRun| history.statements.iter().find(|said| said.run == release.run);
+    let holds =
+        |release: &TimelineRun| history.statements.iter().find(|statement| statement.run == release.run);
     // if the latest reading of a version rejected the record, the statement of an earlier reading stays
     let spoken = |release: &TimelineRun| {
         let readings = history.releases.iter().filter(|other| other.version == release.version);
         let readings: Vec<_> = readings.map(|other| other.run).collect();
-        let said = |run: &u32| {
-            history.statements.iter().find(|said| said.run == *run).filter(|said| said.content.is_some())
+        let statement = |run: &u32| {
+            history
+                .statements
+                .iter()
+                .find(|statement| statement.run == *run)
+                .filter(|statement| statement.content.is_some())
         };
         holds(release)?;
-        said(&release.run).or_else(|| readings.iter().rev().find_map(said))
+        statement(&release.run).or_else(|| readings.iter().rev().find_map(statement))
     };
-    let begins = |place: usize| {
-        let release = ordered[place];
-        spoken(release).map(|said| day_of(said.valid_from.unwrap_or(release.released_at)))
+    let begins = |index: usize| {
+        let release = ordered[index];
+        spoken(release).map(|statement| day_of(statement.valid_from.unwrap_or(release.released_at)))
     };
-    let withdrawn = |place: usize| {
+    let withdrawn = |index: usize| {
         let withdraws =
             |release: &TimelineRun| release.snapshot && !release.has_unidentified && holds(release).is_none();
-        (place + 1..ordered.len()).find(|later| withdraws(ordered[*later]))
+        (index + 1..ordered.len()).find(|later| withdraws(ordered[*later]))
     };
-    let places = 0..ordered.len();
-    let stands = |place: &usize| {
-        let Some(begin) = begins(*place) else { return false };
-        let corrected = (place + 1..ordered.len()).any(|later| begins(later) == Some(begin));
-        let withdrawn = withdrawn(*place);
+    let positions = 0..ordered.len();
+    let stands = |index: &usize| {
+        let Some(begin) = begins(*index) else { return false };
+        let corrected = (index + 1..ordered.len()).any(|later| begins(later) == Some(begin));
+        let withdrawn = withdrawn(*index);
         let overruled = withdrawn.is_some_and(|withdrawn| {
             (withdrawn..ordered.len()).any(|later| begins(later).is_some_and(|other| other <= begin))
         });
         let gone = withdrawn.is_some_and(|withdrawn| day_of(ordered[withdrawn].released_at) <= begin);
         begin <= day && !corrected && !overruled && !gone
     };
-    let latest = places.filter(stands).max_by_key(|place| begins(*place))?;
-    let said = spoken(ordered[latest])?;
-    let expired = said.valid_until.is_some_and(|until| day_of(until) <= day);
+    let latest = positions.filter(stands).max_by_key(|index| begins(*index))?;
+    let statement = spoken(ordered[latest])?;
+    let expired = statement.valid_until.is_some_and(|until| day_of(until) <= day);
     let closed = withdrawn(latest).is_some_and(|closed| day_of(ordered[closed].released_at) <= day);
-    (!expired && !closed).then_some(said.content?[0])
+    (!expired && !closed).then_some(statement.content?[0])
 }
 
 /// A version without the parts that depend on the order of arrival.
 fn plain(history: &TimelineHistory, version: &RecordVersion) -> (String, i64, Option<i64>, u8, String) {
     let of_run = |run: u32| {
-        history.releases.iter().find(|release| release.run == run).expect("it is known").version.clone()
+        history
+            .releases
+            .iter()
+            .find(|release| release.run == run)
+            .expect("the value is known")
+            .version
+            .clone()
     };
     let of = |statement: usize| of_run(history.statements[statement].run);
     let end = match version.ended_by {
@@ -540,11 +551,11 @@ proptest! {
         for version in &versions {
             prop_assert!(version.valid_until.is_none_or(|until| version.valid_from < until));
             prop_assert_eq!(version.valid_until.is_none(), version.ended_by == VersionEnd::Open);
-            let said = history.statements[version.statement];
-            prop_assert_eq!(said.content, Some(version.content));
+            let statement = history.statements[version.statement];
+            prop_assert_eq!(statement.content, Some(version.content));
             if let VersionEnd::Withdrawn(run) = version.ended_by {
-                let by = history.releases.iter().find(|release| release.run == run).expect("it is known");
-                prop_assert!(by.snapshot && history.statements.iter().all(|said| said.run != run));
+                let by = history.releases.iter().find(|release| release.run == run).expect("the value is known");
+                prop_assert!(by.snapshot && history.statements.iter().all(|statement| statement.run != run));
                 prop_assert_eq!(Some(by.released_at), version.valid_until);
             }
         }
@@ -572,7 +583,7 @@ proptest! {
         }
         for (statement, superseded_by) in corrections(&known, &history.statements) {
             let differ = history.statements[statement].content != history.statements[superseded_by].content;
-            prop_assert!(differ, "what corrects says something else");
+            prop_assert!(differ, "a correction has another content");
         }
     }
 
@@ -580,24 +591,24 @@ proptest! {
     fn every_statement_has_a_current_state(history in history(true)) {
         let known = all_releases(&history.releases);
         let versions = known.versions(&history.statements);
-        for (index, said) in history.statements.iter().enumerate() {
+        for (index, statement) in history.statements.iter().enumerate() {
             let became = known.statement_state(&history.statements, index).expect("something has");
             let stands = versions.iter().find(|version| version.statement == index);
-            let begins = said.valid_from.or_else(|| {
-                let release = history.releases.iter().find(|release| release.run == said.run)?;
+            let begins = statement.valid_from.or_else(|| {
+                let release = history.releases.iter().find(|release| release.run == statement.run)?;
                 Some(release.released_at)
             });
             let holds = at(&versions, begins.expect("its run is there"));
-            let counts = known.is_counted(said.run) && said.content.is_some();
+            let counts = known.is_counted(statement.run) && statement.content.is_some();
             prop_assert_eq!(matches!(became, StatementState::Replaced), !counts && stands.is_none());
             match became {
                 StatementState::Version(version) => prop_assert_eq!(stands, Some(&version)),
                 StatementState::Same(version) => {
-                    prop_assert_eq!((holds, Some(version.content)), (Some(&version), said.content));
+                    prop_assert_eq!((holds, Some(version.content)), (Some(&version), statement.content));
                     prop_assert_ne!(version.statement, index);
                 }
                 StatementState::Ended(why) => {
-                    prop_assert!(holds.is_none_or(|version| Some(version.content) != said.content));
+                    prop_assert!(holds.is_none_or(|version| Some(version.content) != statement.content));
                     prop_assert!(matches!(why, VersionEnd::Withdrawn(_) | VersionEnd::Expired), "{:?}", why);
                 }
                 StatementState::Corrected(_) | StatementState::Replaced | StatementState::Undone => {}
@@ -616,22 +627,22 @@ proptest! {
     ) {
         // versions are named after the runs of the first order, and these names stay
         let other = arriving(&history, &order);
-        let told = |history: &TimelineHistory| -> Vec<_> {
+        let summarize = |history: &TimelineHistory| -> Vec<_> {
             let versions = all_releases(&history.releases).versions(&history.statements);
             versions.iter().map(|version| plain(history, version)).collect()
         };
-        prop_assert_eq!(told(&history), told(&other));
+        prop_assert_eq!(summarize(&history), summarize(&other));
     }
 
     #[test]
     fn known_at_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
         for run in 0..=history.releases.len() {
-            let then = VisibleReleases::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
+            let then = VisibleReleases::new(&history.releases, known_at(ingested(u32::try_from(run).expect("the number is small"))));
             let first = all_releases(&history.releases[..run]);
             prop_assert_eq!(&then, &first);
-            let told = history.statements.iter().filter(|said| said.run as usize <= run);
-            let told: Vec<_> = told.copied().collect();
-            prop_assert_eq!(then.versions(&history.statements), first.versions(&told));
+            let reported = history.statements.iter().filter(|statement| statement.run as usize <= run);
+            let reported: Vec<_> = reported.copied().collect();
+            prop_assert_eq!(then.versions(&history.statements), first.versions(&reported));
         }
     }
 
@@ -641,19 +652,19 @@ proptest! {
         let seen: Vec<_> = seen.cloned().collect();
         let then = VisibleReleases::new(&history.releases, released_by(day));
         prop_assert_eq!(&then, &all_releases(&seen));
-        let told = history.statements.iter().filter(|said| seen.iter().any(|release| release.run == said.run));
-        let told: Vec<_> = told.copied().collect();
+        let reported = history.statements.iter().filter(|statement| seen.iter().any(|release| release.run == statement.run));
+        let reported: Vec<_> = reported.copied().collect();
         let plain = |version: &RecordVersion| plain(&history, version);
-        let (later, earlier) = (then.versions(&history.statements), then.versions(&told));
+        let (later, earlier) = (then.versions(&history.statements), then.versions(&reported));
         prop_assert_eq!(
             later.iter().map(plain).collect::<Vec<_>>(),
             earlier.iter().map(|version| {
-                let index = |place: usize| history.statements.iter().position(|said| *said == told[place]);
+                let index = |offset: usize| history.statements.iter().position(|statement| *statement == reported[offset]);
                 let ended_by = match version.ended_by {
-                    VersionEnd::Superseded(by) => VersionEnd::Superseded(index(by).expect("it exists")),
+                    VersionEnd::Superseded(by) => VersionEnd::Superseded(index(by).expect("the value exists")),
                     end => end,
                 };
-                plain(&RecordVersion { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
+                plain(&RecordVersion { statement: index(version.statement).expect("the value exists"), ended_by, ..*version })
             }).collect::<Vec<_>>()
         );
     }

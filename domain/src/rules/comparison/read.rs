@@ -11,13 +11,13 @@ use std::ops::Range;
 
 /// The maximum length of an operand, in bytes; a longer one is not simple.
 const OPERAND_MAX_BYTES: usize = 64;
-/// Operators of arithmetic. An operand with one of these beside it, spaces aside, is not simple.
+/// Operators of arithmetic. An operand with one of these next to it, ignoring spaces, is not simple.
 const ARITHMETIC: &str = "+-−–*/^×·÷";
 /// An operand after one of these characters is not simple.
 const BEFORE: &str = ")€$£¥√∑∏∫∂∇∆¬~±≈#@\\";
 /// An operand before one of these characters is not simple.
 const BEHIND: &str = "(@";
-/// An operand is not simple if one of these characters is beside it, followed by a letter or a digit on the other side.
+/// An operand is not simple if one of these characters is next to it, with a letter or a digit on the other side.
 const WITHIN: &str = "'’:[";
 /// The marks at the beginning or the end of an amount, and the marks only at its end.
 const MARKS: [&str; 2] = ["$€", "%°"];
@@ -74,18 +74,18 @@ fn is_joint(gap: &str) -> bool {
 
 /// The comparison with `sign` at byte `at` of `text`. Arrows, shifts and the like do not have operands on both sides.
 fn comparison(text: &str, at: usize, sign: &str) -> Option<OperandComparison> {
-    let (before, behind) = (text.get(..at)?, text.get(at + sign.len()..)?);
-    let (strict, behind) = behind.strip_prefix('=').map_or((true, behind), |behind| (false, behind));
-    if is_bracket(sign, before, behind) || strict && sign == ">" && begins_line(before) {
+    let (before, after) = (text.get(..at)?, text.get(at + sign.len()..)?);
+    let (strict, after) = after.strip_prefix('=').map_or((true, after), |after| (false, after));
+    if is_bracket(sign, before, after) || strict && sign == ">" && begins_line(before) {
         return None;
     }
-    let (left, right) = (trailing_operand(before.trim_end()), leading_operand(behind.trim_start()));
+    let (left, right) = (trailing_operand(before.trim_end()), leading_operand(after.trim_start()));
     let (known_left, known_right) = (normalize_operand(left)?, normalize_operand(right)?);
     let offset = |part: &str| part.as_ptr().addr() - text.as_ptr().addr();
     let range = offset(left)..offset(right) + right.len();
-    let (before, behind) = (text.get(..range.start)?, text.get(range.end..)?);
+    let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
     let is_same = known_left == known_right;
-    if is_part_before(before, left, is_same) || is_part_after(right, behind, is_same) {
+    if is_part_before(before, left, is_same) || is_part_after(right, after, is_same) {
         return None;
     }
     let (above, below) = if sign == ">" { (known_left, known_right) } else { (known_right, known_left) };
@@ -94,9 +94,9 @@ fn comparison(text: &str, at: usize, sign: &str) -> Option<OperandComparison> {
 }
 
 /// Whether `sign` is a bracket around the name of a tag or a type parameter: `<b>`, `</b>`, `Vec<T>`.
-fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
+fn is_bracket(sign: &str, before: &str, after: &str) -> bool {
     if sign == "<" {
-        behind.strip_prefix(leading_operand(behind)).is_some_and(|rest| rest.starts_with('>'))
+        after.strip_prefix(leading_operand(after)).is_some_and(|rest| rest.starts_with('>'))
     } else {
         let rest = before.strip_suffix(trailing_operand(before));
         rest.is_some_and(|rest| rest.strip_suffix('/').unwrap_or(rest).ends_with('<'))
@@ -124,37 +124,37 @@ fn is_part_before(before: &str, left: &str, is_same: bool) -> bool {
 }
 
 /// Whether the text after the right operand belongs to it. `is_same` is true if both operands are equal.
-fn is_part_after(right: &str, behind: &str, is_same: bool) -> bool {
-    let near = behind.trim_start_matches(is_space);
+fn is_part_after(right: &str, rest: &str, is_same: bool) -> bool {
+    let near = rest.trim_start_matches(is_space);
     near.starts_with(|next| ARITHMETIC.contains(next) || BEHIND.contains(next))
         || right.ends_with(|last: char| last.is_ascii_digit()) && begins_with_unit(near)
-        || is_within(behind.chars())
+        || is_within(rest.chars())
         // a type parameter that itself has one of the same name
-        || is_same && behind.starts_with('<')
+        || is_same && rest.starts_with('<')
         || is_same && is_word(near.split(|character: char| !character.is_alphanumeric()).next())
 }
 
-/// Whether the characters beside an operand make it a part of a longer word, as in "it's", "12:30" and `x[i]`.
-fn is_within(mut beside: impl Iterator<Item = char>) -> bool {
-    beside.next().is_some_and(|next| WITHIN.contains(next))
-        && beside.next().is_some_and(char::is_alphanumeric)
+/// Whether the characters next to an operand make it part of a longer word, as in "it's", "12:30" and `x[i]`.
+fn is_within(mut adjacent: impl Iterator<Item = char>) -> bool {
+    adjacent.next().is_some_and(|next| WITHIN.contains(next))
+        && adjacent.next().is_some_and(char::is_alphanumeric)
 }
 
-/// Whether the word beside an operand may be a part of it: "the new price > price" is about two prices.
-fn is_word(beside: Option<&str>) -> bool {
-    beside.is_some_and(|word| !word.is_empty() && !word.eq_ignore_ascii_case(AND))
+/// Whether the word next to an operand may be a part of it: "the new price > price" is about two prices.
+fn is_word(adjacent: Option<&str>) -> bool {
+    adjacent.is_some_and(|word| !word.is_empty() && !word.eq_ignore_ascii_case(AND))
 }
 
 /// The operand at the end of `text`.
 fn trailing_operand(text: &str) -> &str {
     let mut start = text.len();
-    let mut behind = None;
+    let mut after = None;
     for (at, character) in text.char_indices().rev() {
         let before = text.get(..at).and_then(|before| before.chars().next_back());
-        if !is_of_operand(before, character, behind) || text.len() - at > OPERAND_MAX_BYTES + 4 {
+        if !is_of_operand(before, character, after) || text.len() - at > OPERAND_MAX_BYTES + 4 {
             break;
         }
-        (start, behind) = (at, Some(character));
+        (start, after) = (at, Some(character));
     }
     text.get(start..).unwrap_or_default()
 }
@@ -165,8 +165,8 @@ fn leading_operand(text: &str) -> &str {
     let mut characters = text.char_indices().peekable();
     let mut end = 0;
     while let Some((at, character)) = characters.next() {
-        let behind = characters.peek().map(|(_, character)| *character);
-        if !is_of_operand(before, character, behind) || at > OPERAND_MAX_BYTES {
+        let after = characters.peek().map(|(_, character)| *character);
+        if !is_of_operand(before, character, after) || at > OPERAND_MAX_BYTES {
             break;
         }
         (end, before) = (at + character.len_utf8(), Some(character));
@@ -176,17 +176,17 @@ fn leading_operand(text: &str) -> &str {
 
 /// Whether the character is part of an operand. These are letters with their marks, digits and their marks, points and
 /// hyphens between two of these, commas between two digits, and a sign before a digit.
-fn is_of_operand(before: Option<char>, character: char, behind: Option<char>) -> bool {
+fn is_of_operand(before: Option<char>, character: char, after: Option<char>) -> bool {
     let word = |character: char| {
         character.is_alphanumeric()
             || matches!(character, '_' | '%' | '°' | '$' | '€' | '\u{300}'..='\u{36f}')
     };
     let digit = |character: char| character.is_ascii_digit();
-    let joined = before.is_some_and(word) && behind.is_some_and(word);
-    let signs = !before.is_some_and(word) && behind.is_some_and(digit);
+    let joined = before.is_some_and(word) && after.is_some_and(word);
+    let signs = !before.is_some_and(word) && after.is_some_and(digit);
     match character {
         '.' => joined,
-        ',' => before.is_some_and(digit) && behind.is_some_and(digit),
+        ',' => before.is_some_and(digit) && after.is_some_and(digit),
         '-' => joined || signs,
         '−' => signs,
         _ => word(character),

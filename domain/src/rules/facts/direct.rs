@@ -27,14 +27,14 @@ pub(super) fn support(
     pay(facts.text().len() / PASSED)?;
     let around = memmem::find(facts.text().as_bytes(), claim.as_bytes()).map(|at| facts.place_at(at));
     let pairs = BytePairSet::of(claim);
-    for (place, fact) in facts.iter().take(around.map_or(facts.len(), |fact| fact as usize)) {
+    for (index, fact) in facts.iter().take(around.map_or(facts.len(), |fact| fact as usize)) {
         pay(LOOK)?;
         if fact.is_empty() || fact.len() >= claim.len() || !pairs.has_all_pairs(fact) {
             continue;
         }
         pay(COMPARE + claim.len())?;
         if claim.contains(fact) {
-            return Ok(Some(FactSupport { fact: place, direction: SupportDirection::FactInClaim }));
+            return Ok(Some(FactSupport { fact: index, direction: SupportDirection::FactInClaim }));
         }
     }
     Ok(around.map(|fact| FactSupport { fact, direction: SupportDirection::ClaimInFact }))

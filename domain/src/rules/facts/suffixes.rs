@@ -81,7 +81,7 @@ mod tests {
     fn suffixes_use_at_most_their_declared_memory() {
         for size in [0, 1, BLOCK, BLOCK + 1, BLOCK * BLOCK + 1, 1_000_000] {
             let text = "ab".repeat(size / 2);
-            let suffixes = SuffixArray::of(&text).expect("it is short");
+            let suffixes = SuffixArray::of(&text).expect("the text is short");
             let places: usize = suffixes.lows.iter().chain([&suffixes.order]).map(Vec::len).sum();
             assert!(
                 (places * size_of::<i32>()) as u64 <= SuffixArray::weight_bytes(&text),

@@ -17,7 +17,7 @@ fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<FactSupport>> {
     let mut supports = Vec::new();
     for claim in claims {
         let mut first = None;
-        for (place, fact) in (0..).zip(&facts) {
+        for (number, fact) in (0..).zip(&facts) {
             let direction = if fact.is_empty() {
                 None
             } else if fact.contains(claim) {
@@ -27,7 +27,7 @@ fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<FactSupport>> {
             } else {
                 None
             };
-            first = first.or(direction.map(|direction| FactSupport { fact: place, direction }));
+            first = first.or(direction.map(|direction| FactSupport { fact: number, direction }));
         }
         supports.push(first);
     }

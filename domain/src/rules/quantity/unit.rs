@@ -162,16 +162,16 @@ pub(super) fn leading_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Opti
     let [one, two] = leading_words(text);
     let (word, (known, power)) =
         [two, one].into_iter().find_map(|word| Some((word, by_spelling(word, table)?)))?;
-    let behind = text.get(word.len()..).unwrap_or_default();
+    let rest = text.get(word.len()..).unwrap_or_default();
     for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
-        if let Some(behind) = behind.strip_prefix(sign).or_else(|| behind.strip_prefix(digit)) {
+        if let Some(rest) = rest.strip_prefix(sign).or_else(|| rest.strip_prefix(digit)) {
             return Some((
                 QuantityUnit { name: format!("{}{sign}", known.name), power: power * exponent },
-                behind,
+                rest,
             ));
         }
     }
-    Some((QuantityUnit { name: known.name.to_owned(), power }, behind))
+    Some((QuantityUnit { name: known.name.to_owned(), power }, rest))
 }
 
 /// The currency at the end of `text`, and the text before it.
@@ -218,19 +218,19 @@ pub(in super::super) struct UnitSpellings {
 impl UnitSpellings {
     fn of(units: &'static [KnownUnit]) -> Self {
         let (mut symbols, mut words) = (HashMap::new(), HashMap::new());
-        for (place, known) in units.iter().enumerate() {
+        for (index, known) in units.iter().enumerate() {
             let prefixes = if known.is_prefixed { PREFIXES.as_slice() } else { &[] };
             // if two units share a spelling, the first one counts
             for symbol in known.symbols {
-                symbols.entry((*symbol).to_owned()).or_insert((place, 0));
+                symbols.entry((*symbol).to_owned()).or_insert((index, 0));
                 for (prefix, _, power) in prefixes {
-                    symbols.entry(format!("{prefix}{symbol}")).or_insert((place, *power));
+                    symbols.entry(format!("{prefix}{symbol}")).or_insert((index, *power));
                 }
             }
             for word in known.words {
-                words.entry((*word).to_owned()).or_insert((place, 0));
+                words.entry((*word).to_owned()).or_insert((index, 0));
                 for (_, prefix, power) in prefixes {
-                    words.entry(format!("{prefix}{word}")).or_insert((place, *power));
+                    words.entry(format!("{prefix}{word}")).or_insert((index, *power));
                 }
             }
         }
@@ -241,8 +241,8 @@ impl UnitSpellings {
     fn find(&self, word: &str, lower: &str) -> Option<(&'static KnownUnit, i32)> {
         let (symbol, by_word) = (self.symbols.get(word), self.words.get(lower));
         // `min_by_key` returns the first of two equal keys: the symbol takes precedence over the word of the same unit
-        let (place, power) = symbol.into_iter().chain(by_word).min_by_key(|(place, _)| *place)?;
-        Some((self.units.get(*place)?, *power))
+        let (index, power) = symbol.into_iter().chain(by_word).min_by_key(|(index, _)| *index)?;
+        Some((self.units.get(*index)?, *power))
     }
 }
 

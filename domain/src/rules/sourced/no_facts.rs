@@ -11,11 +11,11 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFactsError {
     /// No template only needs the requested axes.
-    #[error("no template of {ontology} uses only {asked}; the axes in its templates are: {named}")]
+    #[error("no template of {ontology} uses only {requested}; the axes in its templates are: {named}")]
     NoTemplate {
         ontology: OntologyRef,
         /// The requested axes, separated by commas.
-        asked: String,
+        requested: String,
         /// The axes that the templates use, or a text that there are no templates.
         named: String,
     },

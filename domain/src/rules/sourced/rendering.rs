@@ -25,15 +25,15 @@ struct FactRenderer<'o> {
 
 impl<'o> FactRenderer<'o> {
     /// Selects the templates of `ontology` that only need the requested axes.
-    fn new(ontology: &'o Ontology, asked: &[String]) -> Result<Self, NoFactsError> {
+    fn new(ontology: &'o Ontology, requested: &[String]) -> Result<Self, NoFactsError> {
         let (templates, others): (Vec<_>, Vec<_>) = ParsedFactTemplate::all(ontology)
             .into_iter()
-            .partition(|template| template.is_renderable_from(asked));
+            .partition(|template| template.is_renderable_from(requested));
         if templates.is_empty() {
             let named: BTreeSet<_> = others.iter().flat_map(ParsedFactTemplate::requested_paths).collect();
             let named = if named.is_empty() { "none".into() } else { Vec::from_iter(named).join(", ") };
-            let (ontology, asked) = (ontology.reference(), asked.join(", "));
-            return Err(NoFactsError::NoTemplate { ontology, asked, named });
+            let (ontology, requested) = (ontology.reference(), requested.join(", "));
+            return Err(NoFactsError::NoTemplate { ontology, requested, named });
         }
         Ok(Self { ontology, templates, origins: Vec::new(), facts: 0, bytes: 0 })
     }
@@ -47,7 +47,7 @@ impl<'o> FactRenderer<'o> {
         origin: SourcedFactOrigin,
         of: &str,
     ) -> Result<BTreeSet<String>, NoFactsError> {
-        let (mut facts, mut told) = (Vec::new(), BTreeSet::new());
+        let (mut facts, mut included) = (Vec::new(), BTreeSet::new());
         for template in &self.templates {
             for rendered in template.render(axes, definitions)? {
                 self.facts += 1;
@@ -55,26 +55,26 @@ impl<'o> FactRenderer<'o> {
                 if self.facts > SOURCED_FACTS_MAX || self.bytes > SOURCED_BYTES_MAX {
                     return Err(NoFactsError::TooMany);
                 }
-                told.extend(rendered.tells);
+                included.extend(rendered.paths);
                 facts.push(SourcedFact { fact: 0, template_id: rendered.template_id, text: rendered.text });
             }
         }
         if !facts.is_empty() {
             self.origins.push(OriginFacts { facts, origin });
         }
-        self.check_definitions(&told, axes, definitions, of)?;
-        Ok(told)
+        self.check_definitions(&included, axes, definitions, of)?;
+        Ok(included)
     }
 
-    /// Fails if a value outside of `told` has a definition that no template includes.
+    /// Fails if a value outside of `included` has a definition that no template includes.
     fn check_definitions(
         &self,
-        told: &BTreeSet<String>,
+        included: &BTreeSet<String>,
         axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
         of: &str,
     ) -> Result<(), NoFactsError> {
-        for (path, definition) in definitions.iter().filter(|(path, _)| !told.contains(*path)) {
+        for (path, definition) in definitions.iter().filter(|(path, _)| !included.contains(*path)) {
             let lacks =
                 |template: &&ParsedFactTemplate<'_>| template.is_missing_definition(path, axes, definitions);
             self.reject_omitted_value(path, Some(definition), of, self.join_template_ids(lacks))?;
@@ -117,9 +117,9 @@ impl<'o> FactRenderer<'o> {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    fn finish(self, asked: FactQueryTarget, warnings: Vec<String>) -> FactSource {
+    fn finish(self, target: FactQueryTarget, warnings: Vec<String>) -> FactSource {
         let Self { ontology, origins, facts, .. } = self;
-        FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked, warnings }
+        FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked: target, warnings }
     }
 }
 
@@ -183,8 +183,8 @@ impl FactSource {
         let metadata = &response.query_metadata;
         let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
         let provenance = response.provenance.as_deref().unwrap_or_default();
-        for (place, record) in response.records.iter().enumerate() {
-            let chain = provenance.get(place).filter(|chain| chain.record_id == record.record_id);
+        for (index, record) in response.records.iter().enumerate() {
+            let chain = provenance.get(index).filter(|chain| chain.record_id == record.record_id);
             let chain = chain.ok_or_else(|| NoFactsError::NoProvenance(record.record_id.clone()))?;
             let origin = SourcedFactOrigin::Record(RecordOrigin {
                 oracle_id: answer.oracle_id.clone(),
@@ -221,8 +221,8 @@ impl FactSource {
                 advice: envelope.retry.as_ref().map(|retry| retry.advice.clone()),
             });
         }
-        let asked: Vec<_> = envelope.axes.keys().cloned().collect();
-        let mut rendering = FactRenderer::new(ontology, &asked)?;
+        let requested: Vec<_> = envelope.axes.keys().cloned().collect();
+        let mut rendering = FactRenderer::new(ontology, &requested)?;
         let (mut axes, mut definitions, mut records) =
             (envelope.thing.clone(), BTreeMap::new(), BTreeMap::new());
         let mut stale = false;
@@ -230,8 +230,8 @@ impl FactSource {
             axes.extend(value.clone().map(|value| (path.clone(), value)));
             definitions.extend(definition.clone().map(|definition| (path.clone(), definition)));
             stale |= evidence.iter().any(|evidence| evidence.stale);
-            let behind = evidence.iter().map(|evidence| evidence.record.clone()).collect();
-            records.insert(path.clone(), behind);
+            let evidence_records = evidence.iter().map(|evidence| evidence.record.clone()).collect();
+            records.insert(path.clone(), evidence_records);
         }
         let origin = SourcedFactOrigin::Verification(VerificationOrigin {
             envelope_sha256: envelope.sha256.clone(),
@@ -240,9 +240,9 @@ impl FactSource {
             stale,
         });
         let of = format!("the decision {}", envelope.execution_id);
-        let told = rendering.add_facts(&axes, &definitions, origin, &of)?;
+        let included = rendering.add_facts(&axes, &definitions, origin, &of)?;
         // every requested axis has a value, which must be in a fact if a template for it exists
-        for path in envelope.axes.keys().filter(|path| !told.contains(*path)) {
+        for path in envelope.axes.keys().filter(|path| !included.contains(*path)) {
             rendering.reject_omitted_value(
                 path,
                 None,

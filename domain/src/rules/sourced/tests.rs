@@ -79,7 +79,7 @@ fn fact_from_answer_names_its_record() {
         (source.facts, source.asked.clone()),
         (2, FactQueryTarget::Query("world-bank".parse().unwrap()))
     );
-    let told = source.origins.iter().map(|OriginFacts { facts, origin }| {
+    let shown = source.origins.iter().map(|OriginFacts { facts, origin }| {
         let SourcedFactOrigin::Record(record) = origin else { unreachable!("a query gives records") };
         assert_eq!((record.source_version.as_str(), record.stale), ("2020", false));
         let facts = facts.iter().map(|fact| (fact.template_id.as_str(), fact.text.as_str()));
@@ -87,7 +87,7 @@ fn fact_from_answer_names_its_record() {
     });
     let raw = |position: u32| Sha256Hex::of(&position.to_be_bytes());
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        shown.collect::<Vec<_>>(),
         [
             ("0123456789abcdef-1", raw(1), vec![("plain", "AUT has 8,642,699 people")]),
             ("0123456789abcdef-2", raw(2), vec![("defined", "SRB without Kosovo has 7095383 people")]),
@@ -156,12 +156,12 @@ fn logged_origins_have_no_text_and_are_limited() {
     let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
     let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![many]), "AUT");
     let entry = RulesEntry::of(&evaluation, None);
-    let told = entry.facts_from.clone().unwrap();
-    assert_eq!((told.origins.len(), told.origins_omitted), (100, 102));
+    let facts_entry = entry.facts_from.clone().unwrap();
+    assert_eq!((facts_entry.origins.len(), facts_entry.origins_omitted), (100, 102));
     let canonical = serde_json_canonicalizer::to_string(&evaluation.facts_from).unwrap();
-    assert_eq!(told.sha256, Sha256Hex::of(canonical.as_bytes()));
+    assert_eq!(facts_entry.sha256, Sha256Hex::of(canonical.as_bytes()));
     assert!(
-        matches!(&told.origins[1], FactOriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
+        matches!(&facts_entry.origins[1], FactOriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
     );
     assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
     let plain = RulesEntry::of(&evaluated(&CandidateCheck::default(), "AUT"), None);
@@ -212,12 +212,12 @@ fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
         FactSource::from_answer(answer, &axes, &only(ontology(), templates))
             .map_err(|error| error.to_string())
     };
-    let told = "no fact contains `people` of record 0123456789abcdef-2: the templates of population@1 for it \
+    let message = "no fact contains `people` of record 0123456789abcdef-2: the templates of population@1 for it \
                 (plain) do not include its definition `without Kosovo`; add a template with `{people:definition}`";
-    assert_eq!(refused(&answer(), &["people"], &["plain"]), Err(told.to_owned()));
+    assert_eq!(refused(&answer(), &["people"], &["plain"]), Err(message.to_owned()));
     // a template with an axis that the record lacks gives no fact of it, with or without the definition
     let only_plain_has_all = refused(&answer(), &["people", "name"], &["plain", "named"]);
-    assert_eq!(only_plain_has_all, Err(told.to_owned()));
+    assert_eq!(only_plain_has_all, Err(message.to_owned()));
     let mut first = answer();
     first.response.records.truncate(1);
     assert_eq!(refused(&first, &["people"], &["plain"]).map(|source| source.facts), Ok(1));
@@ -298,8 +298,8 @@ fn authoritative_envelope_gives_facts_with_their_sources() {
     };
     assert!(facts[0].text.ends_with(" gets 5 mg"), "{facts:?}");
     assert_eq!((&origin.execution_id, &origin.envelope_sha256), (&envelope.execution_id, &envelope.sha256));
-    let behind: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
-    assert_eq!((behind, origin.stale), (vec!["lab-a", "lab-b"], false));
+    let oracle_ids: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
+    assert_eq!((oracle_ids, origin.stale), (vec!["lab-a", "lab-b"], false));
     let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![source]), "x");
     let json = serde_json::to_string(&evaluation).unwrap();
     assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
@@ -313,12 +313,12 @@ fn other_envelopes_give_no_facts() {
     for kind in EnvelopeKind::VARIANTS.iter().filter(|kind| **kind != EnvelopeKind::Authoritative) {
         let refused =
             FactSource::from_envelope(&Envelope { kind: *kind, ..believed.clone() }, &doses()).unwrap_err();
-        let told = format!(
+        let message = format!(
             "the decision {} is {}; only an authoritative decision gives facts",
             believed.execution_id,
             kind.into_str()
         );
-        assert!(refused.to_string().starts_with(&told), "{refused}");
+        assert!(refused.to_string().starts_with(&message), "{refused}");
     }
     FactSource::from_envelope(&contested, &doses()).unwrap_err();
     let mut without = believed;
@@ -329,8 +329,8 @@ fn other_envelopes_give_no_facts() {
 #[test]
 fn verified_value_is_in_a_fact_or_named_in_the_error() {
     let refused = |envelope: &Envelope, templates: &[&str]| {
-        let read = |(place, template): (usize, &&str)| {
-            let template = json!({"template_id": format!("t{place}"), "template": template});
+        let read = |(index, template): (usize, &&str)| {
+            let template = json!({"template_id": format!("t{index}"), "template": template});
             serde_json::from_value(template).unwrap()
         };
         let fact_templates = templates.iter().enumerate().map(read).collect();

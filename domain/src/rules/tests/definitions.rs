@@ -10,7 +10,7 @@ pub(super) const BY_SENTENCES: [RuleId; 6] =
     [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Prec009, RuleId::Prec010];
 
 fn parameters(rule: RuleId) -> Value {
-    serde_json::from_str(rule.rule().parameters().get()).expect("they are JSON")
+    serde_json::from_str(rule.rule().parameters().get()).expect("valid JSON")
 }
 
 #[test]
@@ -19,9 +19,9 @@ fn every_definition_is_canonical_and_has_its_own_id() {
         let definition = rule.rule();
         assert_eq!(definition.id, rule);
         assert_eq!(json!(rule), rule.into_str());
-        let text = serde_json::to_string(definition).expect("it is JSON");
-        let value: Value = serde_json::from_str(&text).expect("it is JSON");
-        assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("it is canonical"));
+        let text = serde_json::to_string(definition).expect("valid JSON");
+        let value: Value = serde_json::from_str(&text).expect("valid JSON");
+        assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("the value is canonical"));
     }
     assert!(RuleId::VARIANTS.is_sorted(), "they are applied in the order of their ids");
     assert!(RuleId::PUBLISHED.iter().all(|rule| RuleId::VARIANTS.contains(rule)));

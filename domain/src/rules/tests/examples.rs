@@ -72,5 +72,5 @@ fn input_digest_matches_the_documented_json() {
     let shown = DOCUMENTATION.lines().find(|line| line.starts_with(r#"{"candidate_sha256""#));
     let check = CandidateCheck { rules: Some(vec![RuleId::Prec005]), ..check(&["Ice melts"]) };
     let evaluation = evaluated("Ice melts.", &check);
-    assert_eq!(evaluation.input_sha256, Sha256Hex::of(shown.expect("it is shown").as_bytes()));
+    assert_eq!(evaluation.input_sha256, Sha256Hex::of(shown.expect("the value is shown").as_bytes()));
 }

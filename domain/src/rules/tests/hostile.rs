@@ -12,9 +12,9 @@ const TIMES: usize = 64;
 const ATTEMPTS: usize = 4;
 
 /// Evaluates the output of `made` in two sizes. Quadratic time would take 4,096 times as long for 64 times the size.
-fn grows_with_its_size(made: impl Fn(usize) -> (String, CandidateCheck)) {
+fn grows_with_its_size(build: impl Fn(usize) -> (String, CandidateCheck)) {
     let [small, large] = [SMALL, SMALL * TIMES].map(|size| {
-        let (text, check) = made(size);
+        let (text, check) = build(size);
         (text, CandidateCheck { rules: Some(RuleId::VARIANTS.into()), ..check })
     });
     let time = |(text, check): &(String, CandidateCheck)| {

@@ -13,7 +13,7 @@ fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> RuleVerdict {
 fn offending(rule: RuleId, text: &str, facts: &[&str]) -> Vec<String> {
     let result = applied(rule, text, &check(facts));
     for violation in &result.violations {
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(text[span.start..span.end], violation.text);
     }
     result.violations.into_iter().map(|violation| violation.text).collect()
@@ -241,7 +241,7 @@ proptest! {
 
 #[test]
 fn weight_includes_forms_for_later_rules() {
-    let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
+    let facts: Vec<String> = (0..100).map(|number| format!("Ice {number} is black and white")).collect();
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
     for rule in BY_SENTENCES {

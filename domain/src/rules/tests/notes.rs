@@ -12,8 +12,8 @@ fn rules_with(
     check: &CandidateCheck,
 ) -> Vec<RuleId> {
     let of_type = |rule: &RuleId| rule.rule().check_type == check_type;
-    let wanted = |rule: &RuleId| applied(*rule, text, check).verdict == want;
-    RuleId::VARIANTS.iter().copied().filter(of_type).filter(wanted).collect()
+    let is_expected = |rule: &RuleId| applied(*rule, text, check).verdict == want;
+    RuleId::VARIANTS.iter().copied().filter(of_type).filter(is_expected).collect()
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn line_ends_of_patterns_count_only_for_later_rules() {
         ("a\nb", "a\u{4}b", false, true),
         ("\u{4}\n", "\u{3}\n", true, false),
     ] {
-        let wanted =
+        let expected_result =
             [is_found, is_free].map(|passes| if passes { RuleVerdict::Pass } else { RuleVerdict::Fail });
         let given = [RuleId::Prec011, RuleId::Prec012].map(|rule| verdict(rule, pattern, text));
-        assert_eq!(given, wanted, "{pattern:?} {text:?}");
+        assert_eq!(given, expected_result, "{pattern:?} {text:?}");
     }
     assert_eq!(verdict(RuleId::Prec011, " \t", "a\nb"), RuleVerdict::Error);
 }
@@ -185,7 +185,7 @@ fn pattern_with_line_end_is_quoted_at_its_place() {
     let quoted: Vec<&str> = result.violations.iter().map(|violation| violation.text.as_str()).collect();
     assert_eq!(quoted, ["lamp", "\r\n", "X\nY", "é"]);
     for violation in &result.violations {
-        let span = violation.span.clone().expect("it stands somewhere");
+        let span = violation.span.clone().expect("the text contains it");
         assert_eq!(text[span.start..span.end], violation.text);
         assert!(!violation.message.contains(['\r', '\n']), "{}", violation.message);
     }

@@ -40,16 +40,16 @@ fn sentences(text: &str) -> Vec<(usize, String)> {
 /// The index of the first fact that contains the sentence or is contained in it, and whether it contains it.
 fn source(sentence: &str, facts: &[String]) -> Option<(u32, bool)> {
     let sentence = normal(sentence);
-    for (place, fact) in (0..).zip(facts) {
+    for (number, fact) in (0..).zip(facts) {
         let fact = normal(fact);
         if fact.is_empty() {
             continue;
         }
         if fact.contains(&sentence) {
-            return Some((place, true));
+            return Some((number, true));
         }
         if sentence.contains(&fact) {
-            return Some((place, false));
+            return Some((number, false));
         }
     }
     None
@@ -199,7 +199,7 @@ fn verdict_of(is_passed: bool) -> RuleVerdict {
 
 fn spans(result: &RuleResult) -> Vec<(usize, usize)> {
     let span = |violation: &RuleViolation| violation.span.clone().map(|span| (span.start, span.end));
-    result.violations.iter().map(|violation| span(violation).expect("it stands somewhere")).collect()
+    result.violations.iter().map(|violation| span(violation).expect("the text contains it")).collect()
 }
 
 fn words(
@@ -289,7 +289,7 @@ proptest! {
         let result = result(RuleId::Cont003, &evaluation);
         prop_assert_eq!(result.verdict, verdict_of(naive.is_empty()));
         let reported: BTreeSet<_> = result.violations.iter().map(|violation| {
-            [&violation.related, &violation.span].map(|span| span.clone().expect("there are two").start).into()
+            [&violation.related, &violation.span].map(|span| span.clone().expect("two items").start).into()
         }).collect();
         prop_assert_eq!(reported, infirmations(&text, &expected));
     }

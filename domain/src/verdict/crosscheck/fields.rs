@@ -93,8 +93,8 @@ fn append_stripped(level: VerdictLevel, object: &str, stripped: &mut String) {
     let (mut any_cut_first, mut any_kept) = (false, false);
     for (MemberName(name), value) in members {
         let value = value.get();
-        let Some((lead, behind)) = split_at_value(object, rest, value) else { continue };
-        rest = behind;
+        let Some((lead, after)) = split_at_value(object, rest, value) else { continue };
+        rest = after;
         let Some(member) = level.member(&name) else {
             any_cut_first |= !any_kept;
             continue;
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn strip_keeps_every_other_byte() {
-        for (text, kept) in [
+        for (text, expected) in [
             (r#"{"verdict":1,"summary":2}"#, r#"{"verdict":1,"summary":2}"#),
             (r#"{ "x" : {"verdict":1} , "verdict" : 1 }"#, r#"{ "verdict" : 1 }"#),
             (r#"{"x":",","y":[","], "verdict":1}"#, r#"{ "verdict":1}"#),
@@ -160,10 +160,10 @@ mod tests {
             (r#"{ }"#, "{ }"),
             ("[1]", "[1]"),
         ] {
-            assert_eq!(strip(VerdictLevel::Root(ProductTier::Quick), text), kept, "{text}");
+            assert_eq!(strip(VerdictLevel::Root(ProductTier::Quick), text), expected, "{text}");
         }
         let nested = r#"{"breakdown":{ "Mood":{}, "Curvature":{"x":1,"verdict":2}},"strategy":{}}"#;
-        let kept = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
-        assert_eq!(strip(VerdictLevel::Root(ProductTier::Full), nested), kept);
+        let expected = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
+        assert_eq!(strip(VerdictLevel::Root(ProductTier::Full), nested), expected);
     }
 }

@@ -196,7 +196,7 @@ impl CrosscheckFindings {
             .filter(|test| is_strategy_test(test))
             .take(TESTS_COUNTED)
             .count();
-        self.evidence += [0.0, 0.5, 1.0, 1.5].get(filled).copied().expect("three tests count at most");
+        self.evidence += [0.0, 0.5, 1.0, 1.5].get(filled).copied().expect("at most three tests count");
         if filled < TESTS_MIN {
             self.flags.push(Flag::FewTests);
         }

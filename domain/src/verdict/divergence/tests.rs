@@ -42,7 +42,7 @@ fn neighboring_colors_are_minor_and_others_significant() {
 #[test]
 fn divergence_entry_has_fields_and_names_of_the_seed() {
     let known = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
-    let entry = serde_json::to_string(&check(Some(&known), VerdictLabel::Red)).expect("it serializes");
+    let entry = serde_json::to_string(&check(Some(&known), VerdictLabel::Red)).expect("the value serializes");
     assert_eq!(
         entry,
         concat!(
@@ -51,7 +51,7 @@ fn divergence_entry_has_fields_and_names_of_the_seed() {
             r#""prompt_changed":false,"settings_changed":false}"#
         )
     );
-    let back: DivergenceCheck = serde_json::from_str(&entry).expect("it reads back");
+    let back: DivergenceCheck = serde_json::from_str(&entry).expect("valid JSON");
     assert_eq!(back, check(Some(&known), VerdictLabel::Red));
 }
 
@@ -60,7 +60,7 @@ fn check_without_original_is_marked_skipped() {
     let entry = check(None, VerdictLabel::Red);
     assert_eq!(entry.original_verdict.as_str(), "UNKNOWN");
     assert_eq!((entry.top_level_match, entry.divergence_level, entry.skipped), (None, None, true));
-    let text = serde_json::to_string(&entry).expect("it serializes");
+    let text = serde_json::to_string(&entry).expect("the value serializes");
     assert!(text.contains(r#""original_verdict":"UNKNOWN""#), "{text}");
     assert!(text.contains(r#""top_level_match":null,"divergence_level":null,"skipped":true"#), "{text}");
     assert!(serde_json::from_str::<OriginalLabel>("\"PURPLE\"").is_err());
@@ -91,7 +91,7 @@ fn rate_above_5_percent_escalates_once_until_it_recovers() {
     assert_eq!(watch.variance().regens, 20);
     let escalated = watch.note(&noted(VerdictLabel::Red)).expect("two in twenty-one are");
     assert_eq!((escalated.regens, escalated.diverged, escalated.escalated), (21, 2, true));
-    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "it was said already");
+    assert_eq!(watch.note(&noted(VerdictLabel::Amber)), None, "reported already");
     for _ in 0..VARIANCE_WINDOW {
         assert_eq!(watch.note(&noted(VerdictLabel::Green)), None);
     }

@@ -23,7 +23,7 @@ impl LatencyWindow {
         let mut sorted: Vec<_> = self.0.iter().copied().collect();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent).div_ceil(100);
-        rank.checked_sub(1).and_then(|place| sorted.get(place)).copied().unwrap_or(0)
+        rank.checked_sub(1).and_then(|index| sorted.get(index)).copied().unwrap_or(0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 const RESET_S: i64 = 30;
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 fn number(value: u32) -> NonZeroU32 {
@@ -13,7 +13,7 @@ fn number(value: u32) -> NonZeroU32 {
 }
 
 fn health(config: OracleHealthConfig) -> CircuitBreaker {
-    CircuitBreaker::new("model".parse().expect("an id"), config)
+    CircuitBreaker::new("model".parse().expect("a valid id"), config)
 }
 
 fn fresh() -> CircuitBreaker {
@@ -32,7 +32,7 @@ fn failure() -> CircuitCallOutcome {
 
 /// One permitted call.
 fn call(health: &mut CircuitBreaker, second: i64, outcome: CircuitCallOutcome) -> Option<HealthStatusChange> {
-    let permit = health.permit(at(second)).expect("it is let through");
+    let permit = health.permit(at(second)).expect("the request is allowed");
     health.report(at(second), permit, outcome)
 }
 
@@ -67,7 +67,7 @@ fn one_failure_degrades_and_two_successes_recover() {
     assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Degraded));
     assert_eq!((change.cause.as_str(), change.consecutive_failures), ("a failure: status 500", 1));
     assert_eq!(call(&mut health, 2, SUCCESS), None);
-    assert_eq!(call(&mut health, 3, failure()), None, "and the row begins anew");
+    assert_eq!(call(&mut health, 3, failure()), None, "the count restarts");
     assert_eq!(call(&mut health, 4, SUCCESS), None);
     let change = call(&mut health, 5, SUCCESS).expect("a change");
     assert_eq!((change.from, change.to), (OracleHealthLevel::Degraded, OracleHealthLevel::Healthy));
@@ -138,7 +138,7 @@ fn half_open_circuit_permits_one_call_at_a_time() {
     let healed = health.report(at(33), trial, SUCCESS);
     assert_eq!(status_transition(healed), Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy)));
     assert_eq!(health.status().circuit_opened_at, None);
-    let call = health.permit(at(34)).expect("it is closed");
+    let call = health.permit(at(34)).expect("the circuit is closed");
     assert!(!health.is_trial(call) && !health.is_trial(trial));
 }
 
@@ -154,7 +154,11 @@ fn failure_in_half_open_circuit_opens_it_again() {
         status_transition(health.advance_time(at(61))),
         Some((OracleHealthLevel::CircuitOpen, OracleHealthLevel::Unhealthy))
     );
-    assert_eq!(call(&mut health, 61, SUCCESS), None, "what succeeded before it opened does not count");
+    assert_eq!(
+        call(&mut health, 61, SUCCESS),
+        None,
+        "a success from before the circuit opened does not count"
+    );
 }
 
 #[test]
@@ -163,8 +167,8 @@ fn unreported_trial_call_is_replaced_after_60_s() {
     let lost = health.permit(at(30)).expect("one");
     health.permit(at(89)).expect_err("it may still come");
     let next = health.permit(at(90)).expect("the next");
-    assert_eq!(health.report(at(91), lost, failure()), None, "it had its time");
-    health.permit(at(92)).expect_err("the next is on its way");
+    assert_eq!(health.report(at(91), lost, failure()), None, "the call timed out");
+    health.permit(at(92)).expect_err("the next probe is in flight");
     assert_eq!(
         status_transition(health.report(at(93), next, failure())),
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::CircuitOpen))
@@ -174,7 +178,7 @@ fn unreported_trial_call_is_replaced_after_60_s() {
 #[test]
 fn report_of_earlier_call_is_counted_without_state_change() {
     let mut health = fresh();
-    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("it is healthy")).collect();
+    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("the oracle is healthy")).collect();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
     assert_eq!(health.report(at(9), late[0], failure()), None);
     assert_eq!(health.status().consecutive_failures, 4);
@@ -187,7 +191,7 @@ fn report_of_earlier_call_is_counted_without_state_change() {
         [(late[2], SUCCESS), (late[3], failure()), (late[4], CircuitCallOutcome::Neutral)]
     {
         assert_eq!(health.report(at(31), permit, outcome), None);
-        health.permit(at(31)).expect_err("the trial is on its way");
+        health.permit(at(31)).expect_err("the trial call is in flight");
     }
     assert_eq!(health.report(at(32), trial, SUCCESS), None, "the first of two");
 }
@@ -286,7 +290,7 @@ fn probes_do_not_close_circuit_opened_by_calls() {
         Some((OracleHealthLevel::Unhealthy, OracleHealthLevel::Healthy))
     );
     // a call permitted before, which succeeds only now, does not allow probes to close it
-    let late = health.permit(at(43)).expect("it is healthy");
+    let late = health.permit(at(43)).expect("the oracle is healthy");
     (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
     assert_eq!(health.report(at(44), late, SUCCESS), None);
     health.advance_time(at(43 + RESET_S)).expect("it is half open");
@@ -343,14 +347,14 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
     assert_eq!(health.probe(at(59)), None);
     health.report(at(1), permit, CircuitCallOutcome::Success { latency_ms: None });
     assert_eq!((health.status().last_success_at, health.status().latency_p50_ms), (Some(at(1)), 0));
-    health.probe(at(60)).expect("it is due again");
+    health.probe(at(60)).expect("the probe is due");
     (0..3).for_each(|_| drop(call(&mut health, 119, failure())));
     assert_eq!(health.probe(at(120)), None, "an upstream whose circuit is open is left alone");
     health.advance_time(at(149)).expect("it is half open");
-    health.probe(at(149)).expect("it is still due");
+    health.probe(at(149)).expect("the probe is due");
     health.permit(at(149)).expect_err("a probe is the one call");
     health.probe_now(at(150));
-    assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe, whoever asked for it");
+    assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe of any caller");
 }
 
 #[test]
@@ -359,28 +363,28 @@ fn clock_jump_back_delays_nothing() {
     assert_eq!(health.advance_time(at(20)), None);
     assert_eq!(health.advance_time(at(-100_000)), None, "twenty seconds have passed");
     assert_eq!(health.status().retry_at, Some(at(-100_000 + 10)));
-    let refused = health.permit(at(-100_000 + 4)).expect_err("it is open");
+    let refused = health.permit(at(-100_000 + 4)).expect_err("the circuit is open");
     assert_eq!(refused.retry_after, Some(Duration::from_secs(6)));
     health.advance_time(at(-100_000 + 10)).expect("it is half open");
 
     let lost = health.permit(at(-100_000 + 10)).expect("one");
     health.permit(at(-200_000)).expect_err("one at a time");
-    let next = health.permit(at(-200_000 + 60)).expect("the first had its time");
+    let next = health.permit(at(-200_000 + 60)).expect("the first call timed out");
     assert_ne!(lost, next);
 
     let mut health = fresh();
     health.probe(at(0)).expect("it is due");
     assert_eq!(health.probe(at(-1000)), None);
-    health.probe(at(-940)).expect("it is due after as long as ever");
+    health.probe(at(-940)).expect("the probe is due");
 }
 
 #[test]
 fn long_error_is_cut_off() {
     let mut health = fresh();
     let change = call(&mut health, 0, CircuitCallOutcome::Failure("é".repeat(1000))).expect("a change");
-    let kept = "é".repeat(ERROR_MAX_CHARS);
-    assert_eq!(health.status().last_error, Some(kept.clone()));
-    assert_eq!(change.cause, format!("a failure: {kept}"));
+    let stored = "é".repeat(ERROR_MAX_CHARS);
+    assert_eq!(health.status().last_error, Some(stored.clone()));
+    assert_eq!(change.cause, format!("a failure: {stored}"));
 }
 
 #[test]
@@ -388,7 +392,7 @@ fn status_has_fields_and_names_of_the_seed() {
     let mut health = fresh();
     call(&mut health, 0, CircuitCallOutcome::Success { latency_ms: Some(120) });
     let page = health.status();
-    let text = serde_json::to_string(&page).expect("it serializes");
+    let text = serde_json::to_string(&page).expect("the value serializes");
     assert_eq!(
         text,
         concat!(
@@ -397,9 +401,9 @@ fn status_has_fields_and_names_of_the_seed() {
             r#""circuit_opened_at":null,"retry_at":null,"held_open":false,"last_error":null}"#,
         )
     );
-    assert_eq!(serde_json::from_str::<OracleHealthStatus>(&text).expect("it reads back"), page);
+    assert_eq!(serde_json::from_str::<OracleHealthStatus>(&text).expect("valid JSON"), page);
     for status in OracleHealthLevel::ALL {
-        assert_eq!(serde_json::to_value(status).expect("it serializes"), status.into_str());
+        assert_eq!(serde_json::to_value(status).expect("the value serializes"), status.into_str());
     }
 }
 
@@ -485,7 +489,7 @@ impl ObservedCircuit {
             assert_eq!(before.status, after.status, "no change goes unsaid");
             return;
         };
-        assert_eq!((change.from, change.to), (before.status, after.status), "a change says what it was");
+        assert_eq!((change.from, change.to), (before.status, after.status), "a change names both states");
         let by_itself = after.status == OracleHealthLevel::CircuitOpen && !after.held_open;
         self.opened_s = by_itself.then_some(self.passed_s);
         self.trial = None;
@@ -563,7 +567,7 @@ proptest! {
         let now = now + SignedDuration::from_secs(60);
         health.advance_time(now);
         for _ in 0..config.recovery_threshold.get() {
-            let permit = health.permit(now).expect("it is let through");
+            let permit = health.permit(now).expect("the request is allowed");
             health.report(now, permit, SUCCESS);
         }
         prop_assert_eq!(health.status().status, OracleHealthLevel::Healthy);
@@ -579,7 +583,7 @@ proptest! {
         let mut health = health(OracleHealthConfig { circuit_breaker_reset_seconds: number(reset_s), ..config });
         let mut on_their_way = Vec::new();
         for (step, second) in steps {
-            let now = Timestamp::from_second(second).expect("a time");
+            let now = Timestamp::from_second(second).expect("a valid time");
             health.advance_time(now);
             match step {
                 CircuitTestStep::Wait(_) => {}
@@ -634,7 +638,7 @@ fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     assert_eq!(health.status().retry_at, None);
 
     health.note_quota_wait(at(0), Duration::from_secs(61));
-    let change = health.close().expect("the wait is over");
+    let change = health.close().expect("the wait has ended");
     assert_eq!((change.from, change.to), (OracleHealthLevel::Healthy, OracleHealthLevel::Healthy));
     assert!(health.permit(at(0)).is_ok() && health.close().is_none());
     // while an administrator holds the circuit open, the wait has no effect

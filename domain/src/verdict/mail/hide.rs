@@ -26,9 +26,9 @@ pub(super) fn hide(address: &str, text: &str) -> String {
         matches!(groups.len(), 1 | 3) && groups.iter().all(digits) && letters(word) != local
     };
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | ';' | '-'));
-    let mut kept: Vec<_> = words.filter(is_code).take(2).collect();
-    kept.push("[text with the address]");
-    kept.join(" ")
+    let mut codes: Vec<_> = words.filter(is_code).take(2).collect();
+    codes.push("[text with the address]");
+    codes.join(" ")
 }
 
 /// Whether the local part of `address` occurs in `text`, encoded or with other characters in between.
@@ -67,12 +67,12 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
-        let (character, behind) = code(rest).unwrap_or_else(|| {
+        let (character, tail) = code(rest).unwrap_or_else(|| {
             let mut utf8 = [0; 4];
             (next.encode_utf8(&mut utf8).as_bytes().to_vec(), rest.get(next.len_utf8()..).unwrap_or_default())
         });
         bytes.extend(character);
-        rest = behind;
+        rest = tail;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -84,17 +84,17 @@ fn code(text: &str) -> Option<(Vec<u8>, &str)> {
         Some(character.to_string().into_bytes())
     };
     if let Some(entity) = text.strip_prefix("&#") {
-        let (digits, behind) = entity.split_once(';')?;
+        let (digits, rest) = entity.split_once(';')?;
         let of_hex = digits.strip_prefix(['x', 'X']).map(|digits| of_point(digits, 16));
-        return Some((of_hex.unwrap_or_else(|| of_point(digits, 10))?, behind));
+        return Some((of_hex.unwrap_or_else(|| of_point(digits, 10))?, rest));
     }
     if let Some(unicode) = text.strip_prefix("\\u") {
-        let (digits, behind) = unicode.split_at_checked(4)?;
-        return Some((of_point(digits, 16)?, behind));
+        let (digits, rest) = unicode.split_at_checked(4)?;
+        return Some((of_point(digits, 16)?, rest));
     }
     let byte = text.strip_prefix(['%', '=']).or_else(|| text.strip_prefix("\\x"))?;
-    let (digits, behind) = byte.split_at_checked(2)?;
-    Some((vec![u8::from_str_radix(digits, 16).ok()?], behind))
+    let (digits, rest) = byte.split_at_checked(2)?;
+    Some((vec![u8::from_str_radix(digits, 16).ok()?], rest))
 }
 
 fn remove_address(address: &str, text: &str) -> String {
@@ -103,9 +103,9 @@ fn remove_address(address: &str, text: &str) -> String {
     while let Some(next) = rest.chars().next() {
         // an address may itself contain a text that looks like a code
         let found = strip_address(rest, address, plain).or_else(|| strip_address(rest, address, encoded));
-        if let Some(behind) = found {
+        if let Some(tail) = found {
             shown.push_str(HIDDEN);
-            rest = behind;
+            rest = tail;
         } else {
             shown.push(next);
             rest = rest.get(next.len_utf8()..).unwrap_or_default();
@@ -147,12 +147,12 @@ fn encoded(text: &str, character: char) -> Option<&str> {
 fn percent(text: &str, character: char) -> Option<&str> {
     let mut rest = text;
     for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        let (code, behind) = rest.strip_prefix('%')?.split_at_checked(2)?;
+        let (code, tail) = rest.strip_prefix('%')?.split_at_checked(2)?;
         let decoded = u8::from_str_radix(code, 16).ok()?;
         if !decoded.eq_ignore_ascii_case(&byte) {
             return None;
         }
-        rest = behind;
+        rest = tail;
     }
     Some(rest)
 }

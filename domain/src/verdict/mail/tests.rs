@@ -7,15 +7,17 @@ use crate::verdict::session::CustomerQuery;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    Timestamp::from_second(1_800_000_000 + second).expect("a valid time")
 }
 
 fn mail(kind: MailKind) -> OutboxMail {
     let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
     let delivery = VerdictDelivery {
-        session_id: "cs_1".parse().expect("an id"),
+        session_id: "cs_1".parse().expect("a valid id"),
         query: CustomerQuery::new("Sell honey?".into()),
-        approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict)).outcome.expect("it is coherent"),
+        approved: judge(ProductTier::Quick, VerdictPayload::raw(verdict))
+            .outcome
+            .expect("the verdict passes the crosscheck"),
         cached_at: at(0),
         regen: None,
         evaluation_sha256: None,
@@ -80,11 +82,11 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
             )
             .is_dead()
     );
-    let asked = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
-    assert_eq!(queued.record_failure(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
-    let asked = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
+    let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
+    assert_eq!(queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at, Some(at(301)));
+    let delayed_failure = MailSendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
     assert_eq!(
-        queued.record_failure(&asked, at(1), DAY).next_attempt_at,
+        queued.record_failure(&delayed_failure, at(1), DAY).next_attempt_at,
         Some(at(3601)),
         "but no more than an hour"
     );
@@ -134,9 +136,10 @@ fn mail_failure_hides_the_address_in_every_form() {
     for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
         assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
     }
-    let asked = MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
+    let delayed_failure =
+        MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
     let address = "a@b".to_owned().try_into().expect("an address");
-    assert_eq!(asked.clone().hide_address(&address), asked, "nothing else changes");
+    assert_eq!(delayed_failure.clone().hide_address(&address), delayed_failure, "nothing else changes");
 }
 
 #[test]
@@ -150,9 +153,9 @@ fn requeued_mail_starts_with_zero_attempts() {
 
 #[test]
 fn mail_reads_back_with_verdict_judged_again() {
-    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
-    let back: OutboxMail = serde_json::from_str(&text).expect("it reads back");
-    assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("the value serializes");
+    let back: OutboxMail = serde_json::from_str(&text).expect("valid JSON");
+    assert_eq!(serde_json::to_string(&back).expect("the value serializes"), text);
     assert!(serde_json::from_str::<OutboxMail>(&text.replace("GREEN", "PURPLE")).is_err());
 }
 

@@ -48,7 +48,7 @@ impl MetadataLocations {
         for (field, header) in adapter.signature.iter().flat_map(|policy| policy.headers()) {
             header_name(field, header)?;
         }
-        let at = |field, place: &Option<AnswerLocation>| match place {
+        let at = |field, location: &Option<AnswerLocation>| match location {
             None => Ok(None),
             Some(AnswerLocation::Header(_)) if is_signed => Err(AdapterError::Unsigned { field }),
             Some(AnswerLocation::Header(header)) => {
@@ -108,8 +108,8 @@ impl MetadataLocations {
 
     /// The headers that are read, in lower case.
     pub(super) fn headers(&self) -> impl Iterator<Item = &str> {
-        let places = [&self.version, &self.observed_at, &self.issued_at, &self.nonce];
-        places.into_iter().flatten().filter_map(|at| match at {
+        let locations = [&self.version, &self.observed_at, &self.issued_at, &self.nonce];
+        locations.into_iter().flatten().filter_map(|at| match at {
             ParsedAnswerLocation::Header(name) => Some(name.as_str()),
             ParsedAnswerLocation::Path(_) => None,
         })

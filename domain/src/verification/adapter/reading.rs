@@ -88,19 +88,23 @@ impl ValidatedAdapter {
     ///
     /// # Errors
     /// If the adapter cannot answer the question.
-    pub fn url(&self, asked: &SourceQuestion<'_>) -> Result<String, UnsupportedQuestionError> {
+    pub fn url(&self, question: &SourceQuestion<'_>) -> Result<String, UnsupportedQuestionError> {
         let elsewhere =
-            self.fixed.iter().find(|(axis, value)| asked.thing.get(*axis).is_some_and(|of| of != *value));
+            self.fixed.iter().find(|(axis, value)| question.thing.get(*axis).is_some_and(|of| of != *value));
         if let Some((axis, value)) = elsewhere {
             return Err(UnsupportedQuestionError::Elsewhere { axis: axis.clone(), value: value.to_string() });
         }
-        if let Some(axis) = self.fixed.keys().find(|axis| !asked.thing.contains_key(*axis)) {
+        if let Some(axis) = self.fixed.keys().find(|axis| !question.thing.contains_key(*axis)) {
             return Err(UnsupportedQuestionError::Open { axis: axis.clone() });
         }
-        if asked.point_in_time.is_some() && !self.is_past_supported() {
+        if question.point_in_time.is_some() && !self.is_past_supported() {
             return Err(UnsupportedQuestionError::Past);
         }
-        self.template.expand(asked.thing, asked.point_in_time.unwrap_or(asked.asked_at), asked.nonce)
+        self.template.expand(
+            question.thing,
+            question.point_in_time.unwrap_or(question.asked_at),
+            question.nonce,
+        )
     }
 
     fn is_past_supported(&self) -> bool {
@@ -124,18 +128,19 @@ impl ValidatedAdapter {
         adapter.signature.is_none() && adapter.issued_at.is_none() && adapter.nonce.is_none()
     }
 
-    /// Whether `kept` answers the same question at `now` without a query.
+    /// Whether `cached` answers the same question at `now` without a query.
     #[must_use]
-    pub fn is_fresh(&self, kept: &CachedAnswer, now: Timestamp) -> bool {
-        self.is_usable(kept, now) && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
+    pub fn is_fresh(&self, cached: &CachedAnswer, now: Timestamp) -> bool {
+        self.is_usable(cached, now)
+            && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(cached, now, ttl_s))
     }
 
-    /// Whether `kept` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
+    /// Whether `cached` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
     /// been read wrongly.
     #[must_use]
-    pub fn is_usable(&self, kept: &CachedAnswer, now: Timestamp) -> bool {
-        let keep_s = self.cache_seconds(kept.point_in_time);
-        kept.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(kept, now, keep_s))
+    pub fn is_usable(&self, cached: &CachedAnswer, now: Timestamp) -> bool {
+        let keep_s = self.cache_seconds(cached.point_in_time);
+        cached.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(cached, now, keep_s))
     }
 
     /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer about the past
@@ -148,10 +153,10 @@ impl ValidatedAdapter {
         }
     }
 
-    /// Reads the answer `received` to the question `asked`.
+    /// Reads the answer `received` to `question`.
     #[must_use]
-    pub fn read(&self, received: &ReceivedAnswer<'_>, asked: &SourceQuestion<'_>) -> AnswerReadOutcome {
-        match self.read_content(received, asked) {
+    pub fn read(&self, received: &ReceivedAnswer<'_>, question: &SourceQuestion<'_>) -> AnswerReadOutcome {
+        match self.read_content(received, question) {
             Ok(reading) => reading,
             Err((refusal, cause)) => AnswerReadOutcome::Refused { refusal, cause },
         }
@@ -160,18 +165,25 @@ impl ValidatedAdapter {
     fn read_content(
         &self,
         received: &ReceivedAnswer<'_>,
-        asked: &SourceQuestion<'_>,
+        question: &SourceQuestion<'_>,
     ) -> Result<AnswerReadOutcome, AnswerRejection> {
         let body = SourceValue::parse(received.body).map_err(|bad| schema(describe_parse_error(&bad)))?;
         let of_itself = self.locations.read(&body, received.headers).map_err(schema)?;
         let AnswerMetadata { version, observed_at, issued_at, nonce } = of_itself;
-        let last_issued_at = asked.kept.and_then(|kept| kept.issued_at);
-        replay::check(&self.adapter, issued_at, nonce.as_deref(), asked.nonce, last_issued_at, received.at)?;
+        let last_issued_at = question.kept.and_then(|cached| cached.issued_at);
+        replay::check(
+            &self.adapter,
+            issued_at,
+            nonce.as_deref(),
+            question.nonce,
+            last_issued_at,
+            received.at,
+        )?;
         let latest = received.at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
         if observed_at.is_some_and(|observed_at| observed_at > latest) {
             return Err(schema("it holds as of a time in the future, so it would never expire".to_owned()));
         }
-        let mut records = self.records(&body, asked)?;
+        let mut records = self.records(&body, question)?;
         let (content, warnings) = match (records.pop_first(), records.len()) {
             (None, _) => return Ok(AnswerReadOutcome::NoRecord),
             (Some((_, record)), 0) => record,
@@ -179,10 +191,10 @@ impl ValidatedAdapter {
         };
         let values = self.stated(content);
         Ok(AnswerReadOutcome::Said(Box::new(AnswerContent {
-            thing: asked.thing.clone(),
+            thing: question.thing.clone(),
             values,
             version,
-            observed_at: observed_at.unwrap_or_else(|| default_observed_at(asked.asked_at, issued_at)),
+            observed_at: observed_at.unwrap_or_else(|| default_observed_at(question.asked_at, issued_at)),
             issued_at,
             warnings,
         })))
@@ -192,9 +204,9 @@ impl ValidatedAdapter {
     fn records(
         &self,
         body: &SourceValue,
-        asked: &SourceQuestion<'_>,
+        question: &SourceQuestion<'_>,
     ) -> Result<BTreeMap<Vec<u8>, ContentWithWarnings>, AnswerRejection> {
-        let as_of = asked.point_in_time.unwrap_or(asked.asked_at);
+        let as_of = question.point_in_time.unwrap_or(question.asked_at);
         let mut records = BTreeMap::new();
         let raw_records = self.raw_records(body)?;
         // a signed empty list could belong to any entity: only a nonce ties it to this question
@@ -210,7 +222,7 @@ impl ValidatedAdapter {
                 .map_err(|rejection| schema(self.describe_rejection(&rejection)))?;
             let NormalizerOutput { content, json, valid_from, valid_until, warnings, .. } = normalized;
             let is_of = |(axis, value): (&String, &AxisValue)| content.axes.get(axis) == Some(value);
-            if !asked.thing.iter().all(is_of) {
+            if !question.thing.iter().all(is_of) {
                 return Err((
                     AnswerFault::Identity,
                     "it is about another entity than the requested one".to_owned(),
@@ -230,17 +242,17 @@ impl ValidatedAdapter {
     fn raw_records<'r>(&self, body: &'r SourceValue) -> Result<&'r [SourceValue], AnswerRejection> {
         let records = &self.adapter.records;
         let step = |raw: &'r SourceValue, step: &String| match raw {
-            SourceValue::List(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
+            SourceValue::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
             _ => raw.get(step),
         };
-        let wanted = |found: &str| {
-            let place = if records.as_str().is_empty() { "the whole body" } else { records.as_str() };
+        let unexpected = |found: &str| {
+            let location = if records.as_str().is_empty() { "the whole body" } else { records.as_str() };
             schema(format!(
-                "it has {found} at `records` ({place}); allowed: an object, a list of objects, or null"
+                "it has {found} at `records` ({location}); allowed: an object, a list of objects, or null"
             ))
         };
         match records.steps().iter().try_fold(body, step) {
-            None => Err(wanted("nothing")),
+            None => Err(unexpected("nothing")),
             Some(SourceValue::Null) => Ok(&[]),
             Some(SourceValue::List(items))
                 if items.iter().all(|item| matches!(item, SourceValue::Object(_))) =>
@@ -248,7 +260,7 @@ impl ValidatedAdapter {
                 Ok(items)
             }
             Some(object @ SourceValue::Object(_)) => Ok(std::slice::from_ref(object)),
-            Some(other) => Err(wanted(other.kind())),
+            Some(other) => Err(unexpected(other.kind())),
         }
     }
 
@@ -268,13 +280,13 @@ impl ValidatedAdapter {
     /// a group only its axis is named, because the keys come from the answer.
     fn describe_rejection(&self, rejection: &RecordRejection) -> String {
         let rule = rejection.rule.into_str();
-        let ours = rejection.place.as_ref().and_then(|place| {
-            let axis = self.ontology().axis(place).map(|axis| axis.axis.as_str());
-            axis.or_else(|| self.adapter.required_fields.contains(place).then_some(place))
+        let ours = rejection.place.as_ref().and_then(|field| {
+            let axis = self.ontology().axis(field).map(|axis| axis.axis.as_str());
+            axis.or_else(|| self.adapter.required_fields.contains(field).then_some(field))
         });
-        let place = ours.map(|place| format!(" on `{place}`")).unwrap_or_default();
+        let field = ours.map(|field| format!(" on `{field}`")).unwrap_or_default();
         let bound = rejection.bound.as_ref().map(|bound| format!(": {bound}")).unwrap_or_default();
-        format!("it violates `{rule}`{place}{bound}")
+        format!("it violates `{rule}`{field}{bound}")
     }
 }
 
@@ -284,10 +296,10 @@ fn default_observed_at(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Tim
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
 
-fn is_within(kept: &CachedAnswer, now: Timestamp, seconds: u64) -> bool {
+fn is_within(cached: &CachedAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
     // a negative age means that the clock was set back since, so the age is unknown
-    kept.candidate.as_ref().is_some_and(|candidate| {
+    cached.candidate.as_ref().is_some_and(|candidate| {
         (SignedDuration::ZERO..=limit).contains(&now.duration_since(candidate.record.retrieved_at))
     })
 }

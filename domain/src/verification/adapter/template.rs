@@ -119,8 +119,8 @@ impl EndpointTemplate {
         if text.contains('#') {
             return Err(EndpointError::Fragment);
         }
-        let behind = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let host = behind.and_then(|rest| rest.split_once('/')).map(|(host, _)| host);
+        let tail = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let host = tail.and_then(|rest| rest.split_once('/')).map(|(host, _)| host);
         let host = host.filter(|host| !host.is_empty() && !host.contains('?')).ok_or(EndpointError::Start)?;
         if host.contains(['{', '}']) {
             return Err(EndpointError::Host);
@@ -205,8 +205,8 @@ impl EndpointTemplate {
 /// Splits `text` into variables and literal text.
 fn parts(text: &str, axes: &[&str]) -> Result<Vec<EndpointPart>, EndpointError> {
     let (mut parts, mut rest) = (Vec::new(), text);
-    while let Some((before, behind)) = rest.split_once('{') {
-        let (name, behind) = behind.split_once('}').ok_or(EndpointError::Braces)?;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or(EndpointError::Braces)?;
         if before.contains('}') || name.is_empty() || name.contains('{') {
             return Err(EndpointError::Braces);
         }
@@ -216,7 +216,7 @@ fn parts(text: &str, axes: &[&str]) -> Result<Vec<EndpointPart>, EndpointError> 
             return Err(EndpointError::Unknown { name: excerpt(name), allowed });
         }
         parts.extend([EndpointPart::Text(before.to_owned()), EndpointPart::Variable(name.to_owned())]);
-        rest = behind;
+        rest = after;
     }
     if rest.contains('}') {
         return Err(EndpointError::Braces);

@@ -87,7 +87,7 @@ impl Adapter {
             RecordNormalizer::new(&self.definition(&ontology), Arc::clone(&ontology), &source.axes_provided);
         let normalizer = normalizer.map_err(|bad| convert_definition_error(&bad))?;
         let fixed = self.fixed(&template, &ontology)?;
-        let places = MetadataLocations::new(self)?;
+        let locations = MetadataLocations::new(self)?;
         self.check_freshness(&template)?;
         self.check_bounds(&ontology, &source.axes_provided)?;
         let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::validate_keys);
@@ -98,7 +98,7 @@ impl Adapter {
             sha256,
             template,
             normalizer,
-            locations: places,
+            locations: locations,
             fixed,
             keys,
         })
@@ -107,7 +107,8 @@ impl Adapter {
     /// A pipeline definition with the same normalization, as if the records were ingested.
     fn definition(&self, ontology: &Ontology) -> PipelineDefinition {
         let format = PayloadFormat::Json { records: self.records.clone() };
-        let pipeline_id = PipelineId::try_from(self.oracle_id.to_string()).expect("their ids are alike");
+        let pipeline_id =
+            PipelineId::try_from(self.oracle_id.to_string()).expect("the ids have the same form");
         PipelineDefinition {
             pipeline: IngestionPipeline {
                 pipeline_id,
@@ -235,7 +236,7 @@ impl Adapter {
 
 /// The fault of a definition, with its field in an adapter.
 fn convert_definition_error(bad: &PipelineDefinitionError) -> AdapterError {
-    let told = bad.to_string();
-    let place = "pipeline.validation.";
-    AdapterError::Definition(told.strip_prefix(place).map_or_else(|| told.clone(), str::to_owned))
+    let message = bad.to_string();
+    let prefix = "pipeline.validation.";
+    AdapterError::Definition(message.strip_prefix(prefix).map_or_else(|| message.clone(), str::to_owned))
 }

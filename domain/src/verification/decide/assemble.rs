@@ -29,7 +29,7 @@ const DISCLAIMER: &str = "Nothing of this was verified against a registered sour
 /// Builds the envelope of `ruling`. `unspecified` lists the identity axes that the question leaves open.
 pub(super) fn envelope(
     inputs: &DecisionInputs,
-    hearing: &CollectedAnswers<'_>,
+    collected: &CollectedAnswers<'_>,
     ruling: &CombinedDecision<'_>,
     unspecified: Vec<String>,
 ) -> Envelope {
@@ -45,9 +45,9 @@ pub(super) fn envelope(
     };
     let axes: BTreeMap<_, _> = inputs.question.axes.iter().map(outcome).collect();
     let is_narrative = axes.values().any(|axis| axis.kind == EnvelopeKind::NarrativeOnly);
-    let told = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).has_oracle_answers());
-    let steps = told.flat_map(|(_, settlement)| settlement.steps.iter().cloned()).collect();
-    let mut warnings = hearing.warnings.clone();
+    let with_answers = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).has_oracle_answers());
+    let steps = with_answers.flat_map(|(_, settlement)| settlement.steps.iter().cloned()).collect();
+    let mut warnings = collected.warnings.clone();
     warnings.extend(ruling.settled.values().flat_map(|settlement| settlement.warnings.iter().cloned()));
     let reverify = ruling.reverify.iter().map(|(oracle_id, (axes, reasons))| Reverification {
         oracle_id: (*oracle_id).clone(),
@@ -71,7 +71,11 @@ pub(super) fn envelope(
         decided_at: inputs.decided_at,
         reasons: ruling.reasons.clone(),
         axes,
-        candidates: hearing.outcomes.iter().map(|heard| candidate(inputs, hearing, *heard, ruling)).collect(),
+        candidates: collected
+            .outcomes
+            .iter()
+            .map(|outcome| candidate(inputs, collected, *outcome, ruling))
+            .collect(),
         steps,
         warnings,
         disclaimer: is_narrative.then(|| DISCLAIMER.to_owned()),
@@ -175,46 +179,48 @@ fn confirmation(inputs: &DecisionInputs, path: &str, claim: &ValidatedClaim) -> 
 /// The record of an answer, at the tier at which it counts, with the time to live that is enforced on state-sensitive axes.
 fn record<'p>(
     inputs: &DecisionInputs,
-    voice: &UsableAnswer<'_>,
+    answer: &UsableAnswer<'_>,
     oracle_tier: VerificationTier,
     paths: impl Iterator<Item = &'p str>,
 ) -> OracleVerificationRecord {
     let axes = paths.filter_map(|path| inputs.axes.get(path)).filter(|axis| axis.state_sensitive);
-    let ttl_s = axes.filter_map(|axis| ttl_s(voice, axis)).min();
-    let record = voice.candidate.record.clone();
+    let ttl_s = axes.filter_map(|axis| ttl_s(answer, axis)).min();
+    let record = answer.candidate.record.clone();
     OracleVerificationRecord { oracle_tier, ttl_seconds: ttl_s.or(record.ttl_seconds), ..record }
 }
 
 fn candidate(
     inputs: &DecisionInputs,
-    hearing: &CollectedAnswers<'_>,
+    collected: &CollectedAnswers<'_>,
     (oracle_id, outcome): (&SourceId, CallOutcome),
     ruling: &CombinedDecision<'_>,
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
-    let voice = hearing.answers.iter().find(|voice| voice.oracle_id == oracle_id);
-    let tier = voice.map(|voice| counted_tier(inputs, voice));
-    let paths = |voice: &UsableAnswer<'_>| {
-        let asked = inputs.question.axes.iter().filter(|path| voice.requested.contains(path));
-        asked.map(String::as_str).collect::<Vec<_>>()
+    let answer = collected.answers.iter().find(|answer| answer.oracle_id == oracle_id);
+    let tier = answer.map(|answer| counted_tier(inputs, answer));
+    let paths = |answer: &UsableAnswer<'_>| {
+        let requested = inputs.question.axes.iter().filter(|path| answer.requested.contains(path));
+        requested.map(String::as_str).collect::<Vec<_>>()
     };
-    let told = voice.map(|voice| {
-        let told = paths(voice).into_iter().filter(|path| ruling.kind_of(path).has_oracle_answers());
-        (voice, told.collect::<Vec<_>>())
+    let shown = answer.map(|answer| {
+        let shown = paths(answer).into_iter().filter(|path| ruling.kind_of(path).has_oracle_answers());
+        (answer, shown.collect::<Vec<_>>())
     });
     CandidateOutcome {
         oracle_id: oracle_id.clone(),
         outcome,
         registered_tier: call.map(|call| call.oracle_tier),
         tier,
-        values: told.as_ref().map(|(voice, paths)| of(paths, &voice.candidate.values)).unwrap_or_default(),
-        deviations: told
+        values: shown.as_ref().map(|(answer, paths)| of(paths, &answer.candidate.values)).unwrap_or_default(),
+        deviations: shown
             .as_ref()
-            .map(|(voice, paths)| of(paths, &voice.candidate.deviations))
+            .map(|(answer, paths)| of(paths, &answer.candidate.deviations))
             .unwrap_or_default(),
-        record: voice.zip(tier).map(|(voice, tier)| record(inputs, voice, tier, paths(voice).into_iter())),
-        observed_at: voice.map(|voice| voice.candidate.observed_at),
-        stale: voice.is_some_and(|voice| voice.is_cached),
+        record: answer
+            .zip(tier)
+            .map(|(answer, tier)| record(inputs, answer, tier, paths(answer).into_iter())),
+        observed_at: answer.map(|answer| answer.candidate.observed_at),
+        stale: answer.is_some_and(|answer| answer.is_cached),
         contested: ruling.contested.contains(oracle_id),
         late: call.is_some_and(|call| call.latency_ms > inputs.workflow.oracle_latency.soft_timeout_ms),
         latency_ms: call.map_or(0, |call| call.latency_ms),

@@ -121,11 +121,11 @@ fn evidence_hash(
     let counted = envelope.candidates.iter().filter(|outcome| {
         outcome.record.is_some() && outcome.registered_tier != Some(OracleTier::Unverified)
     });
-    let said = counted.filter_map(|outcome| {
+    let answers = counted.filter_map(|outcome| {
         let candidate = candidates.get(&outcome.oracle_id)?;
         Some((&outcome.oracle_id, (&candidate.values, candidate.record.source_version.as_deref())))
     });
-    let said: BTreeMap<_, _> = said.collect();
+    let answers: BTreeMap<_, _> = answers.collect();
     let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
-    digest_of_json(&(workflow_id, ontology, &question.thing, axes, said, claimed))
+    digest_of_json(&(workflow_id, ontology, &question.thing, axes, answers, claimed))
 }

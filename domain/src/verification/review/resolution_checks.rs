@@ -17,8 +17,8 @@ impl ReviewCase {
     /// The definitions of the candidates' values on an axis; "" is the axis's own.
     #[must_use]
     pub fn definitions_of(&self, path: &str) -> BTreeSet<&str> {
-        let said = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
-        said.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect()
+        let stated_values = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        stated_values.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect()
     }
 
     /// Whether a resolution must name the definition of its value on an axis, because the candidates have different ones.
@@ -32,10 +32,10 @@ impl ReviewCase {
     /// them.
     #[must_use]
     pub fn only_definition_of(&self, path: &str, value: &str) -> Option<&str> {
-        let said = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
-        let saying = said.filter(|stated| stated.value.to_string() == value);
+        let stated_values = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        let matching = stated_values.filter(|stated| stated.value.to_string() == value);
         let mut definitions: BTreeSet<_> =
-            saying.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect();
+            matching.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect();
         definitions.pop_first().filter(|_| definitions.is_empty())
     }
 
@@ -46,7 +46,7 @@ impl ReviewCase {
         resolution: &ReviewResolution,
         path: &str,
     ) -> Result<Option<String>, ReviewResolutionError> {
-        let said = self.definitions_of(path);
+        let definitions = self.definitions_of(path);
         let definition = match resolution.definitions.get(path) {
             Some(given) if given.len() > DEFINITION_MAX_BYTES => {
                 return Err(ReviewResolutionError::LongDefinition {
@@ -56,13 +56,13 @@ impl ReviewCase {
             }
             Some(given) => given.trim(),
             None if self.is_definition_required(path) => {
-                let said = said.into_iter().map(format_definition);
+                let definitions = definitions.into_iter().map(format_definition);
                 return Err(ReviewResolutionError::NoDefinition {
                     axis: path.to_owned(),
-                    said: join_first(said),
+                    definitions: join_first(definitions),
                 });
             }
-            None => said.first().copied().unwrap_or_default(),
+            None => definitions.first().copied().unwrap_or_default(),
         };
         Ok(Some(definition.to_owned()).filter(|definition| !definition.is_empty()))
     }
@@ -75,22 +75,22 @@ impl ReviewCase {
         value: &TypedValue,
         definition: Option<&str>,
     ) -> Result<(), ReviewResolutionError> {
-        let is_it = |said: &AxisValue| said.typed(axis).is_ok_and(|said| said == *value);
+        let is_value = |offered: &AxisValue| offered.typed(axis).is_ok_and(|offered| offered == *value);
         let stated = || self.candidates.values().filter_map(|candidate| candidate.values.get(path));
         let claim = self.claimed.get(path).map(|claim| &claim.value);
-        let is_said =
-            |stated: &StatedValue| stated.definition.as_deref() == definition && is_it(&stated.value);
+        let is_offered =
+            |stated: &StatedValue| stated.definition.as_deref() == definition && is_value(&stated.value);
         // a claim names no definition: it has the axis's own
-        if stated().any(is_said) || (definition.is_none() && claim.is_some_and(is_it)) {
+        if stated().any(is_offered) || (definition.is_none() && claim.is_some_and(is_value)) {
             return Ok(());
         }
-        let said: BTreeSet<_> = stated()
+        let offered: BTreeSet<_> = stated()
             .map(|stated| format_value(&stated.value, stated.definition.as_deref()))
             .chain(claim.map(|claim| format_value(claim, None)))
             .collect();
-        let said = if said.is_empty() { "nothing".into() } else { join_first(said.into_iter()) };
+        let offered = if offered.is_empty() { "nothing".into() } else { join_first(offered.into_iter()) };
         let value = format_value(&value.to_value(), definition);
-        Err(ReviewResolutionError::NobodySays { axis: path.to_owned(), value, said })
+        Err(ReviewResolutionError::ValueNotOffered { axis: path.to_owned(), value, offered })
     }
 
     /// Rejects definitions of axes that the review does not have.
@@ -105,8 +105,8 @@ impl ReviewCase {
 
 /// A value with its definition, for an error.
 fn format_value(value: &AxisValue, definition: Option<&str>) -> String {
-    let told = excerpt(&value.to_string());
-    definition.map_or_else(|| told.clone(), |definition| format!("{told} ({definition})"))
+    let value_text = excerpt(&value.to_string());
+    definition.map_or_else(|| value_text.clone(), |definition| format!("{value_text} ({definition})"))
 }
 
 /// A definition for an error; `""` is the axis's own.
@@ -115,6 +115,6 @@ fn format_definition(definition: &str) -> String {
 }
 
 /// The first [`NAMED_MAX`] items, joined by commas.
-fn join_first(said: impl Iterator<Item = String>) -> String {
-    said.take(NAMED_MAX).collect::<Vec<_>>().join(", ")
+fn join_first(items: impl Iterator<Item = String>) -> String {
+    items.take(NAMED_MAX).collect::<Vec<_>>().join(", ")
 }

@@ -7,7 +7,7 @@ use crate::verification::{CallTimeLimit, DecisionInputs, OracleReply, ReviewCase
 use serde_json::{Value as Json, json};
 
 fn decide_as_json(inputs: &DecisionInputs) -> Json {
-    serde_json::to_value(decide(inputs)).expect("it serializes")
+    serde_json::to_value(decide(inputs)).expect("the value serializes")
 }
 
 /// Two sources that agree on `inr` and contradict each other on `dose`.
@@ -19,12 +19,12 @@ fn contradiction(settings: Json, more: Json) -> DecisionInputs {
     inputs
 }
 
-fn on_dose(config: Json, said: &[(crate::ground::source::OracleTier, &str)]) -> DecisionInputs {
+fn on_dose(config: Json, stated: &[(crate::ground::source::OracleTier, &str)]) -> DecisionInputs {
     const LABS: [&str; 3] = ["lab-a", "lab-b", "lab-c"];
-    let labs = &LABS[..said.len()];
+    let labs = &LABS[..stated.len()];
     let workflow = workflow(&["dose"], labs, json!({"conflict_resolution": config}));
     let mut inputs = inputs(workflow, &["dose"], json!({}));
-    for (lab, (tier, dose)) in labs.iter().zip(said) {
+    for (lab, (tier, dose)) in labs.iter().zip(stated) {
         answers(&mut inputs, lab, *tier, &[("dose", dose)]);
     }
     inputs
@@ -63,7 +63,7 @@ fn missing_source_blocks_only_the_axes_requested_from_it() {
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
     let silent = call(Primary, &["inr"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    inputs.calls.insert("lab-b".parse().expect("an id"), silent);
+    inputs.calls.insert("lab-b".parse().expect("a valid id"), silent);
     let envelope = decide_as_json(&inputs);
     assert_eq!((&envelope["kind"], &envelope["axes"]["dose"]["value"]), (&json!("blocked"), &json!("10")));
     let inr = &envelope["axes"]["inr"];
@@ -80,7 +80,7 @@ fn ambiguous_source_does_not_affect_other_axes() {
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
     let several = call(Primary, &["inr"], OracleReply::Several { records: 2 });
-    inputs.calls.insert("lab-b".parse().expect("an id"), several);
+    inputs.calls.insert("lab-b".parse().expect("a valid id"), several);
     let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["kind"], "requires_specification");
     assert_eq!(envelope["axes"]["dose"]["value"], "10");
@@ -107,7 +107,7 @@ fn narrative_axis_with_a_graver_axis_has_a_disclaimer() {
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     answer_of(&mut inputs, "lab-a").deviations.insert("dose".into(), "10 after 1".into());
     let silent = call(Primary, &["inr"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    inputs.calls.insert("lab-b".parse().expect("an id"), silent);
+    inputs.calls.insert("lab-b".parse().expect("a valid id"), silent);
     let envelope = decide_as_json(&inputs);
     assert_eq!(envelope["kind"], "human_review");
     assert_eq!(envelope["axes"]["inr"]["kind"], "narrative_only");
@@ -169,8 +169,8 @@ fn review_shows_the_tier_at_which_an_answer_counted() {
     let mut inputs = on_dose(json!({}), &[(Primary, "10"), (Secondary, "12")]);
     let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
     (freshness.stale, freshness.stale_behavior) = (true, StaleBehavior::DegradeTier);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
-    let review = serde_json::to_value(review).expect("it serializes");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
+    let review = serde_json::to_value(review).expect("the value serializes");
     assert_eq!(review["candidates"]["lab-a"]["record"]["oracle_tier"], "secondary", "{review:#}");
 }
 
@@ -181,9 +181,9 @@ fn review_after_exceeded_budget_has_every_source_and_last_answer() {
     let mut inputs = inputs(workflow(&["dose"], &["lab-a"], settings), &["dose"], json!({}));
     let mut cut = call(Primary, &["dose"], OracleReply::TimedOut { cut: CallTimeLimit::Budget });
     cut.kept = Some(Box::new(candidate("lab-a", &[("dose", "10")])));
-    inputs.calls.insert("lab-a".parse().expect("an id"), cut);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
-    let review = serde_json::to_value(review).expect("it serializes");
+    inputs.calls.insert("lab-a".parse().expect("a valid id"), cut);
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
+    let review = serde_json::to_value(review).expect("the value serializes");
     assert_eq!(review["sources"], json!({"lab-a": "timed_out"}), "{review:#}");
     assert_eq!(review["candidates"]["lab-a"]["values"]["dose"]["value"], "10", "{review:#}");
 }
@@ -196,7 +196,7 @@ fn answer_of_an_unverified_source_does_not_reopen_a_review() {
     answers(&mut inputs, "lab-b", Primary, &[("dose", "12")]);
     let mut review = |dose: &str| {
         answers(&mut inputs, "scraper", Unverified, &[("dose", dose)]);
-        ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides")
+        ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides")
     };
     let (one, other) = (review("99"), review("98"));
     assert_eq!(one.candidates.len(), 3, "the reviewer sees it: {one:?}");
@@ -242,11 +242,11 @@ fn thresholds_of_an_axis_replace_those_of_the_workflow() {
 
 #[test]
 fn thresholds_that_cannot_apply_are_rejected() {
-    let refused = |config: Json, says: &str| {
+    let refused = |config: Json, message: &str| {
         let settings = json!({"conflict_resolution": config});
         let refused = is_valid(&workflow(&["dose", "status"], &["lab-a", "lab-b"], settings));
-        let refused = refused.expect_err(says);
-        assert!(refused.contains(says), "{refused}");
+        let refused = refused.expect_err(message);
+        assert!(refused.contains(message), "{refused}");
     };
     refused(json!({"escalation_ratio_threshold": -1}), "escalation_ratio_threshold");
     refused(json!({"axis_thresholds": {"status": {"escalation_delta_threshold": 1}}}), "status");
@@ -261,9 +261,9 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
     let mut document = ontology_json();
     document["axes"][2]["relative_tolerance"] = json!("0.01");
     let ontology: crate::ground::ontology::Ontology = serde_json::from_value(document).expect("an ontology");
-    ontology.validate().expect("it can be used");
+    ontology.validate().expect("the settings are valid");
     let mut inputs = on_dose(json!({}), &[(Primary, "1000"), (Primary, "1010")]);
-    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it exists").clone();
+    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("the axis exists").clone();
     let envelope = decide_as_json(&inputs);
     assert_eq!((&envelope["axes"]["dose"]["basis"], &envelope["steps"]), (&json!("agreement"), &json!([])));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "1011")]);
@@ -274,7 +274,7 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
 fn value_must_agree_with_all_members_within_the_tolerance() {
     let config = json!({"same_tier_strategy": "require_human"});
     let mut inputs = on_dose(config, &[(Primary, "1000"), (Primary, "1009"), (Primary, "991")]);
-    let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("it serializes");
+    let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("the value serializes");
     axis["relative_tolerance"] = json!("0.01");
     *axis_of(&mut inputs, "dose") = serde_json::from_value(axis).expect("an axis");
     // each is close to the first, and the other two are too far apart
@@ -285,7 +285,7 @@ fn value_must_agree_with_all_members_within_the_tolerance() {
 fn threshold_counts_even_where_values_agree_within_a_tolerance() {
     let mut inputs =
         on_dose(json!({"escalation_delta_threshold": 5}), &[(Primary, "1000"), (Primary, "1009")]);
-    let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("it serializes");
+    let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("the value serializes");
     axis["relative_tolerance"] = json!("0.01");
     *axis_of(&mut inputs, "dose") = serde_json::from_value(axis).expect("an axis");
     assert_eq!(decide_as_json(&inputs)["axes"]["dose"]["reasons"], json!(["delta_threshold"]));
@@ -317,7 +317,7 @@ fn too_few_sources_block_an_axis() {
         let mut inputs = inputs(workflow(&["dose"], &["lab-a", "lab-b"], settings), &["dose"], json!({}));
         answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
         let none = call(Primary, &["dose"], OracleReply::NoRecord);
-        inputs.calls.insert("lab-b".parse().expect("an id"), none);
+        inputs.calls.insert("lab-b".parse().expect("a valid id"), none);
         inputs
     };
     let kind = |inputs: &DecisionInputs| decide_as_json(inputs)["axes"]["dose"]["kind"].clone();
@@ -326,7 +326,7 @@ fn too_few_sources_block_an_axis() {
     assert_eq!(decide_as_json(&few)["axes"]["dose"]["reasons"], json!(["too_few_sources"]));
     // a source that did not answer may have been the second one
     let silent = call(Primary, &["dose"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    few.calls.insert("lab-b".parse().expect("an id"), silent);
+    few.calls.insert("lab-b".parse().expect("a valid id"), silent);
     assert_eq!(decide_as_json(&few)["axes"]["dose"]["reasons"], json!(["oracle_unreachable"]));
     answers(&mut few, "lab-b", Unverified, &[("dose", "10")]);
     assert_eq!(kind(&few), "blocked", "an unverified source does not count");
@@ -339,25 +339,27 @@ fn min_sources_beyond_the_sources_of_an_axis_is_rejected() {
     let of = |min: u32| is_valid(&workflow(&["dose"], &["lab-a", "lab-b"], json!({"min_sources": min})));
     assert_eq!(of(2), Ok(()));
     for min in [0, 3] {
-        assert!(of(min).expect_err("it cannot work").contains("`min_sources`"));
+        assert!(of(min).expect_err("the configuration is invalid").contains("`min_sources`"));
     }
 }
 
 #[test]
 fn call_that_was_not_awaited_is_no_timeout() {
     let mut document =
-        serde_json::to_value(call(Unverified, &["dose"], OracleReply::NoRecord)).expect("JSON");
+        serde_json::to_value(call(Unverified, &["dose"], OracleReply::NoRecord)).expect("valid JSON");
     document["reply"] = json!({"outcome": "not_awaited"});
     let mut inputs = on_dose(json!({}), &[(Primary, "10")]);
-    inputs.workflow.oracles.push("scraper".parse().expect("an id"));
-    inputs.calls.insert("scraper".parse().expect("an id"), serde_json::from_value(document).expect("a call"));
+    inputs.workflow.oracles.push("scraper".parse().expect("a valid id"));
+    inputs
+        .calls
+        .insert("scraper".parse().expect("a valid id"), serde_json::from_value(document).expect("a call"));
     let envelope = decide_as_json(&inputs);
     assert_eq!(
         (&envelope["kind"], &envelope["candidates"][1]["outcome"]),
         (&json!("authoritative"), &json!("not_awaited"))
     );
     let logged = crate::audit::event::verification::SourceCallEntry::all(&inputs, &decide(&inputs));
-    let logged = serde_json::to_value(&logged[1]).expect("it serializes");
+    let logged = serde_json::to_value(&logged[1]).expect("the value serializes");
     assert_ne!(logged["status"], "timeout");
     assert_eq!(logged["error_code"], "not_awaited");
 }

@@ -21,7 +21,7 @@ fn question(number: usize, other: &str, more: Json) -> DecisionInputs {
 }
 
 fn review(inputs: &DecisionInputs) -> ReviewCase {
-    ReviewCase::of(inputs, &decide(inputs)).expect("a person decides")
+    ReviewCase::of(inputs, &decide(inputs)).expect("a reviewer decides")
 }
 
 #[test]

@@ -11,13 +11,13 @@ use serde_json::{Value as Json, json};
 const LABS: [&str; 6] = ["lab-a", "lab-b", "lab-c", "lab-d", "lab-e", "lab-f"];
 
 /// Oracles of these tiers with these doses, each published one second after the one before it.
-fn doses(config: Json, said: &[(OracleTier, &str)]) -> DecisionInputs {
-    let labs = &LABS[..said.len()];
+fn doses(config: Json, stated: &[(OracleTier, &str)]) -> DecisionInputs {
+    let labs = &LABS[..stated.len()];
     let mut inputs =
         inputs(workflow(&["dose"], labs, json!({"conflict_resolution": config})), &["dose"], json!({}));
-    for ((lab, (tier, dose)), place) in labs.iter().zip(said).zip(0..) {
+    for ((lab, (tier, dose)), position) in labs.iter().zip(stated).zip(0..) {
         answers(&mut inputs, lab, *tier, &[("dose", dose)]);
-        answer_of(&mut inputs, lab).observed_at = ago(60 - place);
+        answer_of(&mut inputs, lab).observed_at = ago(60 - position);
     }
     inputs
 }
@@ -28,19 +28,19 @@ fn dose(envelope: &Envelope) -> Option<String> {
 
 fn only_reason(envelope: &Envelope) -> AxisReason {
     assert_eq!(envelope.reasons.len(), 1, "{:?}", envelope.reasons);
-    *envelope.reasons.first().expect("there is one")
+    *envelope.reasons.first().expect("a value is present")
 }
 
 #[test]
 fn each_conflicting_pair_is_a_step_and_too_many_go_to_a_reviewer() {
-    let said = [(Primary, "1"), (Primary, "2"), (Primary, "3"), (Primary, "4"), (Primary, "5")];
+    let stated = [(Primary, "1"), (Primary, "2"), (Primary, "3"), (Primary, "4"), (Primary, "5")];
     let recent = json!({"same_tier_strategy": "most_recent"});
-    let envelope = decide(&doses(recent.clone(), &said[..4]));
+    let envelope = decide(&doses(recent.clone(), &stated[..4]));
     assert_eq!((envelope.kind, dose(&envelope).as_deref()), (EnvelopeKind::Authoritative, Some("4")));
     assert_eq!(envelope.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(envelope.steps.iter().all(|step| step.outcome == ConflictStepOutcome::Replaced));
 
-    let envelope = decide(&doses(recent, &said));
+    let envelope = decide(&doses(recent, &stated));
     assert_eq!(
         (envelope.kind, only_reason(&envelope)),
         (EnvelopeKind::HumanReview, AxisReason::CascadeLimit)
@@ -49,18 +49,18 @@ fn each_conflicting_pair_is_a_step_and_too_many_go_to_a_reviewer() {
     assert_eq!(envelope.steps[3].reason, Some(AxisReason::CascadeLimit));
 
     let wider = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 4}});
-    assert_eq!(dose(&decide(&doses(wider, &said))).as_deref(), Some("5"));
+    assert_eq!(dose(&decide(&doses(wider, &stated))).as_deref(), Some("5"));
     let narrow = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 1}});
-    assert_eq!(only_reason(&decide(&doses(narrow, &said[..3]))), AxisReason::CascadeLimit);
+    assert_eq!(only_reason(&decide(&doses(narrow, &stated[..3]))), AxisReason::CascadeLimit);
 }
 
 #[test]
 fn agreeing_oracle_is_no_step_and_supports_the_value() {
-    let said = [(Secondary, "10.04"), (Primary, "10"), (Secondary, "12"), (CrossDomain, "9.96")];
-    let envelope = decide(&doses(json!({}), &said));
+    let stated = [(Secondary, "10.04"), (Primary, "10"), (Secondary, "12"), (CrossDomain, "9.96")];
+    let envelope = decide(&doses(json!({}), &stated));
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
-    let behind = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
-    assert_eq!(behind.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
+    let oracle_ids = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
+    assert_eq!(oracle_ids.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
     assert_eq!(envelope.axes["dose"].basis, Some(ValueBasis::Resolution));
     let [step] = &envelope.steps[..] else { panic!("{:?}", envelope.steps) };
     assert_eq!((step.relation, step.outcome), (TierRelation::DifferentTier, ConflictStepOutcome::Kept));
@@ -71,8 +71,8 @@ fn agreeing_oracle_is_no_step_and_supports_the_value() {
 #[test]
 fn same_tier_strategy_settles_within_a_tier_and_default_between_tiers() {
     let config = json!({"default_strategy": "higher_tier_wins", "same_tier_strategy": "use_conservative"});
-    let said = [(Primary, "12"), (Secondary, "3"), (Primary, "10")];
-    let envelope = decide(&doses(config, &said));
+    let stated = [(Primary, "12"), (Secondary, "3"), (Primary, "10")];
+    let envelope = decide(&doses(config, &stated));
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
     let relations: Vec<_> = envelope.steps.iter().map(|step| step.relation).collect();
     assert_eq!(relations, [TierRelation::SameTier, TierRelation::DifferentTier]);
@@ -81,22 +81,22 @@ fn same_tier_strategy_settles_within_a_tier_and_default_between_tiers() {
 #[test]
 fn difference_over_the_threshold_is_reviewed_even_between_losing_oracles() {
     let config = json!({"escalation_delta_threshold": 3});
-    let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11")];
-    assert_eq!(dose(&decide(&doses(config.clone(), &said))).as_deref(), Some("10"));
-    let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11.5")];
-    let envelope = decide(&doses(config.clone(), &said));
+    let stated = [(Primary, "10"), (Secondary, "8"), (Secondary, "11")];
+    assert_eq!(dose(&decide(&doses(config.clone(), &stated))).as_deref(), Some("10"));
+    let stated = [(Primary, "10"), (Secondary, "8"), (Secondary, "11.5")];
+    let envelope = decide(&doses(config.clone(), &stated));
     assert_eq!(only_reason(&envelope), AxisReason::DeltaThreshold);
     assert_eq!(envelope.axes["dose"].delta, Some("3.5".parse().expect("a number")));
     // a difference that cannot be computed exceeds each threshold
-    let said = [(Primary, "1e60"), (Secondary, "1e-60")];
-    assert_eq!(only_reason(&decide(&doses(config, &said))), AxisReason::DeltaThreshold);
+    let stated = [(Primary, "1e60"), (Secondary, "1e-60")];
+    assert_eq!(only_reason(&decide(&doses(config, &stated))), AxisReason::DeltaThreshold);
 }
 
 #[test]
 fn average_covers_all_members_with_the_precision_of_the_axis() {
     let config = json!({"default_strategy": "weighted_average", "same_tier_strategy": "weighted_average"});
-    let said = [(CrossDomain, "20"), (Primary, "10"), (Secondary, "13"), (Unverified, "1000")];
-    let mut inputs = doses(config, &said);
+    let stated = [(CrossDomain, "20"), (Primary, "10"), (Secondary, "13"), (Unverified, "1000")];
+    let mut inputs = doses(config, &stated);
     let envelope = decide(&inputs);
     // (4 × 10 + 2 × 13 + 1 × 20) / 7 = 12.2857…
     assert_eq!(dose(&envelope).as_deref(), Some("12.3"));
@@ -161,14 +161,14 @@ fn contradicting_tiers_and_axis_class_go_to_a_reviewer() {
 fn values_outside_the_recency_window_or_of_equal_time_go_to_a_reviewer() {
     let window =
         |seconds: u64| json!({"same_tier_strategy": "most_recent", "recency_window_seconds": seconds});
-    let said = [(Primary, "10"), (Primary, "12")];
-    assert_eq!(dose(&decide(&doses(window(59), &said))).as_deref(), Some("12"));
-    let envelope = decide(&doses(window(58), &said));
+    let stated = [(Primary, "10"), (Primary, "12")];
+    assert_eq!(dose(&decide(&doses(window(59), &stated))).as_deref(), Some("12"));
+    let envelope = decide(&doses(window(58), &stated));
     assert_eq!(
         (envelope.kind, only_reason(&envelope)),
         (EnvelopeKind::HumanReview, AxisReason::RecencyUndecided)
     );
-    let mut inputs = doses(json!({"same_tier_strategy": "most_recent"}), &said);
+    let mut inputs = doses(json!({"same_tier_strategy": "most_recent"}), &stated);
     answer_of(&mut inputs, "lab-a").observed_at = ago(59);
     assert_eq!(only_reason(&decide(&inputs)), AxisReason::RecencyUndecided);
 }
@@ -203,10 +203,10 @@ fn values_of_different_definitions_are_never_settled() {
 }
 
 /// Oracle A provides X and Y, oracle B provides Y and Z, and they conflict only on Y.
-fn partial(scope: Json, asked: &[&str]) -> DecisionInputs {
+fn partial(scope: Json, requested: &[&str]) -> DecisionInputs {
     let settings = json!({"conflict_resolution": {"scope": scope}});
     let workflow = workflow(&["dose", "inr", "status"], &["lab-a", "lab-b", "lab-c"], settings);
-    let mut inputs = inputs(workflow, asked, json!({}));
+    let mut inputs = inputs(workflow, requested, json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
     answers(&mut inputs, "lab-b", Secondary, &[("inr", "3.5"), ("status", "open")]);
     inputs
@@ -232,9 +232,9 @@ fn conflict_by_axis_affects_only_its_own_axis() {
 
 #[test]
 fn conflict_by_oracle_affects_all_axes_of_both_oracles() {
-    for asked in [&["dose", "inr", "status"][..], &["dose"], &["status"]] {
-        let envelope = decide(&partial(json!({"granularity": "oracle"}), asked));
-        assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{asked:?}");
+    for requested in [&["dose", "inr", "status"][..], &["dose"], &["status"]] {
+        let envelope = decide(&partial(json!({"granularity": "oracle"}), requested));
+        assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{requested:?}");
         assert_eq!(only_reason(&envelope), AxisReason::OracleInvalidated);
         assert!(envelope.axes.values().all(|outcome| outcome.standing == AxisStatus::Escalated));
         assert!(envelope.steps.is_empty(), "nothing is settled: {:?}", envelope.steps);
@@ -246,11 +246,11 @@ fn conflict_by_oracle_affects_all_axes_of_both_oracles() {
 
 #[test]
 fn invalidate_all_queries_both_oracles_again_and_then_settles() {
-    for asked in [&["dose", "inr", "status"][..], &["dose"]] {
-        let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), asked);
+    for requested in [&["dose", "inr", "status"][..], &["dose"]] {
+        let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), requested);
         answers(&mut inputs, "lab-c", CrossDomain, &[("status", "open")]);
         let envelope = decide(&inputs);
-        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{asked:?}");
+        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{requested:?}");
         assert_eq!(only_reason(&envelope), AxisReason::Reverification);
         let again: Vec<_> =
             envelope.reverify.iter().map(|again| (again.oracle_id.as_str(), again.axes.len())).collect();

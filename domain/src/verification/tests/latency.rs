@@ -17,14 +17,15 @@ fn answered_by_one() -> DecisionInputs {
 
 fn with_second(tier: crate::ground::source::OracleTier, reply: OracleReply) -> DecisionInputs {
     let mut inputs = answered_by_one();
-    inputs.calls.insert("lab-b".parse().expect("an id"), call(tier, &["dose"], reply));
+    inputs.calls.insert("lab-b".parse().expect("a valid id"), call(tier, &["dose"], reply));
     inputs
 }
 
 #[test]
 fn answer_after_the_soft_timeout_counts_as_late() {
     let mut inputs = answered_by_one();
-    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").latency_ms = 2001;
+    inputs.calls.get_mut(&"lab-a".parse().expect("a valid id")).expect("the oracle was queried").latency_ms =
+        2001;
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
     assert!(envelope.candidates[0].late && !envelope.candidates[1].late);
@@ -56,11 +57,11 @@ fn oracle_without_record_or_query_does_not_affect_the_decision() {
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
     }
     let mut inputs = with_second(Primary, OracleReply::NoRecord);
-    inputs.calls.remove(&"lab-a".parse().expect("an id"));
+    inputs.calls.remove(&"lab-a".parse().expect("a valid id"));
     let envelope = decide(&inputs);
     assert_eq!((envelope.kind, envelope.reasons.len()), (EnvelopeKind::Blocked, 1));
     assert!(envelope.reasons.contains(&AxisReason::NoValue));
-    assert_eq!(envelope.retry.expect("there is guidance").after_ms, None);
+    assert_eq!(envelope.retry.expect("the envelope has retry guidance").after_ms, None);
 }
 
 #[test]
@@ -69,7 +70,9 @@ fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
     let failed = OracleReply::Failed { failure: CallFailure::Internal, cause: "a fault".into() };
     for (reply, reason) in [(silent, AxisReason::OracleUnreachable), (failed, AxisReason::OracleUnusable)] {
         let mut inputs = with_second(Primary, reply);
-        inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], OracleReply::NoRecord));
+        inputs
+            .calls
+            .insert("lab-a".parse().expect("a valid id"), call(Primary, &["dose"], OracleReply::NoRecord));
         let envelope = decide(&inputs);
         assert_eq!(envelope.reasons, [reason].into());
         assert_eq!(envelope.axes["dose"].reasons, [reason].into());
@@ -77,9 +80,11 @@ fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
     // a missing oracle that was asked for another axis would not have answered this one
     let workflow = workflow(&["dose", "visits"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "visits"], json!({}));
-    inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], OracleReply::NoRecord));
+    inputs
+        .calls
+        .insert("lab-a".parse().expect("a valid id"), call(Primary, &["dose"], OracleReply::NoRecord));
     let silent = call(Primary, &["visits"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    inputs.calls.insert("lab-b".parse().expect("an id"), silent);
+    inputs.calls.insert("lab-b".parse().expect("a valid id"), silent);
     let envelope = decide(&inputs);
     assert_eq!(envelope.axes["dose"].reasons, [AxisReason::NoValue].into());
     assert_eq!(envelope.axes["visits"].reasons, [AxisReason::OracleUnreachable].into());
@@ -103,7 +108,7 @@ fn entity_that_is_not_identified_requires_specification() {
 #[test]
 fn cached_answer_is_not_used_if_the_workflow_does_not_serve_it() {
     let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried");
     second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
     // registration rejects this combination
     inputs.workflow.oracle_latency.stale_tolerance_seconds = Some(600);
@@ -116,7 +121,7 @@ fn cached_answer_is_not_used_if_the_workflow_does_not_serve_it() {
 fn circuit_held_open_by_an_administrator_has_no_retry_delay() {
     let envelope = decide(&with_second(Primary, OracleReply::CircuitOpen { retry_after_ms: None }));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-    let retry = envelope.retry.expect("there is guidance");
+    let retry = envelope.retry.expect("the envelope has retry guidance");
     assert_eq!((retry.after_ms, retry.oracles.len()), (None, 1));
     assert!(retry.advice.contains("administrator"), "{}", retry.advice);
 }
@@ -130,7 +135,8 @@ fn failure_other_than_timeout_has_no_narrative_or_cached_answer() {
         for failure in [CallFailure::Rejected, CallFailure::Internal] {
             let mut inputs = with_second(Primary, OracleReply::Failed { failure, cause: "a fault".into() });
             inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({"oracle_latency": on_timeout}));
-            let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+            let second =
+                inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried");
             second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
             let envelope = decide(&inputs);
             assert_eq!(envelope.kind, EnvelopeKind::Blocked);
@@ -150,7 +156,7 @@ fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
         "{:?}",
         envelope.warnings
     );
-    let retry = envelope.retry.expect("there is guidance");
+    let retry = envelope.retry.expect("the envelope has retry guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-b"));
     assert!(retry.advice.starts_with("lab-b cannot answer this question"), "{}", retry.advice);
 }
@@ -167,7 +173,7 @@ fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
         }),
         ("its answer is rejected (identity): it is lab-b's", |inputs| {
-            answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("an id");
+            answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("a valid id");
         }),
         ("its answer is rejected (signature): the signature is invalid", |inputs| {
             answer_of(inputs, "lab-a").record.signature_info = Some(SignatureVerification {
@@ -184,13 +190,13 @@ fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
                 AxisValue::Text("much".into());
         }),
     ];
-    for (says, spoil) in spoil {
+    for (label, spoil) in spoil {
         let mut inputs = answered_by_one();
         spoil(&mut inputs);
         let envelope = decide(&inputs);
-        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{says}");
+        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{label}");
         assert_eq!(envelope.candidates[0].outcome, CallOutcome::Refused);
-        assert!(envelope.warnings.iter().any(|warning| warning.contains(says)), "{:?}", envelope.warnings);
+        assert!(envelope.warnings.iter().any(|warning| warning.contains(label)), "{:?}", envelope.warnings);
     }
 }
 
@@ -209,12 +215,12 @@ fn envelope_without_values_contains_none_anywhere() {
     for (settings, kind) in cases {
         let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
         inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], settings);
-        for said in ["4711.5", "4711.5 mg"] {
-            answers(&mut inputs, "lab-a", Primary, &[("dose", said)]);
+        for dose in ["4711.5", "4711.5 mg"] {
+            answers(&mut inputs, "lab-a", Primary, &[("dose", dose)]);
             let envelope = decide(&inputs);
-            let is_unreadable = said.ends_with("mg") && kind != EnvelopeKind::Provisional;
+            let is_unreadable = dose.ends_with("mg") && kind != EnvelopeKind::Provisional;
             assert!(envelope.kind == kind || is_unreadable, "{:?}", envelope.kind);
-            let json = String::from_utf8(envelope.to_json()).expect("it is text");
+            let json = String::from_utf8(envelope.to_json()).expect("valid UTF-8");
             assert!(!json.contains("4711"), "{json}");
         }
     }
@@ -223,7 +229,8 @@ fn envelope_without_values_contains_none_anywhere() {
 #[test]
 fn value_that_was_not_requested_from_the_oracle_is_ignored() {
     let mut inputs = answered_by_one();
-    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
+    inputs.calls.get_mut(&"lab-a".parse().expect("a valid id")).expect("the oracle was queried").axes =
+        vec!["inr".into()];
     let envelope = decide(&inputs);
     assert_eq!(
         (envelope.kind, envelope.reasons.contains(&AxisReason::NoValue)),
@@ -235,10 +242,10 @@ fn value_that_was_not_requested_from_the_oracle_is_ignored() {
 #[test]
 fn missing_oracle_without_listed_axes_blocks_all_axes() {
     let mut inputs = with_second(Primary, OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
-    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried");
     second.axes = vec!["inr".into()];
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
-    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried");
     second.axes.clear();
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Blocked);
 }
@@ -261,7 +268,7 @@ fn tier_in_an_answer_is_ignored() {
     let envelope = decide(&inputs);
     assert_eq!(envelope.axes["dose"].value, Some(AxisValue::Text("10".into())));
     assert_eq!(
-        serde_json::to_value(&envelope.candidates[1].record).expect("it serializes")["oracle_tier"],
+        serde_json::to_value(&envelope.candidates[1].record).expect("the value serializes")["oracle_tier"],
         "secondary"
     );
 }
@@ -272,7 +279,7 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
     let record = &mut answer_of(&mut inputs, "lab-a").record;
     (record.source_version, record.evidence_hash) = (None, None);
     let envelope = decide(&inputs);
-    let evidence = serde_json::to_value(&envelope.axes["dose"].evidence).expect("it serializes");
+    let evidence = serde_json::to_value(&envelope.axes["dose"].evidence).expect("the value serializes");
     assert_eq!(evidence[0]["record"]["oracle_tier"], "secondary");
     assert!(envelope.warnings[0].contains("neither a version nor a hash, and counts as secondary"));
     // either is enough
@@ -289,7 +296,8 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
 fn answer_with_a_time_after_its_arrival_is_rejected() {
     let mut inputs = answered_by_one();
     let (came_at, skew) = (ago(100), jiff::SignedDuration::from_secs(60));
-    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").ended_at = Some(came_at);
+    inputs.calls.get_mut(&"lab-a".parse().expect("a valid id")).expect("the oracle was queried").ended_at =
+        Some(came_at);
     let record = &mut answer_of(&mut inputs, "lab-a").record;
     (record.retrieved_at, record.verified_at) = (came_at, came_at);
     answer_of(&mut inputs, "lab-a").observed_at = came_at + skew;
@@ -304,27 +312,27 @@ fn answer_with_a_time_after_its_arrival_is_rejected() {
 
 #[test]
 fn age_of_a_state_sensitive_value_counts_to_the_requested_time() {
-    let asked = |age_s: i64, more| {
+    let request_with = |age_s: i64, more| {
         let workflow = workflow(&["inr"], &["lab-a"], json!({}));
         let mut inputs = inputs(workflow, &["inr"], more);
         answers(&mut inputs, "lab-a", Primary, &[("inr", "2.5")]);
         answer_of(&mut inputs, "lab-a").observed_at = ago(age_s);
         inputs
     };
-    let build = |age_s: i64, more| decide(&asked(age_s, more));
+    let build = |age_s: i64, more| decide(&request_with(age_s, more));
     assert_eq!(build(3600, json!({})).kind, EnvelopeKind::Authoritative);
     let expired = build(3601, json!({}));
     assert_eq!(expired.kind, EnvelopeKind::Blocked);
     assert_eq!(expired.reverify.len(), 1);
-    assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(2000));
-    let again = decide(&DecisionInputs { reverified: true, ..asked(3601, json!({})) });
+    assert_eq!(expired.retry.expect("the envelope has retry guidance").after_ms, Some(2000));
+    let again = decide(&DecisionInputs { reverified: true, ..request_with(3601, json!({})) });
     assert_eq!((again.kind, again.reverify), (EnvelopeKind::Blocked, Vec::new()), "once more is enough");
-    let retry = again.retry.expect("there is guidance");
+    let retry = again.retry.expect("the envelope has retry guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"), "{}", retry.advice);
     let then = build(3601, json!({"point_in_time": ago(60)}));
     assert_eq!(then.kind, EnvelopeKind::Authoritative);
     let ahead = now() + jiff::SignedDuration::from_secs(3600);
-    let mut of_later = asked(1, json!({}));
+    let mut of_later = request_with(1, json!({}));
     of_later.question.point_in_time = Some(ahead);
     assert_eq!(decide(&of_later).kind, EnvelopeKind::Blocked);
 }
@@ -347,7 +355,7 @@ fn warnings_have_ages_in_words() {
 
 #[test]
 fn advice_names_the_oracles_and_the_delay_in_words() {
-    for (reply, told) in [
+    for (reply, message) in [
         (
             OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
             "no answer came from lab-b: ask again in 5 seconds",
@@ -361,8 +369,8 @@ fn advice_names_the_oracles_and_the_delay_in_words() {
             "an administrator has to check lab-b: it failed, or its answer cannot be trusted",
         ),
     ] {
-        let retry = decide(&with_second(Primary, reply)).retry.expect("there is guidance");
-        assert_eq!(retry.advice, told);
+        let retry = decide(&with_second(Primary, reply)).retry.expect("the envelope has retry guidance");
+        assert_eq!(retry.advice, message);
     }
 }
 
@@ -373,6 +381,6 @@ fn value_without_a_freshness_entry_is_stale() {
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
     assert!(envelope.reasons.contains(&AxisReason::Stale));
-    let retry = envelope.retry.expect("there is guidance");
+    let retry = envelope.retry.expect("the envelope has retry guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"));
 }

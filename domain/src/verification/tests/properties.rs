@@ -92,9 +92,9 @@ fn settings() -> impl Strategy<Value = Json> {
 }
 
 fn call_of(name: &str, oracle: &OracleBehavior) -> OracleCall {
-    let mut said = vec![("dose", oracle.dose.as_str())];
-    said.extend(oracle.inr.as_deref().map(|inr| ("inr", inr)));
-    let mut candidate = candidate(name, &said);
+    let mut stated = vec![("dose", oracle.dose.as_str())];
+    stated.extend(oracle.inr.as_deref().map(|inr| ("inr", inr)));
+    let mut candidate = candidate(name, &stated);
     candidate.record.verified_at = ago(oracle.verified_s_ago);
     candidate.observed_at = ago(oracle.verified_s_ago);
     if !oracle.is_pinned {
@@ -104,10 +104,10 @@ fn call_of(name: &str, oracle: &OracleBehavior) -> OracleCall {
         (candidate.freshness[0].stale, candidate.freshness[0].stale_behavior) = (true, behavior);
     }
     candidate.values.get_mut("dose").expect("a dose").definition = oracle.definition.map(str::to_owned);
-    let kept = Some(Box::new(candidate.clone()));
+    let stored = Some(Box::new(candidate.clone()));
     let mut call = answered_call(oracle.tier, candidate);
     call.latency_ms = oracle.latency_ms;
-    call.kept = kept;
+    call.kept = stored;
     match oracle.reply {
         1 => call.reply = OracleReply::NoRecord,
         2 => call.reply = OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout },
@@ -125,7 +125,7 @@ fn question(settings: Json, oracles: &[OracleBehavior], claim: Option<&str>) -> 
     let workflow = workflow(&["dose", "inr"], &ORACLES[..oracles.len()], settings);
     let mut inputs = inputs(workflow, &["dose", "inr"], more);
     for (name, oracle) in ORACLES.iter().zip(oracles) {
-        inputs.calls.insert(name.parse().expect("an id"), call_of(name, oracle));
+        inputs.calls.insert(name.parse().expect("a valid id"), call_of(name, oracle));
     }
     inputs
 }
@@ -142,7 +142,7 @@ fn timeless(mut envelope: Envelope) -> Json {
     for candidate in &mut envelope.candidates {
         (candidate.latency_ms, candidate.late) = (0, false);
     }
-    let mut json = serde_json::to_value(envelope).expect("it serializes");
+    let mut json = serde_json::to_value(envelope).expect("the value serializes");
     for digest in ["sha256", "inputs_sha256"] {
         json.as_object_mut().expect("an object").remove(digest);
     }
@@ -159,15 +159,15 @@ proptest! {
         let mut other = inputs.clone();
         let names: Vec<_> = inputs.calls.keys().cloned().collect();
         other.calls.clear();
-        for place in order {
-            let Some(name) = names.get(place) else { continue };
+        for index in order {
+            let Some(name) = names.get(index) else { continue };
             let mut call = inputs.calls[name].clone();
-            call.latency_ms = latencies[place];
+            call.latency_ms = latencies[index];
             // an answer cannot arrive before the times that it contains
-            let of_itself = call.kept.as_ref().map_or(now(), |said| {
-                said.observed_at.max(said.record.retrieved_at).max(said.record.verified_at)
+            let of_itself = call.kept.as_ref().map_or(now(), |stated| {
+                stated.observed_at.max(stated.record.retrieved_at).max(stated.record.verified_at)
             });
-            call.ended_at = Some(ago(latencies[place] as i64).max(of_itself));
+            call.ended_at = Some(ago(latencies[index] as i64).max(of_itself));
             other.calls.insert(name.clone(), call);
         }
         prop_assert_eq!(timeless(decide(&inputs)), timeless(decide(&other)));
@@ -178,15 +178,15 @@ proptest! {
         settings in settings(),
         oracles in prop::collection::vec(oracle(), 1..=3),
         mut liar in oracle(),
-        place in 0..4_usize,
+        position in 0..4_usize,
     ) {
         liar.tier = Unverified;
         liar.dose = "1000000".into();
         let without = question(settings.clone(), &oracles, None);
         let mut with = without.clone();
-        let name = "scraper".parse().expect("an id");
+        let name = "scraper".parse().expect("a valid id");
         with.calls.insert(name, call_of("scraper", &liar));
-        with.workflow.oracles.insert(place.min(oracles.len()), "scraper".parse().expect("an id"));
+        with.workflow.oracles.insert(position.min(oracles.len()), "scraper".parse().expect("a valid id"));
         let (with, without) = (decide(&with), decide(&without));
         prop_assert_eq!(with.kind == EnvelopeKind::Authoritative, without.kind == EnvelopeKind::Authoritative);
         if with.kind == EnvelopeKind::Authoritative {
@@ -205,13 +205,13 @@ proptest! {
             let is_authoritative = outcome.kind == EnvelopeKind::Authoritative;
             prop_assert_eq!(outcome.value.is_some(), is_authoritative);
             prop_assert_eq!(outcome.reasons.is_empty(), is_authoritative);
-            let tells = matches!(
+            let is_shown = matches!(
                 outcome.kind,
                 EnvelopeKind::Authoritative | EnvelopeKind::DisputeSummary | EnvelopeKind::HumanReview
             );
             let is_told = envelope.candidates.iter().any(|one| one.values.contains_key(path))
                 || envelope.steps.iter().any(|step| step.axis == *path);
-            prop_assert!(tells || !is_told, "{path} is withheld: {envelope:#?}");
+            prop_assert!(is_shown || !is_told, "{path} is withheld: {envelope:#?}");
             prop_assert_eq!(outcome.evidence.is_empty(), !is_authoritative);
             prop_assert!(outcome.evidence.iter().all(|one| one.record.oracle_tier != crate::verification::VerificationTier::Unverified));
         }
@@ -222,17 +222,17 @@ proptest! {
     #[test]
     fn logged_inputs_give_the_same_bytes_again(inputs in questions()) {
         let envelope = decide(&inputs);
-        let line = serde_json::to_string(&inputs).expect("it serializes");
-        let read: DecisionInputs = serde_json::from_str(&line).expect("it reads back");
+        let line = serde_json::to_string(&inputs).expect("the value serializes");
+        let read: DecisionInputs = serde_json::from_str(&line).expect("valid JSON");
         prop_assert_eq!(decide(&read).to_json(), envelope.to_json());
-        let value: Json = serde_json::from_slice(&envelope.to_json()).expect("it is JSON");
-        prop_assert_eq!(serde_json_canonicalizer::to_vec(&value).expect("it is canonical"), envelope.to_json());
+        let value: Json = serde_json::from_slice(&envelope.to_json()).expect("valid JSON");
+        prop_assert_eq!(serde_json_canonicalizer::to_vec(&value).expect("the value is canonical"), envelope.to_json());
         let mut unsigned = value;
         unsigned.as_object_mut().expect("an object").remove("sha256");
-        let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("it is canonical");
+        let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("the value is canonical");
         prop_assert_eq!(&envelope.sha256, &Sha256Hex::of(&canonical));
         prop_assert!(envelope.is_intact());
-        let read: Envelope = serde_json::from_slice(&envelope.to_json()).expect("it reads back");
+        let read: Envelope = serde_json::from_slice(&envelope.to_json()).expect("valid JSON");
         prop_assert_eq!(read, envelope);
     }
 }
@@ -243,7 +243,7 @@ fn changed_envelope_is_not_intact() {
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     let mut envelope = decide(&inputs);
     assert!(envelope.is_intact());
-    envelope.axes.get_mut("dose").expect("it is asked for").value =
+    envelope.axes.get_mut("dose").expect("the request includes it").value =
         Some(crate::ground::value::AxisValue::Text("11".into()));
     assert!(!envelope.is_intact());
 }

@@ -20,7 +20,7 @@ fn question_has_the_canonical_form_of_each_value() {
         "point_in_time": "2026-11-19T01:00:00+01:00"
     }));
     assert_eq!(
-        serde_json::to_value(question.expect("it is valid")).expect("it serializes"),
+        serde_json::to_value(question.expect("the value is valid")).expect("the value serializes"),
         json!({
             "where": {"patient": "p-1", "day": "2026-11-20"},
             "axes": ["values.iron.amount", "dose", "visits"],
@@ -34,7 +34,7 @@ fn question_has_the_canonical_form_of_each_value() {
 #[test]
 fn question_without_an_identified_entity_is_valid() {
     let question = read(json!({"workflow": "intake", "where": {}, "axes": ["dose"]}));
-    assert!(question.expect("it is valid").thing.is_empty());
+    assert!(question.expect("the value is valid").thing.is_empty());
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn invalid_request_is_rejected_with_field_and_allowed_values() {
             "in the future (now: 2026-11-20T10:00:00Z); at most 60 s ahead are allowed",
         ),
     ];
-    for (field, value, says) in cases {
+    for (field, value, message) in cases {
         let mut request = plain.clone();
         request[field] = value.clone();
         let refused = read(request).expect_err(&format!("{field} {value}"));
         // an error of the format need not name its field
-        assert!(refused.contains(says) || field == "point_in_time", "{field} {value}: {refused}");
+        assert!(refused.contains(message) || field == "point_in_time", "{field} {value}: {refused}");
     }
 }
 
@@ -108,7 +108,7 @@ fn error_truncates_a_long_name() {
     ] {
         let mut request = request;
         request["workflow"] = json!("intake");
-        let refused = read(request).expect_err("it is invalid");
+        let refused = read(request).expect_err("the value is invalid");
         assert!(refused.len() < 400, "{} bytes", refused.len());
     }
 }
@@ -121,13 +121,13 @@ fn number_that_json_would_round_must_be_a_string() {
                 "claimed": {{"dose": {{"value": {value}, "claimed_by": "p-1"}}}}}}"#
         );
         let request = serde_json::from_str::<VerifyRequest>(&text).map_err(|error| error.to_string())?;
-        read(serde_json::to_value(request).expect("it serializes"))
+        read(serde_json::to_value(request).expect("the value serializes"))
     };
     let refused = written("0.12345678901234567890").expect_err("it would be another number");
     assert!(refused.starts_with("the number 0.12345678901234567890 has more digits"), "{refused}");
     let exact = written(r#""0.12345678901234567890""#).expect("a text is exact");
     assert_eq!(
-        serde_json::to_value(&exact.claimed["dose"].value).expect("it serializes"),
+        serde_json::to_value(&exact.claimed["dose"].value).expect("the value serializes"),
         json!("0.1234567890123456789")
     );
     let thing = r#"{"workflow": "intake", "where": {"patient": 12345678901234567890123}, "axes": ["dose"]}"#;

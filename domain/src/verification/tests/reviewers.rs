@@ -33,9 +33,9 @@ fn resolution(values: Json) -> ReviewResolution {
 }
 
 fn locks(inputs: &DecisionInputs) -> Vec<HumanLock> {
-    let review = ReviewCase::of(inputs, &decide(inputs)).expect("a person decides");
+    let review = ReviewCase::of(inputs, &decide(inputs)).expect("a reviewer decides");
     let resolution = resolution(json!({"dose": "11.0"}));
-    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("it is valid")
+    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("the value is valid")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn review_has_the_open_axes_and_its_resolution_settles_them() {
     let mut inputs = disagreement(json!({}));
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
-    let review = ReviewCase::of(&inputs, &envelope).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &envelope).expect("a reviewer decides");
     assert_eq!(review.axes.keys().collect::<Vec<_>>(), ["dose"]);
     assert_eq!(review.candidates.len(), 2);
     assert_eq!(review.envelope_sha256, envelope.sha256);
@@ -53,7 +53,7 @@ fn review_has_the_open_axes_and_its_resolution_settles_them() {
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.reasons);
     let dose = &envelope.axes["dose"];
     assert_eq!(dose.value, Some(AxisValue::Text("11".into())));
-    let record = serde_json::to_value(&dose.evidence[0].record).expect("it serializes");
+    let record = serde_json::to_value(&dose.evidence[0].record).expect("the value serializes");
     assert_eq!(record["oracle_tier"], "human_lock");
     assert_eq!((record["verifier_id"].as_str(), record["ttl_seconds"].as_u64()), (Some("1000"), Some(600)));
     assert_eq!(dose.evidence[0].record.evidence_hash, Some(review.evidence_hash));
@@ -65,19 +65,19 @@ fn review_has_the_open_axes_and_its_resolution_settles_them() {
 fn lock_applies_only_to_its_question_and_while_it_is_valid() {
     let plain = disagreement(json!({}));
     let spoil: [fn(&mut HumanLock); 6] = [
-        |lock| lock.workflow_id = "other".parse().expect("an id"),
+        |lock| lock.workflow_id = "other".parse().expect("a valid id"),
         |lock| lock.ontology.version = "2".parse().expect("a version"),
         |lock| drop(lock.thing.insert("patient".into(), AxisValue::Text("p-2".into()))),
         |lock| lock.point_in_time = Some(now()),
         |lock| lock.axis = "inr".into(),
         |lock| lock.valid_until = now(),
     ];
-    for (place, spoil) in spoil.into_iter().enumerate() {
+    for (index, spoil) in spoil.into_iter().enumerate() {
         let mut inputs = plain.clone();
         inputs.locks = locks(&plain);
         assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
         spoil(&mut inputs.locks[0]);
-        assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview, "{place}");
+        assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview, "{index}");
     }
 }
 
@@ -130,10 +130,10 @@ fn conflict_settled_by_a_lock_affects_no_other_axis() {
 #[test]
 fn invalid_resolution_is_rejected() {
     let inputs = disagreement(json!({}));
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let refused = |resolution: &ReviewResolution| {
         let refused = review.resolve(ontology(), resolution, "1000", now());
-        refused.expect_err("it is invalid").to_string()
+        refused.expect_err("the value is invalid").to_string()
     };
     let plain = resolution(json!({"dose": 11}));
     assert!(
@@ -162,28 +162,29 @@ fn invalid_resolution_is_rejected() {
 fn value_without_support_requires_own_value() {
     let claim = json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}});
     let mut inputs = disagreement(claim);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let decided = |review: &ReviewCase, value: Json, own_value: bool| {
         let resolution = ReviewResolution { own_value, ..resolution(json!({"dose": value})) };
         review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
     };
-    let told = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
-    assert_eq!(decided(&review, json!(11), false).expect_err("it has no support"), told);
-    for said in [json!(9), json!("10.0"), json!(12)] {
-        assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
+    let message = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
+    assert_eq!(decided(&review, json!(11), false).expect_err("no candidate has the value"), message);
+    for value in [json!(9), json!("10.0"), json!(12)] {
+        assert!(decided(&review, value.clone(), false).is_ok(), "{value}");
     }
     assert!(decided(&review, json!(11), true).is_ok());
     // the same number with another definition does not count
     inputs.question.claimed.clear();
     let stated = answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose");
     stated.definition = Some("a day".into());
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let resolution = ReviewResolution {
         own_value: false,
         definitions: [("dose".to_owned(), "a day".to_owned())].into(),
         ..resolution(json!({"dose": 10}))
     };
-    let refused = review.resolve(ontology(), &resolution, "1000", now()).expect_err("it has no support");
+    let refused =
+        review.resolve(ontology(), &resolution, "1000", now()).expect_err("no candidate has the value");
     assert!(
         refused.to_string().contains("no candidate or claim has 10 (a day); they have: 10, 12 (a day)"),
         "{refused}"
@@ -199,7 +200,7 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
         stated.definition.clone_from(definition);
     };
     dose_of(&mut inputs, "lab-b", &without);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     assert!(review.axes["dose"].contains(&AxisReason::DefinitionMismatch));
     let decided = |review: &ReviewCase, definitions: Json| {
         let definitions = serde_json::from_value(definitions).expect("definitions");
@@ -207,23 +208,23 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
         let locks = review.resolve(ontology(), &resolution, "1000", ago(30));
         locks.map_err(|refused| refused.to_string())
     };
-    let told = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
+    let message = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
                 `\"\"` (the axis's own), `without the night's`";
-    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), told);
+    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), message);
     let other = decided(&review, json!({"dose": "", "inr": ""})).expect_err("inr is not decided");
     assert_eq!(other, "`definitions.inr`: no axis of the review has that name");
-    let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("it is too long");
+    let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("the value is too long");
     assert_eq!(long, "`definitions.dose` has 1025 bytes; allowed: at most 1024");
-    for (given, told) in [("", None), (" without the night's ", without.clone())] {
-        inputs.locks = decided(&review, json!({"dose": given})).expect("it is valid");
+    for (given, expected) in [("", None), (" without the night's ", without.clone())] {
+        inputs.locks = decided(&review, json!({"dose": given})).expect("the value is valid");
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
-        assert_eq!(envelope.axes["dose"].definition, told);
+        assert_eq!(envelope.axes["dose"].definition, expected);
     }
     // the common definition of all candidates is the default
     inputs.locks.clear();
     dose_of(&mut inputs, "lab-a", &without);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     assert_eq!(decided(&review, json!({})).expect("it is plain")[0].definition, without);
 }
 
@@ -231,7 +232,7 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
 fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
     let claim = json!({"claimed": {"inr": {"value": 9, "claimed_by": "p-1"}}});
     let inputs = disagreement(claim);
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let long = ReviewResolution { valid_for_seconds: 3601, ..resolution(json!({"dose": 11, "inr": 2.5})) };
     let refused = review.resolve(ontology(), &long, "1000", now()).expect_err("too long");
     assert_eq!(refused.to_string(), "`valid_for_seconds` is 3601; allowed: 1 to 3600 s");
@@ -240,7 +241,7 @@ fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
 #[test]
 fn evidence_of_a_dispute_does_not_depend_on_time() {
     let evidence = |inputs: &DecisionInputs| {
-        ReviewCase::of(inputs, &decide(inputs)).expect("a person decides").evidence_hash
+        ReviewCase::of(inputs, &decide(inputs)).expect("a reviewer decides").evidence_hash
     };
     let first = disagreement(json!({}));
     let mut again = first.clone();
@@ -257,7 +258,7 @@ fn dispute_with_an_open_review_opens_no_second_one() {
     let mut inputs = disagreement(json!({}));
     let first = decide(&inputs);
     assert_eq!(first.review_id.as_deref(), Some("verify:1"));
-    let review = ReviewCase::of(&inputs, &first).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &first).expect("a reviewer decides");
     inputs.open_reviews = vec![review.to_open_review()];
     inputs.execution_id = "verify:2".into();
     let again = decide(&inputs);
@@ -274,7 +275,7 @@ fn dispute_with_an_open_review_opens_no_second_one() {
 #[test]
 fn dispute_beyond_the_limit_joins_a_covering_review_or_is_blocked() {
     let mut inputs = disagreement(json!({}));
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let open = |review_id: String, axes: &[&str]| OpenReview {
         review_id,
         evidence_hash: Sha256Hex::of(b"another"),
@@ -298,9 +299,9 @@ fn dispute_beyond_the_limit_joins_a_covering_review_or_is_blocked() {
 #[test]
 fn dispute_over_another_ontology_has_other_evidence() {
     let mut inputs = disagreement(json!({}));
-    let first = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let first = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     inputs.workflow.ontology.version = "2".into();
-    let second = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let second = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     assert_ne!(first.evidence_hash, second.evidence_hash);
     assert!(first.is_deciding(&first) && !first.is_deciding(&second));
 }
@@ -311,7 +312,8 @@ fn locked_axes_do_not_depend_on_ambiguous_or_slow_sources() {
     let locks = locks(&inputs);
     let several = OracleReply::Several { records: 2 };
     inputs.question.axes = ["dose".to_owned()].into();
-    inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked").reply = several;
+    inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried").reply =
+        several;
     inputs.elapsed_ms = 1 + inputs.workflow.authority_latency.authority_latency_budget_ms;
     let open = decide(&inputs);
     assert_eq!((open.kind, &open.unspecified), (EnvelopeKind::RequiresSpecification, &Vec::new()));
@@ -320,7 +322,8 @@ fn locked_axes_do_not_depend_on_ambiguous_or_slow_sources() {
     let gone = OracleReply::Failed { failure: CallFailure::Internal, cause: "it is not registered".into() };
     for reply in [None, Some(gone)] {
         if let Some(reply) = reply {
-            let call = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+            let call =
+                inputs.calls.get_mut(&"lab-b".parse().expect("a valid id")).expect("the oracle was queried");
             (call.reply, call.axes) = (reply, Vec::new());
         }
         let decided = decide(&inputs);
@@ -334,15 +337,16 @@ fn claim_supports_only_the_axis_own_definition() {
     let mut inputs = disagreement(json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}}));
     let stated = answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose");
     stated.definition = Some("without the night's".to_owned());
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let decided = |definition: &str| {
         let definitions = [("dose".to_owned(), definition.to_owned())].into();
-        let said = ReviewResolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
-        review.resolve(ontology(), &said, "1000", now())
+        let own_resolution =
+            ReviewResolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
+        review.resolve(ontology(), &own_resolution, "1000", now())
     };
     assert!(decided("").is_ok());
     let refused = decided("without the night's").expect_err("no claim has that");
-    assert!(matches!(refused, ReviewResolutionError::NobodySays { .. }), "{refused}");
+    assert!(matches!(refused, ReviewResolutionError::ValueNotOffered { .. }), "{refused}");
 }
 
 #[test]
@@ -352,7 +356,7 @@ fn full_review_queue_blocks_the_axes_for_a_reviewer() {
     let envelope = decide(&inputs);
     assert_eq!((envelope.kind, &envelope.review_id), (EnvelopeKind::Blocked, &None));
     assert_eq!(envelope.reasons, [AxisReason::RequireHuman, AxisReason::QueueFull].into());
-    let retry = envelope.retry.as_ref().expect("there is guidance");
+    let retry = envelope.retry.as_ref().expect("the envelope has retry guidance");
     assert!(retry.after_ms.is_none() && retry.advice.contains("too many questions"), "{retry:?}");
     assert!(envelope.candidates.iter().all(|candidate| !candidate.values.contains_key("dose")));
     assert!(envelope.is_intact() && ReviewCase::of(&inputs, &envelope).is_none());
@@ -362,18 +366,18 @@ fn full_review_queue_blocks_the_axes_for_a_reviewer() {
 
 #[test]
 fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
-    let said =
+    let stated =
         |value: &str| AxisBaseline::of(&candidate("lab-a", &[("dose", value)]), "dose").expect("a dose");
-    let lab = "lab-a".parse::<SourceId>().expect("an id");
+    let lab = "lab-a".parse::<SourceId>().expect("a valid id");
     let of_lab = |paths: &[(&str, &str)]| -> SourceBaselines {
-        let held = paths.iter().map(|(path, value)| ((*path).to_owned(), said(value)));
+        let held = paths.iter().map(|(path, value)| ((*path).to_owned(), stated(value)));
         [(lab.clone(), held.collect())].into()
     };
     let mut held = of_lab(&[("dose", "12"), ("inr", "3"), ("note", "7")]);
     let before = [
-        ("dose".to_owned(), Some(said("10"))),
+        ("dose".to_owned(), Some(stated("10"))),
         ("inr".to_owned(), None),
-        ("note".to_owned(), Some(said("6"))),
+        ("note".to_owned(), Some(stated("6"))),
     ];
     let before = [(lab.clone(), before.into())].into();
     restore_baselines(&mut held, &before, |path| path != "note");
@@ -385,13 +389,13 @@ fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
 
 #[test]
 fn value_deviates_only_beyond_one_of_the_limits() {
-    let told = |limits: Json, was: &str, is: &str| {
+    let reason_of = |limits: Json, was: &str, is: &str| {
         let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));
         let inputs = inputs(workflow, &["dose"], json!({}));
-        let said = |value| candidate("lab-a", &[("dose", value)]);
-        let before = said(was);
+        let with_dose = |value| candidate("lab-a", &[("dose", value)]);
+        let before = with_dose(was);
         let baseline = |path: &str| AxisBaseline::of(&before, path);
-        find_deviations(&inputs.workflow, &inputs.axes, baseline, &said(is)).remove("dose")
+        find_deviations(&inputs.workflow, &inputs.axes, baseline, &with_dose(is)).remove("dose")
     };
     let cases = [
         (json!({"max_change": 2}), "10", "12", None),
@@ -419,19 +423,19 @@ fn value_deviates_only_beyond_one_of_the_limits() {
         ),
     ];
     for (limits, was, is, told_so) in cases {
-        assert_eq!(told(limits.clone(), was, is).as_deref(), told_so, "{limits} {was} {is}");
+        assert_eq!(reason_of(limits.clone(), was, is).as_deref(), told_so, "{limits} {was} {is}");
     }
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let without = inputs(workflow, &["dose"], json!({}));
-    let said = |value| candidate("lab-a", &[("dose", value)]);
-    let before = said("1");
-    let told = find_deviations(
+    let with_dose = |value| candidate("lab-a", &[("dose", value)]);
+    let before = with_dose("1");
+    let deviations = find_deviations(
         &without.workflow,
         &without.axes,
         |path| AxisBaseline::of(&before, path),
-        &said("1000"),
+        &with_dose("1000"),
     );
-    assert!(told.is_empty());
+    assert!(deviations.is_empty());
 }
 
 #[test]
@@ -453,7 +457,7 @@ fn exceeded_budget_escalates_all_requested_axes() {
                         "on_timeout_behavior": "ESCALATE"});
     inputs.workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({"authority_latency": policy}));
     inputs.elapsed_ms = 2001;
-    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     assert_eq!(review.axes.keys().collect::<Vec<_>>(), ["dose", "inr"]);
     assert!(review.axes.values().all(|reasons| reasons.contains(&AxisReason::BudgetExceeded)));
 }
@@ -485,7 +489,7 @@ fn advice_mentions_a_confirmation_only_if_it_helps() {
         let claimed = json!({"claimed": {class: {"value": "7", "claimed_by": "p-1"}}});
         let mut inputs = inputs(workflow(axes, &["lab-a"], json!({})), axes, claimed);
         let nothing = call(Primary, axes, OracleReply::NoRecord);
-        inputs.calls.insert("lab-a".parse().expect("an id"), nothing);
+        inputs.calls.insert("lab-a".parse().expect("a valid id"), nothing);
         let envelope = decide(&inputs);
         envelope.retry.map(|retry| retry.advice.contains("has confirmed the value"))
     };

@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 /// The time of every decision.
 pub(crate) fn now() -> Timestamp {
-    "2026-11-20T10:00:00Z".parse().expect("a time")
+    "2026-11-20T10:00:00Z".parse().expect("a valid time")
 }
 
 pub(crate) fn ago(seconds: i64) -> Timestamp {
@@ -49,7 +49,7 @@ pub(crate) fn ontology_json() -> Json {
 pub(crate) fn ontology() -> &'static Ontology {
     static ONTOLOGY: LazyLock<Ontology> = LazyLock::new(|| {
         let ontology: Ontology = serde_json::from_value(ontology_json()).expect("an ontology");
-        ontology.validate().expect("it can be used");
+        ontology.validate().expect("the settings are valid");
         ontology
     });
     &ONTOLOGY
@@ -90,7 +90,7 @@ pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> DecisionI
     }
     let request: VerifyRequest = serde_json::from_value(request).expect("a request");
     let ontology = ontology();
-    let question = request.read(&workflow, ontology, now()).expect("it is valid");
+    let question = request.read(&workflow, ontology, now()).expect("the value is valid");
     let mut inputs = DecisionInputs::new("verify:1".into(), workflow, ontology, question, ago(1));
     inputs.decided_at = now();
     inputs.elapsed_ms = 1000;
@@ -120,7 +120,7 @@ pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> CandidateAn
         thing: sample_subject(),
         values: values.iter().map(stated).collect(),
         record: OracleVerificationRecord {
-            oracle_id: oracle_id.parse().expect("an id"),
+            oracle_id: oracle_id.parse().expect("a valid id"),
             // the tier in an answer itself does not count
             oracle_tier: VerificationTier::Primary,
             source_locator: format!("oracle:{oracle_id}/p-1"),
@@ -170,12 +170,12 @@ pub(crate) fn answers(
     values: &[(&str, &str)],
 ) {
     let call = answered_call(tier, candidate(oracle_id, values));
-    inputs.calls.insert(oracle_id.parse().expect("an id"), call);
+    inputs.calls.insert(oracle_id.parse().expect("a valid id"), call);
 }
 
 /// The answer of an oracle, for changes.
 pub(crate) fn answer_of<'i>(inputs: &'i mut DecisionInputs, oracle_id: &str) -> &'i mut CandidateAnswer {
-    let call = inputs.calls.get_mut(&oracle_id.parse().expect("an id")).expect("it was asked");
+    let call = inputs.calls.get_mut(&oracle_id.parse().expect("a valid id")).expect("the oracle was queried");
     match &mut call.reply {
         OracleReply::Answered { candidate } => candidate,
         _ => panic!("it did not answer"),
@@ -184,5 +184,5 @@ pub(crate) fn answer_of<'i>(inputs: &'i mut DecisionInputs, oracle_id: &str) -> 
 
 /// The definition of an axis, for changes.
 pub(crate) fn axis_of<'i>(inputs: &'i mut DecisionInputs, path: &str) -> &'i mut Axis {
-    inputs.axes.get_mut(path).expect("it is asked for")
+    inputs.axes.get_mut(path).expect("the request includes it")
 }

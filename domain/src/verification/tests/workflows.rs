@@ -44,9 +44,9 @@ fn workflow_reads_back_with_its_exact_threshold() {
     for threshold in [json!(0.1), json!("0.1"), json!("0.10")] {
         let settings = json!({"conflict_resolution": {"escalation_delta_threshold": threshold}});
         let workflow = workflow(&["dose"], &["lab-a"], settings);
-        let text = serde_json::to_string(&workflow).expect("it serializes");
+        let text = serde_json::to_string(&workflow).expect("the value serializes");
         assert!(text.contains(r#""escalation_delta_threshold":"0.1""#), "{text}");
-        assert_eq!(serde_json::from_str::<Workflow>(&text).expect("it reads back"), workflow);
+        assert_eq!(serde_json::from_str::<Workflow>(&text).expect("valid JSON"), workflow);
     }
 }
 
@@ -88,12 +88,12 @@ type InvalidWorkflowCase = (Vec<&'static str>, Vec<&'static str>, Json, &'static
 
 const BOTH: [&str; 2] = ["lab-a", "lab-b"];
 
-fn workflow_case(axes: &[&'static str], settings: Json, says: &'static str) -> InvalidWorkflowCase {
-    (axes.to_vec(), BOTH.to_vec(), settings, says)
+fn workflow_case(axes: &[&'static str], settings: Json, message: &'static str) -> InvalidWorkflowCase {
+    (axes.to_vec(), BOTH.to_vec(), settings, message)
 }
 
 fn subject_cases() -> Vec<InvalidWorkflowCase> {
-    let on_dose = |settings, says| workflow_case(&["dose"], settings, says);
+    let on_dose = |settings, message| workflow_case(&["dose"], settings, message);
     vec![
         on_dose(json!({"domain": " "}), "`domain`: it is blank or too long; allowed: 1 to 256 bytes"),
         on_dose(
@@ -134,11 +134,11 @@ fn subject_cases() -> Vec<InvalidWorkflowCase> {
 }
 
 fn time_cases() -> Vec<InvalidWorkflowCase> {
-    let oracle = |policy: Json, says| workflow_case(&["dose"], json!({"oracle_latency": policy}), says);
-    let authority = |budget: u64, mode: &str, says| {
+    let oracle = |policy: Json, message| workflow_case(&["dose"], json!({"oracle_latency": policy}), message);
+    let authority = |budget: u64, mode: &str, message| {
         let policy = json!({"authority_latency_budget_ms": budget, "enforcement_mode": mode,
                             "on_timeout_behavior": "ESCALATE"});
-        workflow_case(&["dose"], json!({"authority_latency": policy}), says)
+        workflow_case(&["dose"], json!({"authority_latency": policy}), message)
     };
     vec![
         oracle(
@@ -178,10 +178,10 @@ fn time_cases() -> Vec<InvalidWorkflowCase> {
 }
 
 fn strategy_cases() -> Vec<InvalidWorkflowCase> {
-    let over = |axes: &[&'static str], config: Json, says| {
-        workflow_case(axes, json!({"conflict_resolution": config}), says)
+    let over = |axes: &[&'static str], config: Json, message| {
+        workflow_case(axes, json!({"conflict_resolution": config}), message)
     };
-    let conflict = |config: Json, says| over(&["dose"], config, says);
+    let conflict = |config: Json, message| over(&["dose"], config, message);
     vec![
         conflict(
             json!({"same_tier_strategy": "higher_tier_wins"}),
@@ -228,10 +228,10 @@ fn strategy_cases() -> Vec<InvalidWorkflowCase> {
 #[test]
 fn invalid_workflow_is_rejected_with_field_and_allowed_values() {
     let refusals = [subject_cases(), time_cases(), strategy_cases()].concat();
-    for (axes, oracles, settings, says) in refusals {
+    for (axes, oracles, settings, message) in refusals {
         let refused =
             validated(&workflow(&axes, &oracles, settings.clone())).expect_err(&settings.to_string());
-        assert!(refused.contains(says), "{settings}: {refused}");
+        assert!(refused.contains(message), "{settings}: {refused}");
     }
 }
 
@@ -246,13 +246,14 @@ fn source_of_another_ontology_is_rejected() {
 
 #[test]
 fn workflow_with_an_unknown_field_is_rejected() {
-    let plain = serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("it serializes");
-    for place in
+    let plain =
+        serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("the value serializes");
+    for pointer in
         ["", "/conflict_resolution", "/conflict_resolution/scope", "/oracle_latency", "/authority_latency"]
     {
         let mut document = plain.clone();
-        document.pointer_mut(place).expect("it exists")["strategie"] = json!(1);
-        let error = serde_json::from_value::<Workflow>(document).expect_err(place);
+        document.pointer_mut(pointer).expect("the member exists")["strategie"] = json!(1);
+        let error = serde_json::from_value::<Workflow>(document).expect_err(pointer);
         assert!(error.to_string().contains("strategie"), "{error}");
     }
 }
@@ -272,7 +273,7 @@ fn deviation_limits_require_a_numeric_axis_and_a_limit() {
         ),
         (json!({"dose": {"max_change": -1}}), "`deviation_limits`: `dose`: it is -1; allowed: 0 or more"),
     ];
-    for (limits, told) in cases {
-        assert_eq!(refused(limits), Err(told.to_owned()));
+    for (limits, message) in cases {
+        assert_eq!(refused(limits), Err(message.to_owned()));
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64)
 
 /// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.
 fn append_line(lines: &mut Vec<u8>, seq: u64, event: &AuditEvent, caller: Option<&RequestCaller>) {
-    write!(lines, "{{\"seq\":{seq}").expect("memory takes what is written");
+    write!(lines, "{{\"seq\":{seq}").expect("a write to memory does not fail");
     let junction = lines.len();
     serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
     // the event's own opening brace

@@ -40,12 +40,13 @@ impl ArchivedPayload {
         if found != *sha256 {
             return Err(file.digest_mismatch_error(&found));
         }
-        let ill = |what| file.damage_error_at(index_at, what);
+        let damaged = |what| file.damage_error_at(index_at, what);
         let end = index_at.saturating_sub(SKIPPABLE_HEAD_BYTES);
         let expected_head = skippable_head(index.len());
-        let index = FileIndex::read(index, end).ok_or_else(|| ill("its index does not fit its frames"))?;
+        let index =
+            FileIndex::read(index, end).ok_or_else(|| damaged("its index does not fit its frames"))?;
         if index.piece_positions().len() as u64 != size_bytes.div_ceil(FRAME_BYTES as u64) {
-            return Err(ill("its index does not fit its length"));
+            return Err(damaged("its index does not fit its length"));
         }
         let mut head = Vec::new();
         file.read(end, SKIPPABLE_HEAD_BYTES, &mut head)?;

@@ -58,7 +58,7 @@ fn prune_removes_only_content_that_ceased_to_hold() {
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
     };
     let mut provenance: Vec<_> = lines(&after).iter().map(|line| line["provenance"].clone()).collect();
-    let pruned = provenance.iter_mut().map(|kept| kept.as_object_mut().unwrap().remove("pruned"));
+    let pruned = provenance.iter_mut().map(|stored| stored.as_object_mut().unwrap().remove("pruned"));
     let pruned: Vec<_> = pruned.map(|pruned| pruned.is_some()).collect();
     let before: Vec<_> = lines(&export).iter().map(|line| line["provenance"].clone()).collect();
     assert_eq!(provenance, before);

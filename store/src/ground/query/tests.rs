@@ -135,14 +135,14 @@ fn query_page_ends_at_its_size_limit_after_at_least_one_record() {
 fn query_after_a_foreign_key_returns_only_matching_records() {
     let (world, ontology) = (world(), ontology());
     let query = query(&ontology, &[("country", "eq", json!("FRA"))]);
-    for (place, found) in [
+    for (position, found) in [
         (test_statement("ABW", 1, 1), 20),
         (test_statement("ZWE", 20, 1), 0),
         (test_statement("FRA", 18, 1), 2),
     ] {
         let page =
-            world.view().query(&query, at(250), None, Some(&place.key()), ScanBudget::UNLIMITED).unwrap();
-        assert_eq!((page.found.len(), page.scanned), (found, found as u64), "{place:?}");
+            world.view().query(&query, at(250), None, Some(&position.key()), ScanBudget::UNLIMITED).unwrap();
+        assert_eq!((page.found.len(), page.scanned), (found, found as u64), "{position:?}");
     }
 }
 
@@ -177,19 +177,19 @@ proptest! {
             .map(|(text, year, people)| TestStatement { region: text.clone(), ..test_statement(&text, year, people) })
             .collect();
         all.sort_by_key(TestStatement::key);
-        all.dedup_by_key(|said| said.key());
+        all.dedup_by_key(|stated| stated.key());
         world.ingest(&test_run("1", 100, true, all.clone()));
         let ontology = ontology();
         for filters in questions {
-            let asked = query(&ontology, &filters);
+            let validated = query(&ontology, &filters);
             let holds = |content: &RecordContent| {
                 let row = content.to_row(0, &ontology).expect("a row");
-                asked.is_match(&ContentRow::read(&row).expect("a row"))
+                validated.is_match(&ContentRow::read(&row).expect("a row"))
             };
-            let wanted = all.iter().map(TestStatement::content).filter(holds);
+            let expected = all.iter().map(TestStatement::content).filter(holds);
             prop_assert_eq!(
                 summarize_page(&ask(&world, 100, &filters)),
-                wanted.map(|content| summarize_content(&content)).collect::<Vec<_>>()
+                expected.map(|content| summarize_content(&content)).collect::<Vec<_>>()
             );
         }
     }
@@ -211,13 +211,13 @@ fn query_fails_above_its_work_budget() {
 fn query_stops_after_its_callback_returns_false() {
     let world = world();
     let filters = vec![("region", "regex", json!("^n.*h$")); 31];
-    let asked = std::cell::Cell::new(0);
+    let steps = std::cell::Cell::new(0);
     let go_on = || {
-        asked.set(asked.get() + 1);
-        asked.get() < 3
+        steps.set(steps.get() + 1);
+        steps.get() < 3
     };
     let budget = ScanBudget { proceed: &go_on, ..ScanBudget::UNLIMITED };
     let stopped = world.view().query(&query(&ontology(), &filters), at(250), None, None, budget);
     assert!(matches!(stopped, Err(ScanError::Stopped)));
-    assert_eq!(asked.get(), 3);
+    assert_eq!(steps.get(), 3);
 }

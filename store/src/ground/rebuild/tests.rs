@@ -43,7 +43,7 @@ fn flip(path: &Path) {
 
 /// Repeats each step, and reads `releases` for the runs.
 fn rebuilt(world: &TestStore, releases: &[TestRun]) -> Result<Vec<SortedFileRef>, RebuildError> {
-    let mut rebuilding = world.store().start_rebuild(&oracle_id())?.expect("it is registered");
+    let mut rebuilding = world.store().start_rebuild(&oracle_id())?.expect("the registration succeeds");
     let damaged = rebuilding.damaged();
     for step in world.store().rebuild_steps(rebuilding.committed())? {
         match step {
@@ -53,7 +53,7 @@ fn rebuilt(world: &TestStore, releases: &[TestRun]) -> Result<Vec<SortedFileRef>
                 let run = (&completed.run_id, release.run);
                 let staging = world.staging_in(rebuilding.temporary_files(), run, reading);
                 let staged = staging.finish(&*rebuilding.view()?, release, |_| true)?;
-                rebuilding.add(&completed, staged.expect("it is not stopped"))?;
+                rebuilding.add(&completed, staged.expect("the caller does not stop it"))?;
             }
             RebuildStep::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
         }
@@ -90,9 +90,9 @@ fn rebuild_writes_identical_files(mut world: TestStore) {
         flip(&path);
         fs::remove_file(world.facts_path(other)).unwrap();
         world.reopen();
-        let mut made = rebuilt(&world, &releases()).unwrap();
-        made.sort_by_key(|made| *made != *file);
-        assert_eq!(made, [file.clone(), other.clone()]);
+        let mut rebuilt_files = rebuilt(&world, &releases()).unwrap();
+        rebuilt_files.sort_by_key(|one| *one != *file);
+        assert_eq!(rebuilt_files, [file.clone(), other.clone()]);
         assert_eq!((&world.view().state, world.file_names()), (&state, names.clone()));
         assert!(world.export() == export);
         assert_eq!(world.view().changes(3, None, 100).unwrap(), changes);
@@ -106,12 +106,12 @@ fn rebuild_writes_identical_files(mut world: TestStore) {
 fn steps_list_prunings_in_order_with_the_runs() {
     let world = world();
     let steps = world.store().rebuild_steps(&world.view().state).unwrap();
-    let told = steps.iter().map(|step| match step {
+    let reported = steps.iter().map(|step| match step {
         RebuildStep::Run(completed) => format!("run {}", completed.release.run),
         RebuildStep::Prune(before) => format!("prune {}", before.as_second()),
     });
-    let wanted = ["run 1", "run 2", "run 3", "prune 300", "run 4", "prune 400"];
-    assert_eq!(told.collect::<Vec<_>>(), wanted);
+    let expected = ["run 1", "run 2", "run 3", "prune 300", "run 4", "prune 400"];
+    assert_eq!(reported.collect::<Vec<_>>(), expected);
     let pruned = String::from_utf8(world.export()).unwrap();
     assert!(pruned.contains("\"record\":null"));
 }
@@ -123,13 +123,13 @@ fn rebuild_from_another_payload_changes_nothing() {
     flip(&world.facts_path(&file));
     let damaged = fs::read(world.facts_path(&file)).unwrap();
     let names = world.file_names();
-    for (release, told) in [(0, "the rebuild of source worldbank gives"), (3, "run ")] {
+    for (release, message) in [(0, "the rebuild of source worldbank gives"), (3, "run ")] {
         let mut others = releases();
         // only the source's own files show another content of the same records
         others[release].statements.truncate(if release == 3 { 1 } else { 400 });
         others[release].statements[0].people += 1;
-        let refused = rebuilt(&world, &others).expect_err("it is another payload").to_string();
-        assert!(refused.starts_with(told) && refused.contains("from a backup"), "{refused}");
+        let refused = rebuilt(&world, &others).expect_err("another payload").to_string();
+        assert!(refused.starts_with(message) && refused.contains("from a backup"), "{refused}");
         assert_eq!((world.file_names(), work(&world)), (names.clone(), 0));
         assert!(fs::read(world.facts_path(&file)).unwrap() == damaged);
     }
@@ -146,8 +146,8 @@ fn unreadable_payloads_are_listed_with_their_reason() {
         fs::remove_file(world.payload_path(gone)).unwrap();
     }
     let unreadable = ask();
-    let told: Vec<_> = unreadable.iter().map(|run| (run.version.as_str(), run.why.as_str())).collect();
-    let [("1", damaged), ("2", pruned), ("4", missing)] = told[..] else { panic!("{told:?}") };
+    let reported: Vec<_> = unreadable.iter().map(|run| (run.version.as_str(), run.why.as_str())).collect();
+    let [("1", damaged), ("2", pruned), ("4", missing)] = reported[..] else { panic!("{reported:?}") };
     assert!(damaged.contains("is damaged at byte"), "{damaged}");
     assert_eq!(pruned, "its payload was pruned");
     assert!(missing.contains("is missing; ingest the release again"), "{missing}");

@@ -13,11 +13,11 @@ use tempfile::{TempDir, TempPath};
 type TestRowMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn write(path: &Path, rows: &TestRowMap) -> SortedFileSummary {
-    let mut writer = SortedWriter::create(path).expect("it is made");
+    let mut writer = SortedWriter::create(path).expect("the file is created");
     for (key, value) in rows {
-        writer.push(key, value).expect("it is taken");
+        writer.push(key, value).expect("the write succeeds");
     }
-    writer.finish().expect("it is written")
+    writer.finish().expect("the write succeeds")
 }
 
 fn written(rows: &TestRowMap) -> (TempDir, PathBuf, SortedFileSummary) {
@@ -34,7 +34,7 @@ fn plain(rows: u32) -> TestRowMap {
 }
 
 fn all(rows: SortedRowRange) -> Vec<SortedRow> {
-    rows.collect::<Result<_, _>>().expect("it is read")
+    rows.collect::<Result<_, _>>().expect("the read succeeds")
 }
 
 fn pairs<'r>(rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<SortedRow> {
@@ -46,7 +46,7 @@ fn open(path: &Path) -> Result<SortedFile, StoreError> {
 }
 
 fn owner() -> FileOwner {
-    FileOwner::new(&"people".parse().expect("an id"), SourceFileKind::Facts)
+    FileOwner::new(&"people".parse().expect("a valid id"), SourceFileKind::Facts)
 }
 
 fn damage(error: StoreError) -> String {
@@ -69,17 +69,17 @@ proptest! {
     #[test]
     fn sorted_file_returns_all_written_rows(rows in rows(), others in vec(vec(0_u8..=0xff, 0..6), 0..20)) {
         let (_dir, path, summary) = written(&rows);
-        let file = open(&path).expect("it opens");
+        let file = open(&path).expect("the file opens");
         prop_assert_eq!((file.summary().rows, summary.rows), (rows.len() as u64, rows.len() as u64));
         prop_assert_eq!(all(file.with_prefix(b"")), pairs(&rows));
         for key in rows.keys().chain(&others) {
-            prop_assert_eq!(file.get(key).expect("it is read"), rows.get(key).cloned(), "{:?}", key);
+            prop_assert_eq!(file.get(key).expect("the entry is readable"), rows.get(key).cloned(), "{:?}", key);
         }
-        let bytes = fs::read(&path).expect("it is read");
+        let bytes = fs::read(&path).expect("the file is readable");
         let before_footer = &bytes[..bytes.len() - FOOTER_BYTES as usize];
         prop_assert_eq!(summary.size_bytes, bytes.len() as u64);
         prop_assert_eq!(&summary.sha256, &Sha256Hex::of(before_footer));
-        prop_assert_eq!(file.verify(&mut |_| Ok(())).expect("it is whole"), summary);
+        prop_assert_eq!(file.verify(&mut |_| Ok(())).expect("the file is intact"), summary);
     }
 
     #[test]
@@ -89,17 +89,17 @@ proptest! {
         to in vec(prop_oneof![Just(b'b'), Just(0xff)], 0..5),
     ) {
         let (_dir, path, _) = written(&rows);
-        let file = open(&path).expect("it opens");
+        let file = open(&path).expect("the file opens");
         let (from, to) = (from.as_slice(), to.as_slice());
-        let within = |wanted: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| wanted(key)));
+        let within = |is_included: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| is_included(key)));
         for prefix in [from, to, &[0xff, 0xff], &[]] {
             prop_assert_eq!(all(file.with_prefix(prefix)), within(&|key| key.starts_with(prefix)));
             let start = [prefix, to].concat();
-            let behind = |bound| all(file.with_prefix_from(prefix, bound));
-            let wanted = within(&|key| key.starts_with(prefix) && key >= start.as_slice());
-            prop_assert_eq!(behind(Bound::Included(start.as_slice())), wanted);
-            let wanted = within(&|key| key.starts_with(prefix) && key > start.as_slice());
-            prop_assert_eq!(behind(Bound::Excluded(start.as_slice())), wanted);
+            let rows_from = |bound| all(file.with_prefix_from(prefix, bound));
+            let expected = within(&|key| key.starts_with(prefix) && key >= start.as_slice());
+            prop_assert_eq!(rows_from(Bound::Included(start.as_slice())), expected);
+            let expected = within(&|key| key.starts_with(prefix) && key > start.as_slice());
+            prop_assert_eq!(rows_from(Bound::Excluded(start.as_slice())), expected);
         }
     }
 
@@ -110,16 +110,16 @@ proptest! {
         steps in 0..3_usize,
     ) {
         let (_dir, path, _) = written(&rows);
-        let mut read = SortedFile::open(&path, &owner()).expect("it opens").with_prefix(b"");
+        let mut read = SortedFile::open(&path, &owner()).expect("the file opens").with_prefix(b"");
         sought.sort();
         let mut left = pairs(&rows).into_iter().peekable();
         prop_assert_eq!(read.current(), None);
         for key in sought {
-            read.seek(&key).expect("it is read");
+            read.seek(&key).expect("the read succeeds");
             while left.next_if(|(next, _)| *next < key).is_some() {}
             for _ in 0..steps {
                 prop_assert_eq!(read.current(), left.peek().map(|(key, value)| (&key[..], &value[..])));
-                read.advance().expect("it is read");
+                read.advance().expect("the read succeeds");
                 left.next();
             }
             prop_assert_eq!(read.current(), left.peek().map(|(key, value)| (&key[..], &value[..])));
@@ -127,14 +127,14 @@ proptest! {
     }
 
     #[test]
-    fn verify_reports_any_flipped_bit_with_its_file(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn verify_reports_any_flipped_bit_with_its_file(rows in rows(), position in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (_dir, path, _) = written(&rows);
-        let mut bytes = fs::read(&path).expect("it is read");
-        let at = place.index(bytes.len());
+        let mut bytes = fs::read(&path).expect("the file is readable");
+        let at = position.index(bytes.len());
         bytes[at] ^= 1 << bit;
-        fs::write(&path, &bytes).expect("it is written");
+        fs::write(&path, &bytes).expect("the write succeeds");
         let verified = open(&path).and_then(|file| file.verify(&mut |_| Ok(())));
-        let detail = damage(verified.expect_err("it is damaged"));
+        let detail = damage(verified.expect_err("the data is damaged"));
         let named = format!("source people: the file of facts {} is damaged at byte ", path.display());
         prop_assert!(detail.starts_with(&named), "{}", detail);
         prop_assert!(detail.contains("oraclectl source rebuild people"), "{}", detail);
@@ -149,9 +149,9 @@ proptest! {
         let with_begin = |key: &Vec<u8>| [begin.as_slice(), key].concat();
         let mut bytes = Vec::new();
         for key in &keys {
-            put_piece(&mut bytes, &with_begin(key), b"block").expect("it is short");
+            put_piece(&mut bytes, &with_begin(key), b"block").expect("the text is short");
         }
-        let index = FileIndex::read(bytes, 5 * keys.len() as u64).expect("it is an index");
+        let index = FileIndex::read(bytes, 5 * keys.len() as u64).expect("a valid index");
         for key in others.iter().cloned().chain(others.iter().chain(&keys).map(with_begin)) {
             let expected = keys.iter().filter(|first| with_begin(first) <= key).count().checked_sub(1);
             prop_assert_eq!(index.block_of(&key), expected, "{:?}", key);
@@ -159,12 +159,12 @@ proptest! {
     }
 
     #[test]
-    fn open_detects_a_truncated_file(rows in rows(), place in any::<prop::sample::Index>()) {
+    fn open_detects_a_truncated_file(rows in rows(), position in any::<prop::sample::Index>()) {
         let (_dir, path, _) = written(&rows);
-        let len = fs::metadata(&path).expect("it exists").len();
-        let file = OpenOptions::new().write(true).open(&path).expect("it opens");
-        file.set_len(place.index(len as usize) as u64).expect("it is cut");
-        damage(open(&path).expect_err("it is cut"));
+        let len = fs::metadata(&path).expect("the file exists").len();
+        let file = OpenOptions::new().write(true).open(&path).expect("the file opens");
+        file.set_len(position.index(len as usize) as u64).expect("the truncation succeeds");
+        damage(open(&path).expect_err("the file opens"));
     }
 
     #[test]
@@ -185,33 +185,33 @@ proptest! {
         }
         expected.sort();
         let files: Vec<_> = sources.iter().map(written).collect();
-        let rows = |path: &PathBuf| open(path).expect("it opens").with_prefix(b"");
+        let rows = |path: &PathBuf| open(path).expect("the file opens").with_prefix(b"");
         let mut merge = RowMerge::new(files.iter().map(|(_, path, _)| rows(path)).collect());
         let mut merged = Vec::new();
-        merge.advance().expect("it is read");
+        merge.advance().expect("the read succeeds");
         while let (Some((key, value)), Some(source)) = (merge.current(), merge.source) {
             merged.push((key.to_vec(), source, value.to_vec()));
-            merge.advance().expect("it is read");
+            merge.advance().expect("the read succeeds");
         }
         prop_assert_eq!(&merged, &expected);
         let mut keys = MergedKeys::new(files.iter().map(|(_, path, _)| rows(path)).collect());
         for key in expected.iter().map(|(key, ..)| key).collect::<BTreeSet<_>>() {
-            prop_assert_eq!(keys.advance().expect("it is read"), Some(key.as_slice()));
+            prop_assert_eq!(keys.advance().expect("the read succeeds"), Some(key.as_slice()));
         }
-        prop_assert_eq!(keys.advance().expect("it is read"), None);
+        prop_assert_eq!(keys.advance().expect("the read succeeds"), None);
     }
 }
 
 #[test]
 fn verify_detects_each_flipped_bit_of_a_short_file() {
     let (_dir, path, _) = written(&plain(1));
-    let whole = fs::read(&path).expect("it is read");
+    let whole = fs::read(&path).expect("the file is readable");
     for bit in 0..8 * whole.len() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        fs::write(&path, &bytes).expect("it is written");
+        fs::write(&path, &bytes).expect("the write succeeds");
         let verified = open(&path).and_then(|file| file.verify(&mut |_| Ok(())));
-        damage(verified.expect_err("it is damaged"));
+        damage(verified.expect_err("the data is damaged"));
     }
 }
 
@@ -219,13 +219,13 @@ fn verify_detects_each_flipped_bit_of_a_short_file() {
 fn damaged_block_is_reported_by_offset_and_others_are_readable() {
     let rows = plain(1000);
     let (_dir, path, _) = written(&rows);
-    let mut bytes = fs::read(&path).expect("it is read");
+    let mut bytes = fs::read(&path).expect("the file is readable");
     bytes[2 * BLOCK_BYTES] ^= 1;
-    fs::write(&path, &bytes).expect("it is written");
+    fs::write(&path, &bytes).expect("the write succeeds");
     let file = open(&path).expect("index and footer are whole");
     let refused: Vec<_> = rows.keys().filter_map(|key| file.get(key).err()).collect();
     assert!((1..=40).contains(&refused.len()), "one block is damaged: {}", refused.len());
-    let detail = damage(file.verify(&mut |_| Ok(())).expect_err("it is damaged"));
+    let detail = damage(file.verify(&mut |_| Ok(())).expect_err("the data is damaged"));
     let at: usize = detail
         .split("byte ")
         .nth(1)
@@ -246,18 +246,18 @@ fn repeated_lookups_use_the_cache_within_its_limit() {
     let rows = plain(2000);
     let (_dir, path, summary) = written(&rows);
     let cache = BlockCache::new(CACHE_BYTES as u64);
-    let cached = |sha256| open(&path).expect("it opens").cached(&cache, sha256);
+    let cached = |sha256| open(&path).expect("the file opens").cached(&cache, sha256);
     let (file, again, other) =
         (cached(&summary.sha256), cached(&summary.sha256), cached(&Sha256Hex::of(b"other")));
     for (key, value) in &rows {
-        assert_eq!(file.get(key).expect("it is read").as_ref(), Some(value));
+        assert_eq!(file.get(key).expect("the entry is readable").as_ref(), Some(value));
         assert_eq!(all(file.with_prefix(key)), [(key.clone(), value.clone())]);
         assert!((1..=CACHE_BYTES).contains(&cache.bytes()), "{}", cache.bytes());
     }
     assert_eq!(all(file.with_prefix(b"")), pairs(&rows));
     let (key, value) = rows.first_key_value().expect("a row");
-    file.get(key).expect("it is read");
-    fs::write(&path, b"").expect("it is cut");
+    file.get(key).expect("the entry is readable");
+    fs::write(&path, b"").expect("the truncation succeeds");
     for file in [&file, &again] {
         assert_eq!(file.get(key).expect("it is in memory").as_ref(), Some(value));
     }
@@ -270,27 +270,30 @@ fn repeated_lookups_use_the_cache_within_its_limit() {
 fn same_rows_give_the_same_bytes_and_a_swapped_file_is_detected() {
     let (_one, path, summary) = written(&plain(500));
     let (_other, other, again) = written(&plain(500));
-    assert_eq!(fs::read(&path).expect("it is read"), fs::read(&other).expect("it is read"));
+    assert_eq!(
+        fs::read(&path).expect("the file is readable"),
+        fs::read(&other).expect("the file is readable")
+    );
     assert_eq!(summary, again);
-    let file = open(&path).expect("it opens");
-    fs::remove_file(&path).expect("it is removed");
+    let file = open(&path).expect("the file opens");
+    fs::remove_file(&path).expect("the removal succeeds");
     write(&path, &plain(499));
-    assert_ne!(file.verify(&mut |_| Ok(())).expect("it is whole"), summary);
+    assert_ne!(file.verify(&mut |_| Ok(())).expect("the file is intact"), summary);
 }
 
 #[test]
 fn writer_rejects_keys_out_of_order() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("rows");
-    let mut writer = SortedWriter::create(&path).expect("it is made");
-    writer.push(b"", b"the least key is one").expect("it is taken");
-    writer.push(b"b", &[0; 5000]).expect("it is taken");
+    let mut writer = SortedWriter::create(&path).expect("the file is created");
+    writer.push(b"", b"the least key is one").expect("the write succeeds");
+    writer.push(b"b", &[0; 5000]).expect("the write succeeds");
     for key in [b"a", b"b"] {
         let refused = writer.push(key, b"").expect_err("it is not greater");
         assert!(matches!(refused, StoreError::OutOfOrder { row: 3, .. }), "{refused}");
     }
-    writer.push(b"c", b"").expect("it is taken");
-    assert_eq!(writer.finish().expect("it is written").rows, 3);
+    writer.push(b"c", b"").expect("the write succeeds");
+    assert_eq!(writer.finish().expect("the write succeeds").rows, 3);
 }
 
 #[test]
@@ -299,28 +302,28 @@ fn writer_accepts_the_longest_row_and_rejects_longer_ones() {
     let path = dir.path().join("rows");
     let key = vec![b'k'; MAX_KEY_BYTES];
     let value = vec![b'v'; MAX_ROW_BYTES - MAX_KEY_BYTES];
-    let mut writer = SortedWriter::create(&path).expect("it is made");
+    let mut writer = SortedWriter::create(&path).expect("the file is created");
     for (key, value) in [([&key, b"k".as_slice()].concat(), vec![]), (vec![], vec![0; MAX_ROW_BYTES + 1])] {
-        let refused = writer.push(&key, &value).expect_err("it is too long");
+        let refused = writer.push(&key, &value).expect_err("the value is too long");
         assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
     }
-    writer.push(&key, &value).expect("it is taken");
-    writer.finish().expect("it is written");
-    let file = open(&path).expect("it opens");
-    assert_eq!(file.get(&key).expect("it is read"), Some(value));
-    file.verify(&mut |_| Ok(())).expect("it is whole");
+    writer.push(&key, &value).expect("the write succeeds");
+    writer.finish().expect("the write succeeds");
+    let file = open(&path).expect("the file opens");
+    assert_eq!(file.get(&key).expect("the entry is readable"), Some(value));
+    file.verify(&mut |_| Ok(())).expect("the file is intact");
 }
 
 #[test]
 fn writer_never_overwrites_and_removes_an_unfinished_file() {
     let (dir, path, _) = written(&plain(1));
-    let refused = SortedWriter::create(&path).expect_err("there is one");
+    let refused = SortedWriter::create(&path).expect_err("the file exists");
     assert!(
         matches!(&refused, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     );
     let unfinished = dir.path().join("unfinished");
-    let mut writer = SortedWriter::create(&unfinished).expect("it is made");
-    writer.push(b"key", b"value").expect("it is taken");
+    let mut writer = SortedWriter::create(&unfinished).expect("the file is created");
+    writer.push(b"key", b"value").expect("the write succeeds");
     assert!(unfinished.exists());
     drop(writer);
     assert!(!unfinished.exists() && path.exists());
@@ -329,18 +332,19 @@ fn writer_never_overwrites_and_removes_an_unfinished_file() {
 #[test]
 fn open_rejects_a_file_of_another_version() {
     let (_dir, path, _) = written(&TestRowMap::new());
-    fs::write(&path, SealedFormat { version: 3, ..FORMAT }.footer(0, &[0; 32], b"")).expect("it is written");
-    let refused = open(&path).expect_err("it is newer");
+    fs::write(&path, SealedFormat { version: 3, ..FORMAT }.footer(0, &[0; 32], b""))
+        .expect("the write succeeds");
+    let refused = open(&path).expect_err("the file is newer");
     assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused}");
 }
 
 #[test]
 fn sorted_writer_reports_a_full_disk_as_unavailable() {
     let dir = tempfile::tempdir().expect("a directory");
-    let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("the file opens");
     let path = TempPath::try_from_path(dir.path().join("rows")).expect("a path");
     let mut writer = SortedWriter::with_file(path, full);
-    writer.push(b"key", b"value").expect("it is taken");
+    writer.push(b"key", b"value").expect("the write succeeds");
     let refused = writer.finish().expect_err("there is no room");
     assert!(
         matches!(&refused, StoreError::Unavailable { cause } if cause.contains("free some megabytes")),
@@ -351,6 +355,6 @@ fn sorted_writer_reports_a_full_disk_as_unavailable() {
 #[test]
 fn open_rejects_a_path_that_is_not_a_regular_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let error = SortedFile::open(dir.path(), &owner()).expect_err("it is a folder");
+    let error = SortedFile::open(dir.path(), &owner()).expect_err("a folder");
     assert!(error.to_string().contains("is not a regular file"), "{error}");
 }

@@ -31,8 +31,8 @@ mod tests {
         let mut files: Vec<SortedFileRef> = Vec::new();
         let (mut most, mut rewritten) = (0, 0);
         for _ in 0..RUNS {
-            let kept = count_unchanged_files(&files, 10);
-            let statements = 10 + files.drain(kept..).map(|file| file.statements).sum::<u64>();
+            let unchanged = count_unchanged_files(&files, 10);
+            let statements = 10 + files.drain(unchanged..).map(|file| file.statements).sum::<u64>();
             rewritten += statements;
             files.push(SortedFileRef { sha256: Sha256Hex::of(b""), size_bytes: 0, rows: 0, statements });
             most = most.max(files.len());

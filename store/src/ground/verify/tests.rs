@@ -18,8 +18,8 @@ fn world() -> (TestStore, TestRun) {
 #[test]
 fn verify_run_accepts_an_intact_payload() {
     let (world, reading) = world();
-    let verified = world.view().verify_run(1, |_| true).unwrap().expect("there is a run 1");
-    let payload_bytes = reading.statements.iter().map(|said| said.raw().len() as u64).sum();
+    let verified = world.view().verify_run(1, |_| true).unwrap().expect("run 1 exists");
+    let payload_bytes = reading.statements.iter().map(|whole_bytes| whole_bytes.raw().len() as u64).sum();
     assert_eq!(
         verified,
         PayloadCheckReport { records: 30_001, payload_bytes, ..PayloadCheckReport::default() }
@@ -71,21 +71,21 @@ fn check_stops_at_each_callback_that_returns_false() {
         let mut meter = view.meter(&runs, proceed);
         view.verify_files(&mut meter).and_then(|_| view.verify_runs(&runs, &mut meter)).map(|_| ())
     };
-    let mut asked = 0;
+    let mut steps = 0;
     check(&mut |_| {
-        asked += 1;
+        steps += 1;
         true
     })
     .unwrap();
-    assert!(asked > 10, "{asked}");
-    for stop_at in 1..=asked {
-        let mut asked = 0;
+    assert!(steps > 10, "{steps}");
+    for stop_at in 1..=steps {
+        let mut steps = 0;
         let ended = check(&mut |_| {
-            asked += 1;
-            asked < stop_at
+            steps += 1;
+            steps < stop_at
         });
         assert!(matches!(ended, Err(StoreError::Stopped)), "{ended:?}");
-        assert_eq!(asked, stop_at, "it is not called again");
+        assert_eq!(steps, stop_at, "it is not called again");
     }
 }
 
@@ -140,14 +140,15 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     assert_eq!((verified.records, verified.fault_count), (0, 1), "it is another file: {verified:?}");
     // a footer with the expected digest
     let footer = bytes.len() - 68;
-    let said = fs::read(whole).unwrap();
-    bytes[footer + 8..footer + 40].copy_from_slice(&said[said.len() - 60..said.len() - 28]);
+    let whole_bytes = fs::read(whole).unwrap();
+    bytes[footer + 8..footer + 40]
+        .copy_from_slice(&whole_bytes[whole_bytes.len() - 60..whole_bytes.len() - 28]);
     let crc = crc32fast::hash(&bytes[footer..footer + 56]).to_be_bytes();
     bytes[footer + 56..footer + 60].copy_from_slice(&crc);
     fs::write(world.payload_path(&reading), &bytes).unwrap();
     let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
     assert_eq!((verified.records, verified.fault_count), (30_001, 2));
-    let offset = reading.statements[..20_000].iter().map(|said| said.raw().len() as u64).sum();
+    let offset = reading.statements[..20_000].iter().map(|whole_bytes| whole_bytes.raw().len() as u64).sum();
     let PayloadFault { run, position, offset: at, what } = &verified.faults[0];
     assert_eq!((*run, *position, *at), (1, Some(20_000), offset));
     assert!(what.contains("digest"), "{what}");
@@ -167,6 +168,6 @@ fn sorted_file_that_differs_from_the_committed_one_is_named() {
     fs::copy(world.facts_path(own), world.facts_path(file)).unwrap();
     drop(view);
     world.reopen();
-    let error = world.store().view(&oracle_id()).expect_err("it is another file");
+    let error = world.store().view(&oracle_id()).expect_err("another file");
     assert!(error.to_string().contains(name.as_str()), "{error}");
 }

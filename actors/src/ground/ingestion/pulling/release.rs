@@ -52,8 +52,8 @@ impl IngestContext {
             Some(completed) => self.store.run(&completed.run_id)?.map(|(run, _)| run),
             None => None,
         };
-        let in_vain = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
-        Ok(PullSourceState { source, current, invisible_attempt: in_vain })
+        let invisible_attempt = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
+        Ok(PullSourceState { source, current, invisible_attempt })
     }
 
     fn find_invisible_attempt(
@@ -104,8 +104,8 @@ impl PullSourceState {
         let by_then = releases().map(|release| release.released_at).filter(|at| *at <= retrieved_at);
         let newest = by_then.max();
         let is_newest = |at: Timestamp| at <= retrieved_at && newest.is_none_or(|newest| newest < at);
-        let in_vain = self.invisible_attempt.as_ref().filter(|run| is_newest(run.input.released_at));
-        let known = self.current.iter().chain(in_vain).find(|run| run.input.raw_sha256 == *raw);
+        let attempt = self.invisible_attempt.as_ref().filter(|run| is_newest(run.input.released_at));
+        let known = self.current.iter().chain(attempt).find(|run| run.input.raw_sha256 == *raw);
         if let Some(run) = known {
             return PayloadVersion { version: run.input.version.clone(), released_at: run.input.released_at };
         }

@@ -110,18 +110,18 @@ impl DelimitedLine {
         let mut rest = line;
         loop {
             let mut quoted = self.in_quotes;
-            if let (false, true, [QUOTE, behind @ ..]) = (quoted, self.quote, rest) {
-                (quoted, rest) = (true, behind);
+            if let (false, true, [QUOTE, tail @ ..]) = (quoted, self.quote, rest) {
+                (quoted, rest) = (true, tail);
             }
             if quoted {
-                let Some(behind) = self.unquote(rest) else { return };
-                rest = behind;
+                let Some(tail) = self.unquote(rest) else { return };
+                rest = tail;
             }
             let end = memchr(self.delimiter, rest);
-            let (bare, behind) = rest.split_at(end.unwrap_or(rest.len()));
+            let (bare, tail) = rest.split_at(end.unwrap_or(rest.len()));
             self.close(bare, quoted);
-            let [_, behind @ ..] = behind else { return };
-            rest = behind;
+            let [_, tail @ ..] = tail else { return };
+            rest = tail;
         }
     }
 
@@ -133,16 +133,16 @@ impl DelimitedLine {
                 self.in_quotes = true;
                 return None;
             };
-            let (inside, behind) = rest.split_at(quote_at);
+            let (inside, tail) = rest.split_at(quote_at);
             self.text.extend(inside);
-            match behind {
-                [_, QUOTE, behind @ ..] => {
+            match tail {
+                [_, QUOTE, tail @ ..] => {
                     self.text.push(QUOTE);
-                    rest = behind;
+                    rest = tail;
                 }
                 _ => {
                     self.in_quotes = false;
-                    return behind.get(1..);
+                    return tail.get(1..);
                 }
             }
         }
@@ -185,7 +185,7 @@ impl DelimitedLine {
         let (found, expected) = (self.count, names.len());
         let fields = self.fields(bytes)?;
         if found != expected {
-            return Err(RawRecordError::Fields { found, wanted: expected });
+            return Err(RawRecordError::Fields { found, expected });
         }
         let mut members = Vec::with_capacity(expected);
         let named = names.iter().zip(fields).filter(|(name, _)| !is_blank(name));

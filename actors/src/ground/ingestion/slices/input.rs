@@ -104,7 +104,7 @@ impl<R: Read> PayloadInput<R> {
         loop {
             let chunk = self.chunk()?;
             let (line_end, count, at_end) = (memchr(b'\n', chunk), chunk.len(), chunk.is_empty());
-            self.take(line_end.map_or(count, |place| place + 1), bytes, start, ENDS[0].len())?;
+            self.take(line_end.map_or(count, |index| index + 1), bytes, start, ENDS[0].len())?;
             if line_end.is_none() && !at_end {
                 continue;
             }

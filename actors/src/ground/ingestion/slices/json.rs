@@ -1,8 +1,8 @@
 //! The objects of a list within one JSON document.
 //!
-//! Values beside the list must be strict JSON, and are skipped. In a record, only brackets and strings are checked to
-//! find its end, so that other faults affect only that record. This is our own scanner, since readers of whole documents
-//! stop at the first invalid byte, even if only one record is invalid.
+//! Values outside the list must be strict JSON, and are skipped. In a record, only brackets and strings are checked
+//! to find its end, so that other faults affect only that record. This is our own scanner, since readers of whole
+//! documents stop at the first invalid byte, even if only one record is invalid.
 
 use super::input::PayloadInput;
 use super::{PayloadSliceError, UnnumberedSlice};
@@ -181,7 +181,7 @@ impl<R: Read> JsonListReader<R> {
     fn scalar(&mut self) -> Result<SourceValue, PayloadSliceError> {
         let (offset, bytes) = self.extent()?;
         SourceValue::parse(&bytes)
-            .map_err(|_| PayloadSliceError::Json { offset, wanted: "a value, or a name" })
+            .map_err(|_| PayloadSliceError::Json { offset, expected: "a value, or a name" })
     }
 
     /// Reads one value up to its end. Returns its offset and its bytes.
@@ -195,7 +195,7 @@ impl<R: Read> JsonListReader<R> {
             match ended {
                 Some(Ok(())) if !bytes.is_empty() => return Ok((offset, bytes)),
                 Some(Ok(())) => return Err(self.broken("a value")),
-                Some(Err(wanted)) => return Err(self.broken(wanted)),
+                Some(Err(expected)) => return Err(self.broken(expected)),
                 None if at_end => return Err(self.broken("the rest of a value")),
                 None => {}
             }
@@ -203,7 +203,7 @@ impl<R: Read> JsonListReader<R> {
     }
 
     fn broken(&self, expected: &'static str) -> PayloadSliceError {
-        PayloadSliceError::Json { offset: self.input.offset(), wanted: expected }
+        PayloadSliceError::Json { offset: self.input.offset(), expected }
     }
 
     fn no_list(&self, path: &RecordsPath, found: &'static str) -> PayloadSliceError {

@@ -25,8 +25,8 @@ impl<R: Read> JsonLinesReader<R> {
         let offset = self.input.offset();
         let mut bytes = Vec::new();
         self.input.line(&mut bytes, offset)?;
-        let behind = bytes.iter().rev().take_while(|byte| is_white_space(**byte)).count();
-        bytes.truncate(bytes.len() - behind);
+        let trailing = bytes.iter().rev().take_while(|byte| is_white_space(**byte)).count();
+        bytes.truncate(bytes.len() - trailing);
         Ok(Some(UnnumberedSlice { offset, record: SourceValue::parse_object(&bytes), bytes }))
     }
 }

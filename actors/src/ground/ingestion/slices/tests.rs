@@ -84,9 +84,9 @@ fn failure(format: &PayloadFormat, payload: &[u8]) -> (usize, String) {
         let (found, error) = cut_in(format, payload, &[size]);
         (found.len(), error.expect("it cannot be read").to_string())
     };
-    let said = say(usize::MAX);
-    assert_eq!(say(1), said);
-    said
+    let outcome = say(usize::MAX);
+    assert_eq!(say(1), outcome);
+    outcome
 }
 
 fn texts(slices: &[PayloadSlice]) -> Vec<String> {
@@ -169,7 +169,7 @@ fn csv_delimiter_and_quoting_are_configurable() {
     let payload = b"a;b\n\"1;2\";3\n";
     assert_eq!(cut(&semicolon(true), payload)[0].record, parsed_record(&[("a", "1;2"), ("b", "3")]));
     let wrong = &cut(&semicolon(false), payload)[0].record;
-    assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, wanted: 2 }));
+    assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, expected: 2 }));
     let tsv = cut(&PayloadFormat::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
     assert_eq!(tsv[0].record, parsed_record(&[("a", "\"1"), ("b", "2\"")]));
     assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
@@ -179,15 +179,15 @@ fn csv_delimiter_and_quoting_are_configurable() {
 fn broken_csv_line_is_rejected_with_its_reason_and_reading_continues() {
     let payload = b"a,b\n1\n1,2,3\n\"1\"x,2\n1,\xff\n1\r,2\n\"1\r\",2\n";
     let records: Vec<_> = cut(&csv(), payload).into_iter().map(|slice| slice.record).collect();
-    let wanted = [
-        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
-        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+    let expected = [
+        Err(RawRecordError::Fields { found: 1, expected: 2 }),
+        Err(RawRecordError::Fields { found: 3, expected: 2 }),
         Err(RawRecordError::AfterQuote { field: 1 }),
         Err(RawRecordError::NotUtf8 { at_byte: 2 }),
         Err(RawRecordError::CarriageReturn { field: 1 }),
         parsed_record(&[("a", "1\r"), ("b", "2")]),
     ];
-    assert_eq!(records, wanted);
+    assert_eq!(records, expected);
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn missing_or_invalid_header_fails() {
         ("a,\"b\"c\n", "field 2"),
         ("a,b\rc,d\n", "field 2"),
     ] {
-        let (before, said) = failure(&csv(), payload.as_bytes());
-        assert!(before == 0 && said.contains(named), "{payload:?}: {said}");
+        let (before, message) = failure(&csv(), payload.as_bytes());
+        assert!(before == 0 && message.contains(named), "{payload:?}: {message}");
     }
     assert!(failure(&csv(), b"a,\xff\n").1.contains("UTF-8"));
     assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are skipped, and no record is no error");
@@ -221,12 +221,12 @@ fn column_without_name_is_in_no_record() {
     assert_eq!(several[0].record, parsed_record(&[("a", "2"), ("b", "5")]));
     let line = cut(&csv(), b"a,\n1\n1,2,3\n1,\n");
     let records: Vec<_> = line.into_iter().map(|slice| slice.record).collect();
-    let wanted = [
-        Err(RawRecordError::Fields { found: 1, wanted: 2 }),
-        Err(RawRecordError::Fields { found: 3, wanted: 2 }),
+    let expected = [
+        Err(RawRecordError::Fields { found: 1, expected: 2 }),
+        Err(RawRecordError::Fields { found: 3, expected: 2 }),
         parsed_record(&[("a", "1")]),
     ];
-    assert_eq!(records, wanted);
+    assert_eq!(records, expected);
 }
 
 #[test]
@@ -298,9 +298,9 @@ fn document_broken_outside_a_record_fails_with_the_offset() {
         ("{\"data\":[{\"a\":1],{}]}", 0, 15),
         ("{\"data\":[{\"a\":\"x},{\"b\":\"y\"}]}", 0, 20),
     ] {
-        let (found, said) = failure(&json("/data"), payload.as_bytes());
-        assert_eq!(found, before, "{payload}: {said}");
-        assert!(said.contains(&format!("byte {offset}, expected")), "{payload}: {said}");
+        let (found, message) = failure(&json("/data"), payload.as_bytes());
+        assert_eq!(found, before, "{payload}: {message}");
+        assert!(message.contains(&format!("byte {offset}, expected")), "{payload}: {message}");
     }
 }
 
@@ -316,15 +316,15 @@ fn path_without_a_list_fails_with_the_path() {
         ("", "{}"),
         ("", "7"),
     ] {
-        let (_, said) = failure(&json(path), payload.as_bytes());
-        assert!(said.contains(&format!("no list at `{path}`")), "{payload}: {said}");
+        let (_, message) = failure(&json(path), payload.as_bytes());
+        assert!(message.contains(&format!("no list at `{path}`")), "{payload}: {message}");
     }
 }
 
 #[test]
 fn second_list_under_the_same_name_fails() {
-    let (before, said) = failure(&json("/a/b"), br#"{"a":{"b":[{}],"\u0062":[{}]}}"#);
-    assert!(before == 1 && said.contains("a second time"), "{said}");
+    let (before, message) = failure(&json("/a/b"), br#"{"a":{"b":[{}],"\u0062":[{}]}}"#);
+    assert!(before == 1 && message.contains("a second time"), "{message}");
 }
 
 #[test]
@@ -411,16 +411,16 @@ fn columns_are_limited_and_extra_fields_reject_only_one_record() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    assert_eq!(found[0].record, Err(RawRecordError::Fields { found: 1_000_001, wanted: 2 }));
+    assert_eq!(found[0].record, Err(RawRecordError::Fields { found: 1_000_001, expected: 2 }));
     assert!(found[1].record.is_ok());
 }
 
 #[test]
 fn payload_that_ends_within_quotes_fails() {
-    let (before, said) = failure(&csv(), b"a,b\n1,2\n3,\"4\n5,6\n");
-    assert!(before == 1 && said.contains("begins at byte 8"), "{said}");
-    let (_, said) = failure(&csv(), b"a\n\"1\r\n");
-    assert!(said.contains("begins at byte 2"), "{said}");
+    let (before, message) = failure(&csv(), b"a,b\n1,2\n3,\"4\n5,6\n");
+    assert!(before == 1 && message.contains("begins at byte 8"), "{message}");
+    let (_, message) = failure(&csv(), b"a\n\"1\r\n");
+    assert!(message.contains("begins at byte 2"), "{message}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
     let axes = json!([day, rate("usd", "{USD}/{EUR}"), rate("jpy", "{JPY}/{EUR}")]);
     let ontology = json!({"ontology_id": "rates", "version": "1", "axes": axes});
     let ontology: Ontology = serde_json::from_value(ontology).expect("an ontology");
-    system.registry.register(&ontology, PEER).await.expect("it is new");
+    system.registry.register(&ontology, PEER).await.expect("the registration succeeds");
     let registration = json!({
         "oracle_id": "ecb-rates", "oracle_name": "Euro reference rates", "upstream_authority": "ECB",
         "upstream_url": "https://ecb.example", "data_license": "free", "domain": "finance", "query_contract": "rates",
@@ -26,7 +26,7 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
     });
     let registration: SourceRegistration = serde_json::from_value(registration).expect("a source");
     let registered = system.registry.register(&registration, PEER).await;
-    registered.expect("it is new");
+    registered.expect("the registration succeeds");
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": axis == "day"});
     let definition = json!({
         "pipeline": {
@@ -43,16 +43,16 @@ async fn rates(system: &ActorSystem, format: &Json, usd_from: &str, jpy_from: &s
         },
     });
     let definition: PipelineDefinition = serde_json::from_value(definition).expect("a pipeline");
-    system.registry.register(&definition, PEER).await.expect("it is registered");
+    system.registry.register(&definition, PEER).await.expect("the registration succeeds");
     definition.pipeline.pipeline_id
 }
 
 /// The number of records that filled each axis, and their share.
 fn filled(run: &IngestionRun) -> Vec<String> {
-    let told = |(axis, AxisCoverage { records, share }): (&String, &AxisCoverage)| {
+    let summarize = |(axis, AxisCoverage { records, share }): (&String, &AxisCoverage)| {
         format!("{axis} {records} {share}")
     };
-    run.counts.axes.iter().map(told).collect()
+    run.counts.axes.iter().map(summarize).collect()
 }
 
 #[test]

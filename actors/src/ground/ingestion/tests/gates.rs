@@ -17,7 +17,7 @@ async fn pipeline_with_hundred_records(system: &ActorSystem) -> PipelineId {
         .registry
         .review(&run.oracle_id, SourceReviewDecision::Approve, PEER)
         .await
-        .expect("it is approved");
+        .expect("the approval succeeds");
     pipeline_id
 }
 
@@ -35,31 +35,31 @@ async fn all(system: &ActorSystem, known_at: Option<Timestamp>) -> QueryAnswer {
         known_at,
         ..QueryRequest::default()
     };
-    let oracle_id = "world-bank-population".parse().expect("an id");
-    let asked = OracleQuery { query_id: Some("q".into()), oracle_id, request };
-    system.queries.ask(asked).await.expect("it answers")
+    let oracle_id = "world-bank-population".parse().expect("a valid id");
+    let query = OracleQuery { query_id: Some("q".into()), oracle_id, request };
+    system.queries.ask(query).await.expect("the actor answers")
 }
 
 fn state(system: &ActorSystem) -> oracled_store::ground::state::SourceState {
-    let oracle_id = "world-bank-population".parse().expect("an id");
-    system.store.source(&oracle_id).expect("it is read").expect("it exists").0
+    let oracle_id = "world-bank-population".parse().expect("a valid id");
+    system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0
 }
 
 async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
     let reason = "checked against the publisher's notes".to_owned();
     let approve = ApproveRun { run_id: run.run_id.clone(), reason, peer: PEER };
-    let run = system.ingestion.ask(approve).await.expect("it answers")?;
+    let run = system.ingestion.ask(approve).await.expect("the actor answers")?;
     Ok(wait_for_run(system, StartRunOutcome::Started(Box::new(run))).await)
 }
 
 async fn discard(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
     let discard = DiscardRun { run_id: run.run_id.clone(), reason: "a broken export".into(), peer: PEER };
-    system.ingestion.ask(discard).await.expect("it answers")
+    system.ingestion.ask(discard).await.expect("the actor answers")
 }
 
 async fn undo(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
     let undo = UndoRun { run_id: run.run_id.clone(), reason: "the publisher withdrew it".into(), peer: PEER };
-    system.ingestion.ask(undo).await.expect("it answers")
+    system.ingestion.ask(undo).await.expect("the actor answers")
 }
 
 #[test]
@@ -73,13 +73,13 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let gates: Vec<_> = run.breaches.iter().map(std::mem::discriminant).collect();
         let ratio = || oracled_domain::base::decimal::Decimal::from(0);
-        let wanted = [
+        let expected = [
             GateBreach::MaxRejectedRatio { rejected: 3, read: 50, allowed: ratio() },
             GateBreach::MaxWithdrawnRatio { withdrawn: 50, in_force: 100, allowed: ratio() },
         ];
-        assert_eq!(gates, wanted.each_ref().map(std::mem::discriminant));
+        assert_eq!(gates, expected.each_ref().map(std::mem::discriminant));
         assert_eq!(run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn)), Some((100, 50)));
-        let rejects = system.store.rejects(&run, None, 10).expect("they are read");
+        let rejects = system.store.rejects(&run, None, 10).expect("the rejects are readable");
         assert_eq!(rejects.len(), 3, "its rejects can be read");
         assert_eq!(all(&system, None).await.response.records, before.response.records);
         assert_eq!(state(&system).held, std::slice::from_ref(&run.run_id));
@@ -95,9 +95,9 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
-        let run = approve(&system, &held).await.expect("it is held");
+        let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!((run.state, run.run_id.clone()), (RunState::Completed, held.run_id.clone()), "{run:?}");
-        assert_eq!(run.breaches, held.breaches, "what was approved can be read later");
+        assert_eq!(run.breaches, held.breaches, "the approved breaches stay readable");
         let decision = run.decision.expect("an operator has decided");
         assert_eq!(
             (decision.decided_by.as_str(), decision.reason.as_str()),
@@ -117,7 +117,7 @@ fn discarded_run_stays_invisible_and_can_be_submitted_again() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
-        let run = discard(&system, &held).await.expect("it is held");
+        let run = discard(&system, &held).await.expect("the run is held");
         assert_eq!(run.state, RunState::Discarded);
         assert!(state(&system).held.is_empty());
         assert_eq!(all(&system, None).await.response.records.len(), 100);
@@ -137,12 +137,12 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
         assert_eq!((run.state, run.counts.rejected, run.counts.unidentified), (RunState::Completed, 1, 0));
         let answer = all(&system, None).await.response;
         assert_eq!(answer.records.len(), 100);
-        let kept = &answer.records[0];
+        let stored = &answer.records[0];
         assert_eq!(
-            (kept.values()["population"].to_string().as_str(), kept.unconfirmed_by.as_deref()),
+            (stored.values()["population"].to_string().as_str(), stored.unconfirmed_by.as_deref()),
             ("1", Some("2023-05-04"))
         );
-        let provenance = &answer.provenance.expect("it was asked for")[0];
+        let provenance = &answer.provenance.expect("the request included it")[0];
         assert_eq!(
             (provenance.source_version.as_str(), provenance.unconfirmed_by.as_deref()),
             ("2020-04-14", Some("2023-05-04"))
@@ -202,7 +202,7 @@ fn undo_hides_a_run_only_from_later_questions() {
         let with_it = all(&system, None).await.response;
         let known = time.clock().now();
         time.advance(60);
-        let undone = undo(&system, &bad).await.expect("it is in force");
+        let undone = undo(&system, &bad).await.expect("the undo succeeds");
         assert_eq!(undone.counts.changes.get(VersionChangeKind::Undone.into_str()), Some(&98), "{undone:?}");
         let now = all(&system, None).await.response;
         assert_eq!((&now.records, now.query_metadata.data_version.as_str()), (&before, "2020-04-14"));
@@ -213,12 +213,12 @@ fn undo_hides_a_run_only_from_later_questions() {
         assert!(matches!(twice, Err(IngestionError::Undone { .. })), "{twice:?}");
         let begin =
             start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-05-04");
-        let same = system.ingestion.ask(begin).await.expect("it answers");
+        let same = system.ingestion.ask(begin).await.expect("the actor answers");
         assert!(matches!(same, Err(IngestionError::Undone { .. })), "{same:?}");
-        let feed = system.queries.changes(None, None, 1000).await.expect("it is read");
+        let feed = system.queries.changes(None, None, 1000).await.expect("the changes are readable");
         assert_eq!(feed.changes.iter().filter(|change| change.kind == VersionChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
-        let record = system.queries.record(&record_id).await.expect("it exists");
+        let record = system.queries.record(&record_id).await.expect("the record exists");
         assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStatus::Undone);
 
         time.advance(60);
@@ -233,11 +233,11 @@ fn undone_payload_is_held_when_it_comes_again() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
-        undo(&system, &bad).await.expect("it is in force");
+        undo(&system, &bad).await.expect("the undo succeeds");
         let begin =
             start_run_message(&pipeline_id, archived(&system, rows(0..98, "2").as_bytes()), "2023-06-01");
         let pulled = StartRun { source_url: Some("https://example.org/x.csv".into()), peer: None, ..begin };
-        let begun = system.ingestion.ask(pulled).await.expect("it answers").expect("it begins");
+        let begun = system.ingestion.ask(pulled).await.expect("the actor answers").expect("the run starts");
         let run = wait_for_run(&system, begun).await;
         assert_eq!(run.breaches, [GateBreach::SamePayload { version: "2023-05-04".into() }]);
         let right = ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-04").await;
@@ -250,7 +250,7 @@ fn later_release_does_not_change_what_an_earlier_one_ended() {
     with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
-        let oracle_id = "world-bank-population".parse().expect("an id");
+        let oracle_id = "world-bank-population".parse().expect("a valid id");
         system
             .registry
             .invalidate(SourceInvalidation { oracle_id, trigger, detail, peer: PEER })
@@ -260,7 +260,7 @@ fn later_release_does_not_change_what_an_earlier_one_ended() {
         // the later release comes first
         ingest_version(&system, &pipeline_id, &rows(0..100, "2"), "2026-12-05").await;
         ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2026-12-01").await;
-        let at = |text: &str| text.parse().expect("a time");
+        let at = |text: &str| text.parse().expect("a valid time");
         let about = |past| {
             state(&system)
                 .invalidated_at(Some(past), ReleaseScope { known_at: None, released_by: Some(past) })
@@ -277,7 +277,7 @@ fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         time.advance(60);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
-        let oracle_id = "world-bank-population".parse().expect("an id");
+        let oracle_id = "world-bank-population".parse().expect("a valid id");
         system
             .registry
             .invalidate(SourceInvalidation { oracle_id, trigger, detail, peer: PEER })
@@ -287,7 +287,7 @@ fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
         let bad = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         assert_eq!(state(&system).stale_since(), None);
         let known = time.clock().now();
-        undo(&system, &bad).await.expect("it is in force");
+        undo(&system, &bad).await.expect("the undo succeeds");
         let undone = state(&system);
         assert!(undone.stale_since().is_some());
         time.advance(60);
@@ -309,8 +309,8 @@ fn changed_release_date_is_gated_at_the_former_date_too() {
             replace: true,
             ..start_run_message(&pipeline_id, archived(&system, rows(0..10, "1").as_bytes()), "2020-04-14")
         };
-        let begin = StartRun { released_at: "2019-01-01T00:00:00Z".parse().expect("a time"), ..begin };
-        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+        let begin = StartRun { released_at: "2019-01-01T00:00:00Z".parse().expect("a valid time"), ..begin };
+        let begun = system.ingestion.ask(begin).await.expect("the actor answers").expect("the run starts");
         let run = wait_for_run(&system, begun).await;
         let effect = run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn));
         assert_eq!((run.state, effect), (RunState::Held, Some((100, 90))), "{run:?}");
@@ -322,8 +322,8 @@ fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let first = state(&system).completed[0].run_id.clone();
-        let run = system.store.run(&first).expect("it is read").expect("it exists").0;
-        undo(&system, &run).await.expect("it is in force");
+        let run = system.store.run(&first).expect("the run is readable").expect("the run exists").0;
+        undo(&system, &run).await.expect("the undo succeeds");
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, ""), "2023-05-04").await;
         assert_eq!(held.state, RunState::Failed, "{held:?}");
         let mut registration = state(&system).entry.registration;
@@ -339,7 +339,7 @@ fn discard_is_dated_when_it_is_decided() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         time.advance(3600);
-        let run = discard(&system, &held).await.expect("it is held");
+        let run = discard(&system, &held).await.expect("the run is held");
         assert!(run.ended_at >= Some(time.clock().now()), "{run:?}");
     });
 }
@@ -351,12 +351,12 @@ fn approval_that_is_cut_short_leaves_the_run_held() {
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let payload = dir.join(format!("ground/raw/{}.raw", held.input.raw_sha256));
         let away = payload.with_extension("away");
-        std::fs::rename(&payload, &away).expect("it is moved");
-        let run = approve(&system, &held).await.expect("it is held");
+        std::fs::rename(&payload, &away).expect("the rename succeeds");
+        let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!((run.state, run.decision.is_none()), (RunState::Held, true), "{run:?}");
         assert_eq!(run.breaches, held.breaches);
-        std::fs::rename(&away, &payload).expect("it is moved back");
-        let run = approve(&system, &held).await.expect("it is held");
+        std::fs::rename(&away, &payload).expect("the rename succeeds");
+        let run = approve(&system, &held).await.expect("the run is held");
         assert_eq!(run.state, RunState::Completed, "{run:?}");
     });
 }
@@ -369,7 +369,7 @@ fn undo_that_would_bring_back_pruned_content_is_refused() {
         assert_eq!(run.state, RunState::Completed, "{run:?}");
         time.advance(20 * 366 * 86_400);
         let prune = PruneSource { oracle_id: run.oracle_id.clone(), before: None, peer: PEER };
-        system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
+        system.ingestion.ask(prune).await.expect("the actor answers").expect("the prune succeeds");
         let before = all(&system, None).await.response.records;
         let refused = undo(&system, &run).await;
         assert!(matches!(refused, Err(IngestionError::ContentPruned { records: 100, .. })), "{refused:?}");
@@ -409,10 +409,10 @@ fn upload_beyond_16_held_runs_of_a_source_is_refused() {
         assert_eq!(again.run_id, runs[0].run_id, "a held payload is still unchanged");
         let payload = archived(&system, rows(0..50, "18").as_bytes());
         let begin = start_run_message(&pipeline_id, payload, "2023-05-04");
-        let refused = system.ingestion.ask(begin).await.expect("it answers");
+        let refused = system.ingestion.ask(begin).await.expect("the actor answers");
         let Err(IngestionError::TooManyHeld { held, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(held, runs.iter().map(|run| run.run_id.clone()).collect::<Vec<_>>());
-        discard(&system, &runs[3]).await.expect("it is held");
+        discard(&system, &runs[3]).await.expect("the run is held");
         let next = ingest_version(&system, &pipeline_id, &rows(0..50, "18"), "2023-05-04").await;
         assert_eq!(next.state, RunState::Held);
     });
@@ -428,18 +428,19 @@ fn source_check_finds_missing_rejects_of_held_run() {
             let oracle_id = run.oracle_id.clone();
             let verify =
                 VerifySourceFiles { oracle_id, run_id: run_id.cloned(), proceed: Arc::new(|_| true) };
-            system.ingestion.ask(verify).await.expect("it answers").expect("it is read")
+            system.ingestion.ask(verify).await.expect("the actor answers").expect("the call succeeds")
         };
         assert_eq!(verified(None).await.file_fault, None);
         let rows = run.rows.as_ref().expect("its rejects are kept");
         std::fs::remove_file(dir.join("ground/facts").join(format!("{}.sorted", rows.sha256)))
-            .expect("it exists");
+            .expect("the file exists");
         for run_id in [None, Some(&run.run_id)] {
             let fault = verified(run_id).await.file_fault.expect("it is missing");
             assert!(fault.contains("the file of rejects"), "{fault}");
         }
-        let visible = system.store.runs().expect("they are read");
-        let visible = visible.iter().find(|run| run.state == RunState::Completed).expect("there is one");
+        let visible = system.store.runs().expect("the runs are readable");
+        let visible =
+            visible.iter().find(|run| run.state == RunState::Completed).expect("a value is present");
         assert_eq!(verified(Some(&visible.run_id)).await.file_fault, None);
     });
 }

@@ -32,33 +32,34 @@ impl TestPublisher {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
-        let said = Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
-        let asked = Arc::new(AtomicUsize::new(0));
+        let state =
+            Arc::new(Mutex::new(PublisherAnswer { body: body.to_owned(), last_modified, etag: None }));
+        let requests = Arc::new(AtomicUsize::new(0));
         let (answers, open) = watch::channel(true);
-        let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
+        let (answer, count) = (Arc::clone(&state), Arc::clone(&requests));
         actix_rt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 let (answer, mut open) = (Arc::clone(&answer), open.clone());
                 actix_rt::spawn(async move {
                     let mut head = vec![0; 4096];
-                    let length = stream.read(&mut head).await.expect("it asks");
-                    open.wait_for(|open| *open).await.expect("the publisher is there");
+                    let length = stream.read(&mut head).await.expect("the client sends a request");
+                    open.wait_for(|open| *open).await.expect("the publisher runs");
                     let text = answer
                         .lock()
-                        .expect("nobody panicked")
+                        .expect("the lock is not poisoned")
                         .to_text(&String::from_utf8_lossy(&head[..length]));
                     // the client may have closed the connection already
                     drop(stream.write_all(text.as_bytes()).await);
                 });
             }
         });
-        Self { url, answer: said, requests: asked, is_answering: answers }
+        Self { url, answer: state, requests, is_answering: answers }
     }
 
     fn set_answer(&self, body: &str, last_modified: Option<&'static str>) {
-        let mut said = self.answer.lock().expect("nobody panicked");
-        (said.body, said.last_modified) = (body.to_owned(), last_modified);
+        let mut answer = self.answer.lock().expect("the lock is not poisoned");
+        (answer.body, answer.last_modified) = (body.to_owned(), last_modified);
     }
 
     fn request_count(&self) -> usize {
@@ -67,9 +68,9 @@ impl TestPublisher {
 }
 
 impl PublisherAnswer {
-    fn to_text(&self, asked: &str) -> String {
+    fn to_text(&self, request: &str) -> String {
         let Self { body, last_modified, etag } = self;
-        if etag.is_some_and(|etag| asked.contains(&format!("if-none-match: {etag}\r\n"))) {
+        if etag.is_some_and(|etag| request.contains(&format!("if-none-match: {etag}\r\n"))) {
             return "HTTP/1.1 304 Not Modified\r\n\r\n".into();
         }
         let header = |name: &str, value: Option<&str>| {
@@ -102,7 +103,7 @@ async fn registered(
 
 async fn pulled(system: &ActorSystem, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {
     let pull = PullPipeline { pipeline_id: pipeline_id.clone(), requested_by: "7".into(), peer: Some(PEER) };
-    system.ingestion.ask(pull).await.expect("it answers")
+    system.ingestion.ask(pull).await.expect("the actor answers")
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn pull_of_the_same_payload_reports_nothing_new() {
         population(&system).await;
         let publisher = TestPublisher::of(OLD).await;
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
         let run = wait_for_run(&system, begun).await;
         assert_eq!((run.state, run.counts.records), (RunState::Completed, 3), "{run:?}");
@@ -129,14 +130,14 @@ fn failed_pull_is_logged_and_changes_nothing() {
         population(&system).await;
         // no server listens there
         let definition = pulled_by(RetrievalMethod::ApiPull, Some("http://127.0.0.1:1/".into()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         let failed = pulled(&system, &pipeline_id).await;
         assert!(matches!(failed, Err(IngestionError::Pull(_))), "{failed:?}");
         let events = logged_events(&system.store);
         assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 1);
         assert!(!events.contains(&"ingestion_started".to_owned()));
         let handed_in = registered(&system, pulled_by(RetrievalMethod::ManualUpload, None, None)).await;
-        let refused = pulled(&system, &handed_in.expect("it is registered")).await;
+        let refused = pulled(&system, &handed_in.expect("the registration succeeds")).await;
         assert!(matches!(refused, Err(IngestionError::NotPulled(_))), "{refused:?}");
     });
 }
@@ -167,8 +168,9 @@ fn pipeline_with_invalid_retrieval_is_not_registered() {
                 "the scheme `file`; allowed: ",
             ),
         ] {
-            let told = registered(&system, definition).await.expect_err("it cannot be").to_string();
-            assert!(told.contains(word), "{told}");
+            let message =
+                registered(&system, definition).await.expect_err("the document is invalid").to_string();
+            assert!(message.contains(word), "{message}");
         }
     });
 }
@@ -180,9 +182,9 @@ fn pipeline_without_its_credential_is_registered_but_not_pulled() {
         let mut definition =
             pulled_by(RetrievalMethod::ApiPull, Some("https://example.org/x.csv".into()), None);
         definition.pipeline.retrieval.authentication = Some(SourceAuthentication::ApiKey);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let told = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
-        assert!(told.contains("authenticates by api_key, and has no credential for that"), "{told}");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
+        let message = pulled(&system, &pipeline_id).await.expect_err("the call fails").to_string();
+        assert!(message.contains("authenticates by api_key, and has no credential for that"), "{message}");
     });
 }
 
@@ -194,17 +196,23 @@ fn scheduled_pull_begins_when_it_is_due() {
         // it is ten o'clock
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
-        registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
-        pulling::begin_due(&shop);
+        registered(&system, definition).await.expect("the registration succeeds");
+        let context = ingest_context(&system, &time);
+        pulling::begin_due(&context);
         time.advance(4 * 60);
-        pulling::begin_due(&shop);
+        pulling::begin_due(&context);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(publisher.request_count(), 0);
         time.advance(2 * 60);
-        pulling::begin_due(&shop);
-        pulling::begin_due(&shop);
-        while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
+        pulling::begin_due(&context);
+        pulling::begin_due(&context);
+        while system
+            .store
+            .runs()
+            .expect("the runs are readable")
+            .iter()
+            .all(|run| run.state != RunState::Completed)
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(publisher.request_count(), 1);
@@ -219,16 +227,16 @@ fn scheduled_pull_begins_only_after_draining_has_ended() {
         // it is ten o'clock
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
-        pulling::begin_due(&shop);
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
+        let context = ingest_context(&system, &time);
+        pulling::begin_due(&context);
         time.advance(6 * 60);
-        shop.draining.store(true, std::sync::atomic::Ordering::Relaxed);
-        pulling::begin_due(&shop);
+        context.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&context);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(begun(&system), 0);
-        shop.draining.store(false, std::sync::atomic::Ordering::Relaxed);
-        pulling::begin_due(&shop);
+        context.draining.store(false, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&context);
         pulls_ended(&system, &pipeline_id, 1).await;
         assert_eq!(begun(&system), 1);
     });
@@ -245,8 +253,13 @@ async fn pulls_ended(system: &ActorSystem, pipeline_id: &PipelineId, count: usiz
     while begun(system) < count {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let last =
-        || system.store.pipeline(pipeline_id).expect("it is read").and_then(|(known, _)| known.last_pull);
+    let last = || {
+        system
+            .store
+            .pipeline(pipeline_id)
+            .expect("the pipeline is readable")
+            .and_then(|(known, _)| known.last_pull)
+    };
     while last().is_none_or(|last| last.ended_at.is_none()) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -261,7 +274,7 @@ fn missed_scheduled_pulls_are_made_up_for_once() {
         // it is ten o'clock, on a Friday
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
-        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&world.system, definition).await.expect("the registration succeeds");
         // not due yet
         let world = world.restarted(TestServices::default()).await;
         let world = world.restarted_after(2 * 3600).await;
@@ -291,7 +304,7 @@ fn interrupted_scheduled_pull_is_made_up_for_once() {
         publisher.is_answering.send_replace(false);
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
-        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&world.system, definition).await.expect("the registration succeeds");
         world.time.advance(3600);
         pulling::begin_due(&ingest_context(&world.system, &world.time));
         while publisher.request_count() == 0 {
@@ -307,7 +320,7 @@ fn interrupted_scheduled_pull_is_made_up_for_once() {
         let world = world.restarted_after(60).await;
         pulls_ended(&world.system, &pipeline_id, 2).await;
         assert_eq!(publisher.request_count(), 2);
-        let runs = world.system.store.runs().expect("they are read");
+        let runs = world.system.store.runs().expect("the runs are readable");
         assert!(runs.iter().all(|run| run.state == RunState::Completed) && runs.len() == 1, "{runs:?}");
     });
 }
@@ -319,15 +332,22 @@ fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
         let publisher = TestPublisher::of(OLD).await;
         let of =
             |schedule| pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some(schedule));
-        let pipeline_id = registered(&world.system, of("0 11 * * fri")).await.expect("it is registered");
+        let pipeline_id =
+            registered(&world.system, of("0 11 * * fri")).await.expect("the registration succeeds");
         pull_and_wait(&world.system, &pipeline_id).await;
         let last = |system: &ActorSystem| {
-            system.store.pipeline(&pipeline_id).expect("it is read").expect("it exists").0.last_pull
+            system
+                .store
+                .pipeline(&pipeline_id)
+                .expect("the pipeline is readable")
+                .expect("the pipeline exists")
+                .0
+                .last_pull
         };
         let before = last(&world.system);
         assert!(before.is_some_and(|last| last.ended_at.is_some()), "{before:?}");
         world.time.advance(7200);
-        registered(&world.system, of("0 9 * * *")).await.expect("it is registered");
+        registered(&world.system, of("0 9 * * *")).await.expect("the registration succeeds");
         assert_eq!(last(&world.system), before);
         let _world = world.restarted(TestServices::default()).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -346,15 +366,15 @@ fn ingest_context(system: &ActorSystem, time: &TestClock) -> Arc<IngestContext> 
 async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) {
     population(system).await;
     let definition = pulled_by(RetrievalMethod::FileDownload, Some(endpoint.to_owned()), None);
-    let pipeline_id = registered(system, definition).await.expect("it is registered");
+    let pipeline_id = registered(system, definition).await.expect("the registration succeeds");
     ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
-    let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+    let oracle_id: SourceId = "world-bank-population".parse().expect("a valid id");
     system
         .registry
         .review(&oracle_id.clone(), SourceReviewDecision::Approve, PEER)
         .await
-        .expect("it is approved");
-    let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
+        .expect("the approval succeeds");
+    let view = system.store.view(&oracle_id).expect("the source opens").expect("the source exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
     policy.default_max_age_seconds = 86_400;
@@ -388,7 +408,7 @@ fn concurrent_stale_answers_wait_for_one_refresh() {
         let ask = || queried(&system, &oracle_id);
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         for answer in [one, two, three] {
-            assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+            assert_eq!(answer.expect("the answer is fresh"), "2026-11-20T09:00:00Z");
         }
         assert_eq!(publisher.request_count(), 1);
         // two days later the source has the same payload, which stays stale
@@ -423,7 +443,7 @@ fn source_with_nothing_new_is_not_pulled_again_within_the_pause() {
         time.advance(1);
         publisher.set_answer(NEW, None);
         invalidated(&system, &oracle_id).await;
-        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T10:03:01Z");
+        assert_eq!(queried(&system, &oracle_id).await.expect("the answer is fresh"), "2026-11-20T10:03:01Z");
         assert_eq!(publisher.request_count(), 5);
     });
 }
@@ -434,7 +454,7 @@ fn stale_answer_waits_for_the_pull_in_progress() {
         let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         publisher.is_answering.send_replace(false);
-        let told = async {
+        let data_as_of = async {
             while publisher.request_count() == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -444,9 +464,9 @@ fn stale_answer_waits_for_the_pull_in_progress() {
             };
             tokio::join!(queried(&system, &oracle_id), open).0
         };
-        let (pulled, told) = tokio::join!(pulled(&system, &pipeline_id), told);
+        let (pulled, data_as_of) = tokio::join!(pulled(&system, &pipeline_id), data_as_of);
         assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
-        assert_eq!(told.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        assert_eq!(data_as_of.expect("the answer is fresh"), "2026-11-20T09:00:00Z");
         assert_eq!(publisher.request_count(), 1);
     });
 }
@@ -458,12 +478,13 @@ fn unreadable_newer_version_marks_the_source_stale() {
         let publisher =
             TestPublisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
         let run = wait_for_run(&system, begun).await;
         assert_eq!(run.state, RunState::Failed);
-        let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it exists");
+        let (source, _) =
+            system.store.source(&run.oracle_id).expect("the source is readable").expect("the source exists");
         assert_eq!(source.stale_since(), run.ended_at);
     });
 }
@@ -478,7 +499,7 @@ async fn pull_and_wait(system: &ActorSystem, pipeline_id: &PipelineId) -> Ingest
 }
 
 async fn no_runs(system: &ActorSystem) {
-    while !system.ingestion.ask(ListRunProgress).await.expect("it answers").is_empty() {
+    while !system.ingestion.ask(ListRunProgress).await.expect("the actor answers").is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -490,7 +511,7 @@ fn alternating_undated_payloads_are_three_releases() {
         let publisher = TestPublisher::of(OLD).await;
         let mut definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
         definition.pipeline.gates.accept_same_payload = true;
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         let mut versions = Vec::new();
         for body in [OLD, NEW, OLD] {
             publisher.set_answer(body, None);
@@ -518,7 +539,7 @@ fn releases_pulled_at_the_same_time_get_different_versions() {
         population(&system).await;
         let publisher = TestPublisher::of(OLD).await;
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         let mut versions = Vec::new();
         for body in [OLD, NEW] {
             publisher.set_answer(body, None);
@@ -534,7 +555,7 @@ fn last_modified_is_the_release_date_only_if_it_is_newer() {
         population(&system).await;
         let publisher = TestPublisher::of(OLD).await;
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         for (body, last_modified, version) in [
             (OLD, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T09:00:00Z"),
             // the same date with another payload, an earlier date, a date in the future, a newer date
@@ -556,20 +577,24 @@ fn payload_read_by_another_definition_stays_the_same_release() {
         population(&system).await;
         let publisher = TestPublisher::of(OLD).await;
         publisher.set_answer(OLD, None);
-        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
+        publisher.answer.lock().expect("the lock is not poisoned").etag = Some("\"1\"");
         let mut definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition.clone()).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition.clone()).await.expect("the registration succeeds");
         let first = pull_and_wait(&system, &pipeline_id).await;
         definition.pipeline.storage.retention_days += 1;
-        registered(&system, definition).await.expect("it is registered");
+        registered(&system, definition).await.expect("the registration succeeds");
         time.advance(86_400);
-        let anew = pull_and_wait(&system, &pipeline_id).await;
-        assert_ne!(anew.run_id, first.run_id);
-        assert_eq!((anew.number, anew.input.version), (2, first.input.version));
-        assert_eq!(anew.input.released_at, first.input.released_at);
+        let second = pull_and_wait(&system, &pipeline_id).await;
+        assert_ne!(second.run_id, first.run_id);
+        assert_eq!((second.number, second.input.version), (2, first.input.version));
+        assert_eq!(second.input.released_at, first.input.released_at);
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it exists");
+        let (source, _) = system
+            .store
+            .source(&second.oracle_id)
+            .expect("the source is readable")
+            .expect("the source exists");
         assert_eq!(source.entry.version_history.len(), 1);
     });
 }
@@ -579,9 +604,9 @@ fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
     with_system(|TestSystem { system, time, .. }| async move {
         population(&system).await;
         let publisher = TestPublisher::of(OLD).await;
-        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
+        publisher.answer.lock().expect("the lock is not poisoned").etag = Some("\"1\"");
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         pull_and_wait(&system, &pipeline_id).await;
         time.advance(2 * 86_400);
         // an older release is submitted: the pulled payload is still in force
@@ -601,15 +626,15 @@ fn failed_payload_that_is_pulled_again_is_the_same_run() {
         population(&system).await;
         let publisher =
             TestPublisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
-        publisher.answer.lock().expect("nobody panicked").last_modified = None;
+        publisher.answer.lock().expect("the lock is not poisoned").last_modified = None;
         let definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         for _ in 0..3 {
             let run = pull_and_wait(&system, &pipeline_id).await;
             assert_eq!((run.state, run.input.version.as_str()), (RunState::Failed, "2026-11-20T10:00:00Z"));
             time.advance(60);
         }
-        assert_eq!(system.store.runs().expect("they are read").len(), 1);
+        assert_eq!(system.store.runs().expect("the runs are readable").len(), 1);
     });
 }
 
@@ -620,27 +645,33 @@ fn pipeline_has_at_most_one_pull_in_progress() {
         let publisher = TestPublisher::of(OLD).await;
         let definition =
             pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        let shop = ingest_context(&system, &time);
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
+        let context = ingest_context(&system, &time);
         publisher.is_answering.send_replace(false);
         for minute in 0..3 {
-            pulling::begin_due(&shop);
+            pulling::begin_due(&context);
             time.advance(60);
             while publisher.request_count() < minute.min(1) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        let wanted = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
-        let refused = pulling::pull(Arc::clone(&shop), wanted.clone()).await;
+        let requested = RequestedPull { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let refused = pulling::pull(Arc::clone(&context), requested.clone()).await;
         assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
         assert_eq!(publisher.request_count(), 1);
         publisher.is_answering.send_replace(true);
-        while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
+        while system
+            .store
+            .runs()
+            .expect("the runs are readable")
+            .iter()
+            .all(|run| run.state != RunState::Completed)
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // skipped pulls are not made up for, and the next due pull is not skipped
-        pulling::begin_due(&shop);
-        let again = pulling::pull(Arc::clone(&shop), wanted).await;
+        pulling::begin_due(&context);
+        let again = pulling::pull(Arc::clone(&context), requested).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         assert!(!logged_events(&system.store).contains(&"pull_failed".to_owned()));
     });
@@ -650,18 +681,22 @@ fn pipeline_has_at_most_one_pull_in_progress() {
 fn unchanged_pull_ends_an_invalidation_but_not_the_age() {
     with_system(|TestSystem { system, time, .. }| async move {
         let publisher = TestPublisher::of(NEW).await;
-        publisher.answer.lock().expect("nobody panicked").etag = Some("\"1\"");
+        publisher.answer.lock().expect("the lock is not poisoned").etag = Some("\"1\"");
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         pull_and_wait(&system, &pipeline_id).await;
-        let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
+        let source =
+            || system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0;
         let released = source().releases();
         // once by a 304, and once by the same bytes
         for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
-            publisher.answer.lock().expect("nobody panicked").etag = etag;
+            publisher.answer.lock().expect("the lock is not poisoned").etag = etag;
             time.advance(1);
             invalidated(&system, &oracle_id).await;
             assert!(source().stale_since().is_some());
-            assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
+            assert_eq!(
+                queried(&system, &oracle_id).await.expect("the answer is fresh"),
+                "2026-11-20T09:00:00Z"
+            );
             let events = logged_events(&system.store);
             assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
         }
@@ -677,10 +712,10 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
         let publisher = TestPublisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         // first with a new payload, then with the same payload again
-        for asked in 1..=2 {
+        for count in 1..=2 {
             publisher.is_answering.send_replace(false);
             let declared = async {
-                while publisher.request_count() < asked {
+                while publisher.request_count() < count {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 time.advance(1);
@@ -690,8 +725,9 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
             };
             let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
             no_runs(&system).await;
-            assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
-            let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it exists");
+            assert_eq!(pulled.expect("the call succeeds").run().is_some(), count == 1);
+            let (source, _) =
+                system.store.source(&oracle_id).expect("the source is readable").expect("the source exists");
             assert!(source.stale_since().is_some() && source.completed.len() == 2);
         }
     });
@@ -701,13 +737,14 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
 fn run_begun_before_an_invalidation_does_not_end_it() {
     with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
-        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+        let oracle_id: SourceId = "world-bank-population".parse().expect("a valid id");
         let begun = start_long_run(&system, &pipeline_id).await;
         time.advance(1);
         invalidated(&system, &oracle_id).await;
         let invalidated_at = Some(system.clock.now());
         assert_eq!(wait_for_run(&system, begun).await.state, RunState::Completed);
-        let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
+        let source =
+            || system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0;
         assert_eq!(source().stale_since(), invalidated_at);
         no_runs(&system).await;
         ingest_version(&system, &pipeline_id, OLD, "2020-04-15").await;
@@ -723,10 +760,10 @@ fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         publisher.set_answer(NEW, None);
         pull_and_wait(&system, &pipeline_id).await;
-        let first = queried(&system, &oracle_id).await.expect("it is fresh");
+        let first = queried(&system, &oracle_id).await.expect("the answer is fresh");
         time.advance(-3 * 86_400);
         // the release from before the step is still in force
-        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), first);
+        assert_eq!(queried(&system, &oracle_id).await.expect("the answer is fresh"), first);
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         invalidated(&system, &oracle_id).await;
@@ -735,6 +772,6 @@ fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
         let second = queried(&system, &oracle_id).await.expect("the pull has ended the invalidation");
         assert_ne!(second, first);
         time.advance(3 * 86_400);
-        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), second);
+        assert_eq!(queried(&system, &oracle_id).await.expect("the answer is fresh"), second);
     });
 }

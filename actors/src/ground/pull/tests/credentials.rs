@@ -24,8 +24,8 @@ fn token(word: &str, life_s: u32) -> Vec<ServerStep> {
 
 /// A credential for the origin of `endpoint`.
 fn bound(credential: UpstreamCredential, endpoint: &str) -> BoundCredential {
-    let origin = Url::parse(endpoint).expect("a URL").origin().ascii_serialization();
-    BoundCredential { origin: origin.parse().expect("it is one"), credential }
+    let origin = Url::parse(endpoint).expect("a valid URL").origin().ascii_serialization();
+    BoundCredential { origin: origin.parse().expect("a valid value"), credential }
 }
 
 fn puller_with_credential(credential: UpstreamCredential, endpoint: &str) -> PayloadPuller {
@@ -43,9 +43,9 @@ async fn key_or_token_is_sent_in_its_header() {
         let url = server.url("127.0.0.1", "/");
         let puller = puller_with_credential(credential, &url);
         assert!(!format!("{puller:?}").contains("s3cret"), "{puller:?}");
-        pull(&puller, &authenticating(&url, authentication)).await.0.expect("it comes");
+        pull(&puller, &authenticating(&url, authentication)).await.0.expect("the call succeeds");
         assert!(server.heads().iter().all(|head| head.contains(line)), "{:?}", server.heads());
-        pull(&puller, &authenticating(&url, SourceAuthentication::None)).await.0.expect("it comes");
+        pull(&puller, &authenticating(&url, SourceAuthentication::None)).await.0.expect("the call succeeds");
         assert!(server.heads().last().is_some_and(|head| !head.contains("s3cret")));
     }
 }
@@ -53,7 +53,7 @@ async fn key_or_token_is_sent_in_its_header() {
 #[tokio::test]
 async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
     let far_port = TcpListener::bind("127.0.0.2:0").await.expect("a port");
-    let far_at = far_port.local_addr().expect("it has an address");
+    let far_at = far_port.local_addr().expect("the listener has an address");
     let near = ScriptedServer::start(
         "127.0.0.1",
         vec![
@@ -65,8 +65,8 @@ async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
     let near = near.await;
     let back = format!("Location: {}\r\n", near.url("127.0.0.1", "/back"));
     let far = ScriptedServer::serve(far_port, far_at.port(), vec![status(302, &back)]);
-    let asked = authenticating(&near.url("127.0.0.1", "/"), SourceAuthentication::ApiKey);
-    assert_eq!(pull(&puller_with_credential(api_key(), &asked.endpoint), &asked).await.1, "abc");
+    let request = authenticating(&near.url("127.0.0.1", "/"), SourceAuthentication::ApiKey);
+    assert_eq!(pull(&puller_with_credential(api_key(), &request.endpoint), &request).await.1, "abc");
     let shown: Vec<bool> = near.heads().iter().map(|head| head.contains("s3cret")).collect();
     assert_eq!(shown, [true, true, false]);
     assert_eq!(far.heads().iter().filter(|head| head.contains("s3cret")).count(), 0);
@@ -82,24 +82,24 @@ async fn credential_is_sent_only_to_its_configured_origin() {
         ("https://127.0.0.1", SourceAuthentication::ApiKey),
     ] {
         let puller = puller_with_credential(api_key(), origin);
-        let asked = authenticating(&own, authentication);
-        let error = puller.check(&asked).expect_err("it is for another origin").to_string();
-        let said =
+        let request = authenticating(&own, authentication);
+        let error = puller.check(&request).expect_err("it is for another origin").to_string();
+        let message =
             format!("the credential of pipeline `wb` is for {origin}, and is not sent to `{own}`; allowed: ");
-        assert!(error.starts_with(&said) && !error.contains("s3cret"), "{error}");
-        assert_eq!(pull(&puller, &asked).await.0.expect_err("likewise").to_string(), error);
+        assert!(error.starts_with(&message) && !error.contains("s3cret"), "{error}");
+        assert_eq!(pull(&puller, &request).await.0.expect_err("likewise").to_string(), error);
     }
     assert!(server.heads().is_empty());
     pull(&puller_with_credential(api_key(), &own), &authenticating(&own, SourceAuthentication::ApiKey))
         .await
         .0
-        .expect("it comes");
+        .expect("the call succeeds");
 }
 
 #[tokio::test]
 async fn missing_credential_error_names_the_keys_to_set() {
     let held = || [None, Some(UpstreamCredential::token("t".into()).expect("a token")), Some(api_key())];
-    for (authentication, kinds, said) in [
+    for (authentication, kinds, message) in [
         (
             SourceAuthentication::ApiKey,
             2,
@@ -117,13 +117,13 @@ async fn missing_credential_error_names_the_keys_to_set() {
         ),
     ] {
         for credential in held().into_iter().take(kinds) {
-            let asked = authenticating("https://example.org/", authentication);
-            let credential = credential.map(|credential| bound(credential, &asked.endpoint));
+            let request = authenticating("https://example.org/", authentication);
+            let credential = credential.map(|credential| bound(credential, &request.endpoint));
             let puller = puller_with(settings(&[]), credential);
-            let error = puller.check(&asked).expect_err("there is none").to_string();
-            assert!(error.starts_with("pipeline `wb` ") && error.contains(said), "{error}");
+            let error = puller.check(&request).expect_err("the call fails").to_string();
+            assert!(error.starts_with("pipeline `wb` ") && error.contains(message), "{error}");
             assert!(error.ends_with("in `ingestion.credentials.wb`"), "{error}");
-            assert_eq!(pull(&puller, &asked).await.0.expect_err("there is none").to_string(), error);
+            assert_eq!(pull(&puller, &request).await.0.expect_err("the call fails").to_string(), error);
         }
     }
 }
@@ -141,20 +141,20 @@ async fn credential_is_not_sent_unencrypted_to_public_addresses() {
             .check(&authenticating(endpoint, SourceAuthentication::ApiKey));
         assert_eq!(checked.is_ok(), fits, "{checked:?}");
         if let Err(error) = checked {
-            let said = "; allowed: https, http to a numeric address in `ingestion.allow_local`, or any address with --allow-cleartext";
-            assert!(error.to_string().contains(said), "{error}");
+            let message = "; allowed: https, http to a numeric address in `ingestion.allow_local`, or any address with --allow-cleartext";
+            assert!(error.to_string().contains(message), "{error}");
         }
     }
-    for (token_url, said) in [
+    for (token_url, message) in [
         ("http://example.org/s3cret", "a credential is not sent to `http://example.org`"),
         ("https://10.0.0.1/token", "the `token_url` is refused: `10.0.0.1` leads to 10.0.0.1 (private)"),
         ("token", "the `token_url` is refused: the address is not a URL"),
     ] {
         let client = UpstreamCredential::client(token_url.into(), "me".into(), "s3cret".into(), None);
-        let asked = authenticating("https://example.org/", SourceAuthentication::Oauth);
-        let checked = puller_with_credential(client, &asked.endpoint).check(&asked);
-        let error = checked.expect_err("it is refused").to_string();
-        assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        let request = authenticating("https://example.org/", SourceAuthentication::Oauth);
+        let checked = puller_with_credential(client, &request.endpoint).check(&request);
+        let error = checked.expect_err("the call is rejected").to_string();
+        assert!(error.contains(message) && !error.contains("s3cret"), "{error}");
     }
 }
 
@@ -189,13 +189,13 @@ async fn token_is_requested_once_and_used_until_it_expires() {
     let tokens = ScriptedServer::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
     let data = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
     let at = Arc::new(Mutex::new(now()));
-    let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
-    let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &asked.endpoint))].into();
+    let query = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
+    let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &query.endpoint))].into();
     let puller =
         PayloadPuller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
         *at.lock().expect("the lock is not poisoned") = now() + SignedDuration::from_secs(s);
-        pull(&puller, &asked).await.0.expect("it comes");
+        pull(&puller, &query).await.0.expect("the call succeeds");
         let line = format!("authorization: bearer {word}\r\n");
         assert!(data.heads().last().is_some_and(|head| head.contains(&line)), "{s}");
     }
@@ -218,12 +218,12 @@ async fn rejected_token_is_replaced_once() {
         vec![complete_reply("", "abc"), status(401, ""), complete_reply("", "abc"), status(401, "")],
     );
     let data = data.await;
-    let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
-    let puller = puller_with_credential(client_of(&tokens, None), &asked.endpoint);
-    pull(&puller, &asked).await.0.expect("it comes");
-    pull(&puller, &asked).await.0.expect("it comes by the new one");
+    let request = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
+    let puller = puller_with_credential(client_of(&tokens, None), &request.endpoint);
+    pull(&puller, &request).await.0.expect("the call succeeds");
+    pull(&puller, &request).await.0.expect("the new token is accepted");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
-    let error = pull(&puller, &asked).await.0.expect_err("nothing helps").to_string();
+    let error = pull(&puller, &request).await.0.expect_err("the pull fails").to_string();
     assert!(error.contains("HTTP status 401"), "{error}");
     assert_eq!((data.heads().len(), tokens.heads().len()), (5, 3));
 }
@@ -231,7 +231,7 @@ async fn rejected_token_is_replaced_once() {
 #[tokio::test]
 async fn token_error_does_not_quote_the_answer() {
     let redirect = "Location: http://127.0.0.1:1/\r\n";
-    for (answer, said) in [
+    for (answer, message) in [
         (status(401, ""), "`: HTTP status 401: Unauthorized"),
         (status(302, redirect), "`: HTTP status 302"),
         (complete_reply("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: not a token response"),
@@ -244,13 +244,13 @@ async fn token_error_does_not_quote_the_answer() {
     ] {
         let tokens = ScriptedServer::start("127.0.0.1", vec![answer]).await;
         let data = ScriptedServer::start("127.0.0.1", vec![complete_reply("", "abc")]).await;
-        let asked = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
-        let error = pull(&puller_with_credential(client_of(&tokens, None), &asked.endpoint), &asked)
+        let request = authenticating(&data.url("127.0.0.1", "/"), SourceAuthentication::Oauth);
+        let error = pull(&puller_with_credential(client_of(&tokens, None), &request.endpoint), &request)
             .await
             .0
-            .expect_err("there is no token");
+            .expect_err("the token is missing");
         let error = error.to_string();
-        assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        assert!(error.contains(message) && !error.contains("s3cret"), "{error}");
         assert_eq!((data.heads().len(), tokens.heads().len()), (0, 1));
     }
 }

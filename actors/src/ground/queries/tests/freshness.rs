@@ -6,7 +6,7 @@ use oracled_domain::ground::source::OracleTier;
 
 /// Sets the source's policy to the current one with this change.
 pub(super) async fn set_policy(system: &ActorSystem, change: impl FnOnce(&mut FreshnessPolicy)) {
-    let view = system.store.view(&source()).expect("it opens").expect("it exists");
+    let view = system.store.view(&source()).expect("the source opens").expect("the source exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);
     system.registry.register(&policy, PEER).await.expect("it is set");
@@ -37,15 +37,16 @@ fn filtered_axis_must_be_as_fresh_as_a_requested_one() {
             axes.map(|axis| axis.axis.clone()).collect::<Vec<_>>()
         };
         let more = || by("population", FilterOperator::Gte, json!(1));
-        let fresh = run_query(&system, more()).await.expect("it answers");
+        let fresh = run_query(&system, more()).await.expect("the call succeeds");
         assert_eq!(axes(&fresh), ["area_name", "population"]);
         set_policy(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
         let stale = run_query(&system, more()).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
         // an identity that is only filtered by does not age
         set_policy(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
-        let fresh =
-            run_query(&system, by("area", FilterOperator::Eq, json!("ABW"))).await.expect("it answers");
+        let fresh = run_query(&system, by("area", FilterOperator::Eq, json!("ABW")))
+            .await
+            .expect("the call succeeds");
         assert_eq!(axes(&fresh), ["area_name"]);
         let area = QueryRequest { axes_requested: vec!["area".into()], ..request(&[]) };
         let stale = run_query(&system, area).await;
@@ -57,7 +58,7 @@ fn filtered_axis_must_be_as_fresh_as_a_requested_one() {
 fn page_freshness_is_evaluated_when_the_page_is_requested() {
     with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
-        let pipeline_id = "world-bank-population".parse().expect("an id");
+        let pipeline_id = "world-bank-population".parse().expect("a valid id");
         ingest_version(&system, &pipeline_id, NEW, "2026-11-20").await;
         set_policy(&system, |policy| {
             policy.default_max_age_seconds = 2 * 86_400;
@@ -68,14 +69,14 @@ fn page_freshness_is_evaluated_when_the_page_is_requested() {
         let then = QueryRequest { point_in_time: Some(time.clock().now()), ..now.clone() };
         let mut pages = [now, then];
         for page in &mut pages {
-            let answer = run_query(&system, page.clone()).await.expect("it is fresh");
+            let answer = run_query(&system, page.clone()).await.expect("the answer is fresh");
             page.cursor = answer.response.cursor;
         }
         time.advance(3 * 86_400);
         let [now, then] = pages;
         let stale = run_query(&system, now).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        let fresh = run_query(&system, then).await.expect("it is as fresh as it was");
+        let fresh = run_query(&system, then).await.expect("the answer is returned");
         assert_eq!(summarize_answer(&fresh), ["ABW/1961=55434"]);
     });
 }
@@ -84,10 +85,14 @@ fn page_freshness_is_evaluated_when_the_page_is_requested() {
 fn source_without_a_release_has_no_age_and_is_not_fresh() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
+        system
+            .registry
+            .review(&source(), SourceReviewDecision::Approve, PEER)
+            .await
+            .expect("the approval succeeds");
         let axes = vec!["population".to_owned(), "area_name".to_owned()];
         let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
-        let at = |time: &str| Some(time.parse().expect("a time"));
+        let at = |time: &str| Some(time.parse().expect("a valid time"));
         let then = QueryRequest { point_in_time: at("2019-01-01T00:00:00Z"), ..now.clone() };
         let unknown = QueryRequest { known_at: at("2026-01-01T00:00:00Z"), ..now.clone() };
         for ingests in [false, true] {
@@ -95,7 +100,7 @@ fn source_without_a_release_has_no_age_and_is_not_fresh() {
                 ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
             }
             for request in [&now, &then, &unknown].into_iter().skip(usize::from(ingests)) {
-                let answer = run_query(&system, request.clone()).await.expect("it answers").response;
+                let answer = run_query(&system, request.clone()).await.expect("the call succeeds").response;
                 assert!(answer.records.is_empty());
                 let metadata = answer.query_metadata;
                 assert_eq!(metadata.data_version, "", "no version was in force");
@@ -124,13 +129,16 @@ fn source_without_a_release_has_no_age_and_is_not_fresh() {
 fn record_by_id_follows_the_freshness_policy() {
     with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
-        let at =
-            |time: &str| QueryRequest { point_in_time: Some(time.parse().expect("a time")), ..request(&[]) };
-        let old = run_query(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
+        let at = |time: &str| QueryRequest {
+            point_in_time: Some(time.parse().expect("a valid time")),
+            ..request(&[])
+        };
+        let old =
+            run_query(&system, at("2021-01-01T00:00:00Z")).await.expect("the call succeeds").response.records;
         let [superseded, valid, withdrawn] =
-            [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
+            [0, 1, 2].map(|index: usize| old.get(index).expect("three items").record_id.clone());
         let record = async |id: &str| system.queries.record(id).await;
-        let warned = record(&valid).await.expect("it exists");
+        let warned = record(&valid).await.expect("the record exists");
         let axes = warned.freshness.policy.axes.iter().map(|axis| (axis.axis.as_str(), axis.stale));
         assert_eq!(axes.collect::<Vec<_>>(), [("area_name", true), ("population", true)]);
         assert_eq!(warned.freshness.data_as_of, "2023-05-04T00:00:00Z".parse().ok(), "it was last seen then");
@@ -164,12 +172,12 @@ fn record_by_id_follows_the_freshness_policy() {
         time.advance(365 * 86_400);
         assert!(matches!(record(&valid).await, Err(RecordReadError::Stale(_))));
         for gone in [&superseded, &withdrawn] {
-            let gone = record(gone).await.expect("it is as fresh as it was");
+            let gone = record(gone).await.expect("the answer is returned");
             assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
         }
         let review = SourceReviewDecision::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
         system.registry.review(&source(), review, PEER).await.expect("it is deprecated");
-        let warned = record(&superseded).await.expect("it exists").warnings;
+        let warned = record(&superseded).await.expect("the record exists").warnings;
         assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
     });
 }
@@ -178,10 +186,11 @@ fn record_by_id_follows_the_freshness_policy() {
 fn source_declared_stale_stays_stale_after_the_clock_is_set_back() {
     with_system(|TestSystem { system, time, .. }| async move {
         two_releases(&system).await;
-        ingest_version(&system, &"world-bank-population".parse().expect("an id"), NEW, "2026-11-20").await;
+        ingest_version(&system, &"world-bank-population".parse().expect("a valid id"), NEW, "2026-11-20")
+            .await;
         let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
         let is_stale = async || {
-            let answer = run_query(&system, request(&[])).await.expect("it answers with a warning");
+            let answer = run_query(&system, request(&[])).await.expect("the answer has a warning");
             answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| axis.stale)
         };
         assert!(!is_stale().await);

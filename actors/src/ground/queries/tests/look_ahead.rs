@@ -12,9 +12,9 @@ type ReleaseValues = [Option<Option<u8>>; 4];
 const YEARS: std::ops::Range<i64> = 2000..2006;
 
 fn payload(values: ReleaseValues) -> String {
-    let row = |(place, value): (usize, Option<Option<u8>>)| {
+    let row = |(index, value): (usize, Option<Option<u8>>)| {
         let value = value?.map_or_else(|| "\"1,0\"".to_owned(), |value| (value + 1).to_string());
-        Some(format!("Aruba,ABW,{},{value}\n", 1960 + place))
+        Some(format!("Aruba,ABW,{},{value}\n", 1960 + index))
     };
     let rows: String = values.into_iter().enumerate().filter_map(row).collect();
     // every payload has this record, so that no run fails as empty
@@ -24,15 +24,15 @@ fn payload(values: ReleaseValues) -> String {
 /// The answers about a time, without the fields that differ for each request.
 async fn about(system: &ActorSystem, time: &str) -> serde_json::Value {
     let request = QueryRequest {
-        point_in_time: Some(time.parse().expect("a time")),
+        point_in_time: Some(time.parse().expect("a valid time")),
         include_provenance: true,
         explain: true,
         ..request(&[])
     };
     let answer = match run_query(system, request).await {
-        Ok(answer) => serde_json::to_value(answer).expect("it is plain data"),
+        Ok(answer) => serde_json::to_value(answer).expect("plain data serializes"),
         Err(QueryError::Stale(stale)) => {
-            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("it is plain data") });
+            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("plain data serializes") });
         }
         Err(error) => panic!("{error}"),
     };
@@ -59,7 +59,7 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
                 .registry
                 .review(&source(), SourceReviewDecision::Approve, PEER)
                 .await
-                .expect("it is approved");
+                .expect("the approval succeeds");
             let behaviors =
                 [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
             set_policy(&system, |policy| {
@@ -67,8 +67,8 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
                 policy.default_stale_behavior = behaviors[behavior];
             })
             .await;
-            for (place, (year, values)) in releases.into_iter().enumerate() {
-                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", place + 1))
+            for (index, (year, values)) in releases.into_iter().enumerate() {
+                ingest_version(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", index + 1))
                     .await;
             }
             let time = format!("{year}-06-01T00:00:00Z");

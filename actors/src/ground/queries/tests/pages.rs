@@ -14,7 +14,11 @@ async fn ingest_records_of_one_subject(system: &ActorSystem, records: usize) {
     let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
     ingest_version(system, &pipeline_id, &payload, "2023-05-04").await;
-    system.registry.review(&source(), SourceReviewDecision::Approve, PEER).await.expect("it is approved");
+    system
+        .registry
+        .review(&source(), SourceReviewDecision::Approve, PEER)
+        .await
+        .expect("the approval succeeds");
 }
 
 async fn page(system: &ActorSystem, area: &str, max_results: usize) -> Result<QueryAnswerPage, QueryError> {
@@ -27,13 +31,13 @@ async fn page(system: &ActorSystem, area: &str, max_results: usize) -> Result<Qu
 fn lookup_of_many_records_becomes_a_scan() {
     with_system(|TestSystem { system, .. }| async move {
         ingest_records_of_one_subject(&system, 300).await;
-        let all = page(&system, "ABW", 1000).await.expect("it answers");
+        let all = page(&system, "ABW", 1000).await.expect("the call succeeds");
         assert_eq!(all.answer.response.records.len(), 300);
         assert!(all.memory_permit.is_some(), "it is no lookup");
-        let few = page(&system, "ABW", 20).await.expect("it answers");
+        let few = page(&system, "ABW", 20).await.expect("the call succeeds");
         assert_eq!(few.answer.response.records.len(), 20);
         assert!(few.memory_permit.is_none() && few.answer.response.cursor.is_some());
-        let one = page(&system, "ZMB", 1000).await.expect("it answers");
+        let one = page(&system, "ZMB", 1000).await.expect("the call succeeds");
         assert_eq!((one.answer.response.records.len(), one.memory_permit.is_none()), (1, true));
     });
 }

@@ -9,7 +9,7 @@ use oracled_domain::verification::adapter::Adapter;
 /// Commits one decision, and checks that the other one, made over the same rows, is then stale.
 async fn commits_one(system: &ActorSystem, one: Option<JournalRecord>, other: Option<JournalRecord>) {
     let (Some(one), Some(other)) = (one, other) else { panic!("both change it") };
-    system.log.commit(one).await.expect("nothing has changed so far");
+    system.log.commit(one).await.expect("nothing has changed");
     let late = system.log.commit(other).await;
     assert!(matches!(late, Err(CommitError::Stale(_))), "{late:?}");
 }
@@ -72,10 +72,10 @@ fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
             source(&system, oracle_id, json!({})).await;
         }
         let workflow = workflow_over(&["office-a", "office-b"], json!({}));
-        registers_workflow(&system, &workflow).await.expect("it works");
+        registers_workflow(&system, &workflow).await.expect("the call succeeds");
         let [a, b] =
             ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
-        let [one, other] = [&a, &b].map(|after| after.decide(registry, PEER).expect("there is another"));
+        let [one, other] = [&a, &b].map(|after| after.decide(registry, PEER).expect("another item exists"));
         commits_one(&system, one, other).await;
         let refused = registers_source(&system, &b).await;
         assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
@@ -107,6 +107,6 @@ fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
         commits_one(&system, source, of_it).await;
         let refused = system.registry.register(&adapter, PEER).await;
         assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
-        assert!(system.store.registered::<Adapter>("live-b").expect("it is read").is_none());
+        assert!(system.store.registered::<Adapter>("live-b").expect("the document is readable").is_none());
     });
 }

@@ -18,9 +18,11 @@ fn settings() -> SmtpSettings {
 }
 
 fn written(mail: &OutboxMail) -> String {
-    let message =
-        SmtpMailService::new(settings()).expect("it can be used").message(mail).expect("it is written");
-    String::from_utf8(message.formatted()).expect("it is ASCII")
+    let message = SmtpMailService::new(settings())
+        .expect("the settings are valid")
+        .message(mail)
+        .expect("the write succeeds");
+    String::from_utf8(message.formatted()).expect("ASCII text")
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn invalid_recipient_address_is_a_permanent_failure() {
     let mut mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
     let failed = SmtpMailService::new(settings())
-        .expect("it can be used")
+        .expect("the settings are valid")
         .message(&mail)
         .expect_err("no such address");
     assert!(failed.is_permanent(), "{failed:?}");
@@ -71,38 +73,39 @@ fn invalid_recipient_address_is_a_permanent_failure() {
 
 #[test]
 fn password_is_never_shown() {
-    let shown = format!("{:?} {:?}", settings(), SmtpMailService::new(settings()).expect("it can be used"));
+    let shown =
+        format!("{:?} {:?}", settings(), SmtpMailService::new(settings()).expect("the settings are valid"));
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 /// The failure of a mail when the server answers `command` with `reply`. An empty `command` means the greeting.
 async fn answered(command: &str, reply: &str) -> MailSendFailure {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("it has an address").port();
+    let port = listener.local_addr().expect("the listener has an address").port();
     let settings = SmtpSettings { port, login: None, ..settings() };
-    let service = SmtpMailService::new(settings).expect("it can be used");
+    let service = SmtpMailService::new(settings).expect("the settings are valid");
     let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
     let server = async {
-        let (socket, _) = listener.accept().await.expect("it connects");
+        let (socket, _) = listener.accept().await.expect("the client connects");
         let (reader, mut writer) = socket.into_split();
         let mut lines = BufReader::new(reader).lines();
-        let mut asked = String::new();
+        let mut request = String::new();
         loop {
-            let said = if asked.starts_with(command) && (asked.is_empty() || !command.is_empty()) {
+            let response = if request.starts_with(command) && (request.is_empty() || !command.is_empty()) {
                 reply
-            } else if asked.is_empty() {
+            } else if request.is_empty() {
                 "220 here"
             } else {
                 "250 yes"
             };
             // the client may have closed the connection already
-            drop(writer.write_all(format!("{said}\r\n").as_bytes()).await);
+            drop(writer.write_all(format!("{response}\r\n").as_bytes()).await);
             let Ok(Some(line)) = lines.next_line().await else { return };
-            asked = line;
+            request = line;
         }
     };
     let (sent, ()) = tokio::join!(service.send(&mail), server);
-    sent.expect_err("it is not taken")
+    sent.expect_err("the write fails")
 }
 
 #[tokio::test]

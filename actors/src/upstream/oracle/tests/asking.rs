@@ -24,7 +24,7 @@ async fn failed_query_is_retried_only_where_that_may_help() {
     )
     .await;
     assert_eq!((rate_of(&expect_candidate(answer)).as_str(), times), ("7.1", 4));
-    for (code, failure, speaks_against, wanted) in [
+    for (code, failure, speaks_against, expected) in [
         (500, CallFailure::Unavailable, true, 4),
         (503, CallFailure::Unavailable, true, 4),
         (429, CallFailure::Unavailable, true, 4),
@@ -38,7 +38,7 @@ async fn failed_query_is_retried_only_where_that_may_help() {
         let (answer, times) = query_scripted_server(vec![status(code, "")], json!({})).await;
         assert_eq!(matches!(answer.outcome, CircuitCallOutcome::Failure(_)), speaks_against, "{code}");
         let (found, cause) = failed(answer);
-        assert_eq!((found, times), (failure, wanted), "{code}");
+        assert_eq!((found, times), (failure, expected), "{code}");
         assert!(cause.contains(&format!("HTTP status {code}: ")), "{cause}");
     }
 }
@@ -119,16 +119,17 @@ async fn unsigned_answer_over_cleartext_http_is_not_requested() {
 
 #[tokio::test]
 async fn check_reports_an_unusable_endpoint_or_credential() {
-    for (endpoint, told) in [
+    for (endpoint, message) in [
         ("http://10.0.0.1/{area}", "`ingestion.allow_local`"),
         ("http://bank.example/{area}", "allowed: https"),
         ("https://bank.example:99999/{area}", "is not a URL"),
     ] {
-        let error = oracles().check(&adapter(endpoint, &json!({}))).expect_err("it cannot be").to_string();
-        assert!(error.contains(told), "{error}");
+        let error =
+            oracles().check(&adapter(endpoint, &json!({}))).expect_err("the document is invalid").to_string();
+        assert!(error.contains(message), "{error}");
     }
     let authenticating = adapter("https://bank.example/{area}", &json!({ "authentication": "mtls" }));
-    let error = oracles().check(&authenticating).expect_err("there is no credential").to_string();
+    let error = oracles().check(&authenticating).expect_err("the credential is missing").to_string();
     assert!(error.contains("source `bank` authenticates by mtls"), "{error}");
 }
 
@@ -242,14 +243,14 @@ async fn cached_answer_is_revalidated_by_its_etag() {
             .await;
     let adapter = adapter(&endpoint(&server), &json!({}));
     let first = oracles().ask(live_query(Arc::clone(&adapter))).await;
-    let kept = first.answer_to_cache.clone().expect("it is kept");
+    let cached = first.answer_to_cache.clone().expect("the answer is cached");
     assert_eq!(
-        (kept.etag.as_deref(), expect_candidate(first).record.source_version.as_deref()),
+        (cached.etag.as_deref(), expect_candidate(first).record.source_version.as_deref()),
         (Some("\"v1\""), Some("\"v1\""))
     );
-    let mut earlier = kept.clone();
-    let an_hour_ago = "2026-11-20T11:00:00Z".parse().expect("a time");
-    let candidate = earlier.candidate.as_mut().expect("it is kept");
+    let mut earlier = cached.clone();
+    let an_hour_ago = "2026-11-20T11:00:00Z".parse().expect("a valid time");
+    let candidate = earlier.candidate.as_mut().expect("the answer is cached");
     (candidate.record.retrieved_at, candidate.record.verified_at) = (an_hour_ago, an_hour_ago);
     candidate.observed_at = an_hour_ago;
     let again = oracles()
@@ -258,14 +259,14 @@ async fn cached_answer_is_revalidated_by_its_etag() {
     assert!(server.heads()[1].contains("if-none-match: \"v1\"\r\n"), "{:?}", server.heads());
     assert_eq!(
         (again.answer_to_cache.as_ref(), expect_candidate(again.clone())),
-        (Some(&kept), kept.candidate.clone().expect("it is kept"))
+        (Some(&cached), cached.candidate.clone().expect("the answer is cached"))
     );
 
-    let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
-    earlier.candidate.as_mut().expect("it is kept").record.retrieved_at = long_ago;
+    let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a valid time");
+    earlier.candidate.as_mut().expect("the answer is cached").record.retrieved_at = long_ago;
     let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
-    for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
-        let answer = oracles().ask(LiveQuery { cached_answer: Some(kept), ..live_query(adapter) }).await;
+    for (cached, adapter) in [(earlier, adapter), (cached, elsewhere)] {
+        let answer = oracles().ask(LiveQuery { cached_answer: Some(cached), ..live_query(adapter) }).await;
         assert!(
             server.heads().last().is_some_and(|head| !head.contains("if-none-match")),
             "it is not known there"
@@ -280,7 +281,7 @@ async fn credential_is_sent_only_to_its_origin_and_never_shown() {
     let credential = |origin: String| {
         let credential = UpstreamCredential::api_key("X-Api-Key", "s3cret".into()).expect("a key");
         let bound = BoundCredential { origin: origin.parse().expect("an origin"), credential };
-        oracle_with_credentials(BTreeMap::from([("bank".parse().expect("an id"), bound)]))
+        oracle_with_credentials(BTreeMap::from([("bank".parse().expect("a valid id"), bound)]))
     };
     let adapter = adapter(&endpoint(&server), &json!({ "authentication": "api_key" }));
     let answer = credential(server.url("127.0.0.1", "")).ask(live_query(Arc::clone(&adapter))).await;

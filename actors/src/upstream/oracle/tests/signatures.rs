@@ -13,7 +13,7 @@ const CLAIMS: &str =
 /// A policy and its keys, as a validated adapter has them.
 fn ready(policy: Json) -> (SignaturePolicy, Vec<PublicKey>) {
     let adapter = adapter("http://127.0.0.1/{area}", &signed_by(policy));
-    let (policy, keys) = adapter.signature().expect("it is signed");
+    let (policy, keys) = adapter.signature().expect("the signature succeeds");
     (policy.clone(), keys.to_vec())
 }
 
@@ -71,7 +71,7 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
     let (public, kid) = (URL_SAFE_NO_PAD.encode(other.public_key()), "k-1");
     assert!(compact(&keys, &token(&pair, &good, "{}")).is_ok());
     assert!(compact(&keys, &token(&pair, &json!({ "alg": "EdDSA" }), "{}")).is_ok());
-    for (token, told) in [
+    for (token, message) in [
         (token(&other, &good, "{}"), "is invalid"),
         (token(&pair, &json!({ "alg": "none" }), "{}"), "is not supported"),
         (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not supported"),
@@ -105,7 +105,7 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
         (token(&pair, &good, "{}") + "=", "not in base64url"),
     ] {
         let fault = compact(&keys, &token).expect_err(&token);
-        assert!(fault.contains(told), "{token}: {fault}");
+        assert!(fault.contains(message), "{token}: {fault}");
     }
     let twice = URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#);
     assert!(
@@ -126,7 +126,8 @@ fn adapter_with_a_neutral_point_as_key_is_rejected() {
     let mut public = key(7, "k").1;
     public["x"] = json!(URL_SAFE_NO_PAD.encode(neutral));
     let policy = signed_by(json!({ "method": "jws", "keys": [public] }));
-    let fault = prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("it is refused").to_string();
+    let fault =
+        prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("the call is rejected").to_string();
     assert!(fault.contains("a point of small order"), "{fault}");
 }
 
@@ -142,7 +143,7 @@ fn key_verifies_only_signatures_of_its_own_type() {
     let keys = json!([ed25519, { "kid": "ec", "kty": "EC", "crv": "P-256", "x": x, "y": y }]);
     let signed = |header: Json| {
         let signed = format!("{}.e30", URL_SAFE_NO_PAD.encode(header.to_string()));
-        let signature = pair.sign(&random, signed.as_bytes()).expect("it signs");
+        let signature = pair.sign(&random, signed.as_bytes()).expect("the signature succeeds");
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
     };
     for header in [json!({ "alg": "ES256" }), json!({ "alg": "ES256", "kid": "ec" })] {
@@ -168,7 +169,7 @@ async fn ed25519_signature_of_the_body_is_verified_and_recorded() {
         let signature = STANDARD.encode(pair.sign(body("7.10").as_bytes()));
         let headers = format!("X-Signature: {signature}\r\nX-Key: {kid}\r\n");
         let candidate = expect_candidate(of_headers(policy.clone(), &headers, &body("7.10")).await);
-        let info = candidate.record.signature_info.expect("it is signed");
+        let info = candidate.record.signature_info.expect("the response is signed");
         assert_eq!(
             (info.signed_by.as_str(), info.signature_alg.as_str(), info.signature_valid),
             (kid, "EdDSA", true)
@@ -246,12 +247,12 @@ async fn signing_source_must_sign_each_answer() {
     let server = ScriptedServer::start("127.0.0.1", scripts).await;
     let adapter = adapter(&endpoint(&server), &changes);
     let first = oracles().ask(live_query(Arc::clone(&adapter))).await;
-    let kept = first.answer_to_cache.clone();
-    let newer = kept.clone().map(|mut kept| {
-        kept.issued_at = Some(now());
-        kept
+    let cached = first.answer_to_cache.clone();
+    let newer = cached.clone().map(|mut cached| {
+        cached.issued_at = Some(now());
+        cached
     });
-    let ask = LiveQuery { cached_answer: kept, ..live_query(Arc::clone(&adapter)) };
+    let ask = LiveQuery { cached_answer: cached, ..live_query(Arc::clone(&adapter)) };
     assert_eq!(
         expect_refusal(oracles().ask(ask.clone()).await).0,
         AnswerFault::Signature,

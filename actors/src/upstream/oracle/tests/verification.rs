@@ -12,7 +12,7 @@ async fn answer_contains_its_verification_record() {
     .await;
     let changes = json!({ "version": { "header": "x-version" }, "ttl_seconds": 60 });
     let answer = oracles().ask(live_query(adapter(&endpoint(&server), &changes))).await;
-    let keep = answer.answer_to_cache.clone().expect("it is kept");
+    let keep = answer.answer_to_cache.clone().expect("the answer is cached");
     let candidate = expect_candidate(answer);
     assert_eq!(
         (keep.candidate, keep.etag.as_deref(), keep.issued_at),
@@ -44,9 +44,9 @@ async fn observed_at_is_the_issue_time_but_not_after_the_request() {
         let body = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
         let line = format!("X-Signature: {}\r\n", STANDARD.encode(pair.sign(body.as_bytes())));
         let answer = query_scripted_server(vec![complete_reply(&line, &body)], changes.clone()).await.0;
-        assert_eq!(answer.answer_to_cache.as_ref().and_then(|kept| kept.issued_at), issued.parse().ok());
+        assert_eq!(answer.answer_to_cache.as_ref().and_then(|cached| cached.issued_at), issued.parse().ok());
         let candidate = expect_candidate(answer);
-        assert_eq!(candidate.observed_at, observed_at.parse().expect("a time"));
+        assert_eq!(candidate.observed_at, observed_at.parse().expect("a valid time"));
         let record = candidate.record;
         assert_eq!((record.verified_at, record.retrieved_at), (now(), now()));
         assert_eq!(record.verification_method, "retrieval by http, signature of the body (Ed25519)");

@@ -14,7 +14,7 @@ async fn damage(system: &ActorSystem) {
     );
     let writes = vec![TableWrite::PutVerdict(Arc::clone(&mail.delivery)), TableWrite::PutMail(mail.into())];
     let record = JournalRecord { events: vec![event], writes, ..JournalRecord::default() };
-    system.log.commit(record).await.expect("it is committed");
+    system.log.commit(record).await.expect("the commit succeeds");
     for damaged in [
         system.store.verdict(&id("cs_1")).map(drop),
         system.store.mail(&MailId::verdict(&id("cs_1"))).map(drop),
@@ -26,8 +26,8 @@ async fn damage(system: &ActorSystem) {
 fn last_entry(system: &ActorSystem) -> serde_json::Value {
     let lines =
         system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
-    let line = lines.expect("it is read").pop().expect("there are entries");
-    serde_json::from_str(&line.json).expect("JSON")
+    let line = lines.expect("the read succeeds").pop().expect("the log has entries");
+    serde_json::from_str(&line.json).expect("valid JSON")
 }
 
 #[test]
@@ -36,11 +36,11 @@ fn damaged_verdict_is_purged_and_logged_without_a_digest() {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
         let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-        assert!(purged.expect("it answers").expect("it is committed"));
+        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
         let entry = last_entry(&system);
         assert_eq!(entry["event"], "verdict_purged");
         assert_eq!(entry["verdict_sha256"], serde_json::Value::Null);
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
     });
 }
 
@@ -50,12 +50,12 @@ fn session_with_a_damaged_verdict_and_mail_is_removed() {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
         let drop_mail = DropMail { mail_id: MailId::verdict(&id("cs_1")), peer: PEER };
-        system.notifier.ask(drop_mail).await.expect("it answers").expect("it is committed");
+        system.notifier.ask(drop_mail).await.expect("the actor answers").expect("the commit succeeds");
         let removed =
             system.cache.ask(RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER }).await;
-        assert!(removed.expect("it answers").expect("it is committed").is_some());
+        assert!(removed.expect("the actor answers").expect("the commit succeeds").is_some());
         assert_eq!(last_entry(&system)["event"], "session_removed");
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
-        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("the session is readable").is_none());
     });
 }

@@ -20,7 +20,8 @@ fn other_address() -> Option<CustomerEmail> {
 
 /// The session's address and its original verdict.
 fn stored(system: &ActorSystem) -> (Option<CustomerEmail>, Option<VerdictLabel>) {
-    let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+    let (session, _) =
+        system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
     (session.customer_email, session.original.map(|original| original.verdict_label))
 }
 
@@ -49,7 +50,7 @@ fn delivery_by_another_uid_to_a_registered_session_is_a_mismatch() {
         }
         let known = run_as_uid(OTHER, find(&system, other_address())).await;
         assert!(matches!(known, FindSessionOutcome::Mismatch(SessionMismatch::Owner)), "{known:?}");
-        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_none());
         assert_eq!(stored(&system), (address(), None));
         assert!(!logged_events(&system.store).contains(&"mail_queued".to_owned()));
     });
@@ -75,7 +76,7 @@ fn lost_verdict_is_not_replaced_by_another_uid_but_may_be_read() {
     with_system(|TestSystem { system, .. }| async move {
         run_as_uid(OWNER, judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit))).await;
         let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-        assert!(purged.expect("it answers").expect("it is committed"));
+        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
         let message = test_submission("cs_1", &verdict(VerdictLabel::Red), GatePath::Submit);
         let outcome = run_as_uid(OTHER, judge_submission(&system, message)).await;
         assert!(matches!(outcome, SubmissionOutcome::Mismatch(SessionMismatch::Owner)), "{outcome:?}");
@@ -112,9 +113,13 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
             path: GatePath::Submit,
             generation_trace: None,
         });
-        let known = run_as_uid(OTHER, system.cache.ask(find)).await.expect("it answers").expect("it is read");
+        let known = run_as_uid(OTHER, system.cache.ask(find))
+            .await
+            .expect("the actor answers")
+            .expect("the read succeeds");
         assert!(matches!(known, FindSessionOutcome::Mismatch(SessionMismatch::Owner)), "{known:?}");
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
+        let (session, _) =
+            system.store.session(&id("cs_1")).expect("the session is readable").expect("the session exists");
         assert!(session.check.is_none());
     });
 }
@@ -143,7 +148,7 @@ async fn submitted(system: &ActorSystem) -> SubmissionOutcome {
 
 async fn removed(system: &ActorSystem) {
     let remove = RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER };
-    let removed = system.cache.ask(remove).await.expect("it answers").expect("it is committed");
+    let removed = system.cache.ask(remove).await.expect("the actor answers").expect("the commit succeeds");
     assert!(removed.is_some());
 }
 
@@ -154,15 +159,15 @@ fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
         assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
         let stored = |uid| {
             let key = RejectingCheckKey { session_id: id("cs_1"), owner_uid: Some(uid) };
-            system.store.rejecting_check(&key).expect("it is read").map(|(refusal, _)| refusal.key)
+            system.store.rejecting_check(&key).expect("the read succeeds").map(|(refusal, _)| refusal.key)
         };
         assert_eq!(stored(OWNER).and_then(|key| key.owner_uid), Some(OWNER));
         assert_eq!(stored(OTHER), None);
         let lines =
             system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
-        let lines = lines.expect("it is read");
+        let lines = lines.expect("the read succeeds");
         let callers = lines.iter().map(|line| {
-            let entry: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
+            let entry: serde_json::Value = serde_json::from_str(&line.json).expect("valid JSON");
             (entry["event"].as_str().map(str::to_owned), entry["caller"]["uid"].as_u64())
         });
         let entry = |event: &str| (Some(event.to_owned()), Some(u64::from(OWNER)));
@@ -221,7 +226,8 @@ fn new_owner_keeps_own_refusal_for_undelivered_session() {
             owner_uid: Some(OWNER),
             peer: PEER,
         };
-        let corrected = system.cache.ask(correct).await.expect("it answers").expect("it is committed");
+        let corrected =
+            system.cache.ask(correct).await.expect("the actor answers").expect("the commit succeeds");
         assert!(matches!(corrected, CorrectSessionOutcome::Done(_)), "{corrected:?}");
         let outcome = run_as_uid(OWNER, submitted(&system)).await;
         assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
@@ -238,9 +244,9 @@ fn change_of_address_leaves_an_entry_with_keyed_digests_of_both() {
         let lines =
             system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
         let entries: Vec<serde_json::Value> = lines
-            .expect("it is read")
+            .expect("the read succeeds")
             .iter()
-            .map(|line| serde_json::from_str(&line.json).expect("JSON"))
+            .map(|line| serde_json::from_str(&line.json).expect("valid JSON"))
             .collect();
         let changes: Vec<_> =
             entries.iter().filter(|entry| entry["event"] == "session_address_changed").collect();
@@ -264,7 +270,7 @@ fn correction() -> CorrectSession {
 }
 
 async fn corrected(system: &ActorSystem, correct: CorrectSession) -> CorrectSessionOutcome {
-    system.cache.ask(correct).await.expect("it answers").expect("it is committed")
+    system.cache.ask(correct).await.expect("the actor answers").expect("the commit succeeds")
 }
 
 #[test]
@@ -309,20 +315,25 @@ fn removed_session_is_gone_with_its_verdict_and_its_id_is_free() {
     with_system(|TestSystem { system, .. }| async move {
         run_as_uid(OWNER, judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit))).await;
         let read = || async {
-            system.cache.ask(ReadVerdict(id("cs_1"))).await.expect("it answers").expect("it reads")
+            system
+                .cache
+                .ask(ReadVerdict(id("cs_1")))
+                .await
+                .expect("the actor answers")
+                .expect("the call succeeds")
         };
         assert!(read().await.is_some());
         let remove = || async {
             let removed =
                 system.cache.ask(RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER }).await;
-            removed.expect("it answers").expect("it is committed")
+            removed.expect("the actor answers").expect("the commit succeeds")
         };
         assert_eq!(remove().await.and_then(|session| session.owner_uid), Some(OWNER));
         assert!(remove().await.is_none() && read().await.is_none());
-        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("the session is readable").is_none());
         // a regeneration that was running finds no session
         let message = test_submission("cs_1", GOOD, GatePath::Regen);
-        assert!(system.crosscheck.ask(JudgeVerdict(message)).await.expect("it answers").is_err());
+        assert!(system.crosscheck.ask(JudgeVerdict(message)).await.expect("the actor answers").is_err());
         assert!(read().await.is_none());
         let answer = run_as_uid(OTHER, register(&system, None, None)).await;
         assert!(matches!(answer, RegisterSessionOutcome::Created(_)), "{answer:?}");

@@ -10,7 +10,7 @@ use crate::ground::source::SourceRegistryEntry;
 fn source(timestamp: Timestamp) -> SourceRegistryEntry {
     let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");
     SourceRegistryEntry::new(
-        serde_json::from_str(document).expect("it is a registration"),
+        serde_json::from_str(document).expect("a valid registration"),
         "0".into(),
         timestamp,
     )
@@ -19,7 +19,7 @@ fn source(timestamp: Timestamp) -> SourceRegistryEntry {
 fn run(timestamp: Timestamp) -> IngestionRun {
     let sha256 = Sha256Hex::of(b"");
     let input = RunInput {
-        ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+        ontology: OntologyRef { ontology_id: "population".parse().expect("a valid id"), version: "1".into() },
         pipeline_sha256: sha256.clone(),
         raw_sha256: sha256.clone(),
         released_at: timestamp,
@@ -27,9 +27,9 @@ fn run(timestamp: Timestamp) -> IngestionRun {
     };
     IngestionRun {
         run_id: input.run_id(),
-        oracle_id: "world-bank-population".parse().expect("an id"),
+        oracle_id: "world-bank-population".parse().expect("a valid id"),
         number: 1,
-        pipeline_id: "world-bank-population".parse().expect("an id"),
+        pipeline_id: "world-bank-population".parse().expect("a valid id"),
         input,
         snapshot: true,
         replace: false,
@@ -70,7 +70,7 @@ fn pull_events(run: &IngestionRun) -> [EventKind; 3] {
 fn query_events(timestamp: Timestamp) -> EventKind {
     EventKind::SourceQueried(QueryEntry {
         read: SourceReadKind::Query,
-        oracle_id: Some("world-bank-population".parse().expect("an id")),
+        oracle_id: Some("world-bank-population".parse().expect("a valid id")),
         query_id: None,
         request_sha256: Sha256Hex::of_canonical_json(&["population"]),
         point_in_time: None,

@@ -18,11 +18,11 @@ fn disagreement() -> DecisionInputs {
     answers(&mut inputs, "lab-b", Primary, &[("dose", "12")]);
     let mut silent = call(Secondary, &["dose"], OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout });
     (silent.latency_ms, silent.ended_at) = (5000, None);
-    inputs.calls.insert("lab-c".parse().expect("an id"), silent);
+    inputs.calls.insert("lab-c".parse().expect("a valid id"), silent);
     let mut unasked =
         call(Secondary, &["dose"], OracleReply::NotAsked { cause: "it is not approved".into() });
     unasked.asked_at = None;
-    inputs.calls.insert("lab-d".parse().expect("an id"), unasked);
+    inputs.calls.insert("lab-d".parse().expect("a valid id"), unasked);
     inputs
 }
 
@@ -30,7 +30,7 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
     let timestamp = now();
     let inputs = disagreement();
     let envelope = decide(&inputs);
-    let review = ReviewCase::of(&inputs, &envelope).expect("a person decides");
+    let review = ReviewCase::of(&inputs, &envelope).expect("a reviewer decides");
     let resolution = ReviewResolution {
         values: [("dose".to_owned(), json!(11))].into(),
         definitions: [].into(),
@@ -38,7 +38,7 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     };
-    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it is valid");
+    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("the value is valid");
     let interaction = SourceCallEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
     vec![
@@ -66,14 +66,14 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
 fn source_call_entry_has_the_field_names_of_the_rfc() {
     let inputs = disagreement();
     let entries = SourceCallEntry::all(&inputs, &decide(&inputs));
-    let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
+    let requests: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
     let expected = [
         ("lab-a", InteractionStatus::Conflict),
         ("lab-b", InteractionStatus::Conflict),
         ("lab-c", InteractionStatus::Timeout),
     ];
-    assert_eq!(asked, expected);
-    let entry = serde_json::to_value(&entries[2]).expect("it serializes");
+    assert_eq!(requests, expected);
+    let entry = serde_json::to_value(&entries[2]).expect("the value serializes");
     assert_eq!(
         entry,
         json!({
@@ -91,8 +91,9 @@ fn source_call_entry_has_the_field_names_of_the_rfc() {
 fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
     let inputs = disagreement();
     let envelope = decide(&inputs);
-    let line = serde_json::to_string(&VerificationEntry::of(inputs, &envelope)).expect("it serializes");
-    let read = |line: &str| serde_json::from_str::<VerificationEntry>(line).expect("it reads back");
+    let line =
+        serde_json::to_string(&VerificationEntry::of(inputs, &envelope)).expect("the value serializes");
+    let read = |line: &str| serde_json::from_str::<VerificationEntry>(line).expect("valid JSON");
     let entry = read(&line);
     assert_eq!(entry.read_envelope().expect("it is the same").to_json(), envelope.to_json());
     assert!(entry.is_reproduced());

@@ -29,33 +29,33 @@ impl DefinitionCompiler<'_> {
     pub(super) fn check(
         &self,
         check: &ValueCheck,
-        place: &str,
+        location: &str,
     ) -> Result<CompiledValueCheck, PipelineDefinitionError> {
-        let (index, axis) = self.axis(&check.axis, &format!("{place}.axis"))?;
+        let (index, axis) = self.axis(&check.axis, &format!("{location}.axis"))?;
         if axis.identity && check.on_failure == CheckFailureHandling::Nullify {
             let fault = format!("`{}` is an identity axis; its value cannot be nullified", axis.axis);
-            return Err(PipelineDefinitionError::new(format!("{place}.on_failure"), fault));
+            return Err(PipelineDefinitionError::new(format!("{location}.on_failure"), fault));
         }
-        let place = &format!("{place}.constraint");
+        let location = &format!("{location}.constraint");
         let constraint = match check.check_type {
-            ValueCheckType::Range => range(&check.constraint, axis, place)?,
+            ValueCheckType::Range => range(&check.constraint, axis, location)?,
             ValueCheckType::Enum => {
                 let list = check.constraint.as_array().filter(|list| !list.is_empty());
                 let list = list.ok_or_else(|| {
-                    PipelineDefinitionError::new(place, "a non-empty list of values is required")
+                    PipelineDefinitionError::new(location, "a non-empty list of values is required")
                 })?;
                 CompiledConstraint::Enum(
-                    list.iter().map(|value| typed(value, axis, place)).collect::<Result<_, _>>()?,
+                    list.iter().map(|value| typed(value, axis, location)).collect::<Result<_, _>>()?,
                 )
             }
             ValueCheckType::Regex => {
-                CompiledConstraint::Regex(whole_text(expression(&check.constraint, place)?, place)?)
+                CompiledConstraint::Regex(whole_text(expression(&check.constraint, location)?, location)?)
             }
             ValueCheckType::Custom => {
-                let source = expression(&check.constraint, place)?;
+                let source = expression(&check.constraint, location)?;
                 let expression = CelExpression::new(source, self.ontology, index);
                 CompiledConstraint::Custom(
-                    expression.map_err(|fault| PipelineDefinitionError::new(place, fault))?,
+                    expression.map_err(|fault| PipelineDefinitionError::new(location, fault))?,
                 )
             }
         };
@@ -63,36 +63,40 @@ impl DefinitionCompiler<'_> {
     }
 }
 
-fn range(constraint: &Json, axis: &Axis, place: &str) -> Result<CompiledConstraint, PipelineDefinitionError> {
+fn range(
+    constraint: &Json,
+    axis: &Axis,
+    location: &str,
+) -> Result<CompiledConstraint, PipelineDefinitionError> {
     let config = RangeConstraintConfig::deserialize(constraint)
-        .map_err(|error| PipelineDefinitionError::new(place, reword_serde_error(&error.to_string())))?;
-    let bound = |bound: Option<Json>| bound.map(|bound| typed(&bound, axis, place)).transpose();
+        .map_err(|error| PipelineDefinitionError::new(location, reword_serde_error(&error.to_string())))?;
+    let bound = |bound: Option<Json>| bound.map(|bound| typed(&bound, axis, location)).transpose();
     let (min, max) = (bound(config.min)?, bound(config.max)?);
     match (&min, &max) {
-        (None, None) => Err(PipelineDefinitionError::new(place, "`min` or `max` is missing")),
+        (None, None) => Err(PipelineDefinitionError::new(location, "`min` or `max` is missing")),
         (Some(min), Some(max)) if min > max => {
-            Err(PipelineDefinitionError::new(place, "`min` is above `max`"))
+            Err(PipelineDefinitionError::new(location, "`min` is above `max`"))
         }
         _ => Ok(CompiledConstraint::Range { min, max }),
     }
 }
 
-fn expression<'c>(constraint: &'c Json, place: &str) -> Result<&'c str, PipelineDefinitionError> {
+fn expression<'c>(constraint: &'c Json, location: &str) -> Result<&'c str, PipelineDefinitionError> {
     let text = constraint.as_str().filter(|text| (1..=EXPRESSION_MAX_BYTES).contains(&text.len()));
     text.ok_or_else(|| {
         PipelineDefinitionError::new(
-            place,
+            location,
             format!("a text of 1 to {EXPRESSION_MAX_BYTES} bytes is required"),
         )
     })
 }
 
 /// Compiles a pattern that must match the whole text.
-fn whole_text(pattern: &str, place: &str) -> Result<Regex, PipelineDefinitionError> {
+fn whole_text(pattern: &str, location: &str) -> Result<Regex, PipelineDefinitionError> {
     let built = |pattern: &str| {
         RegexBuilder::new(pattern).size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES).build()
     };
     // the pattern alone first: it must not close the added parentheses
     let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
-    whole.map_err(|error| PipelineDefinitionError::new(place, reword_pattern_error(&error)))
+    whole.map_err(|error| PipelineDefinitionError::new(location, reword_pattern_error(&error)))
 }

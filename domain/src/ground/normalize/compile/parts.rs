@@ -58,8 +58,8 @@ impl<'a> DefinitionCompiler<'a> {
                 "it must be true, because every record has provenance".to_owned(),
             ),
         ];
-        if let Some((_, place, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
-            return Err(PipelineDefinitionError::new(place, fault));
+        if let Some((_, location, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
+            return Err(PipelineDefinitionError::new(location, fault));
         }
         let parts = [
             (transformation.field_mappings.len(), "pipeline.transformation.field_mappings"),
@@ -68,13 +68,13 @@ impl<'a> DefinitionCompiler<'a> {
             (normalization.post_normalization_checks.len(), "normalization.post_normalization_checks"),
             (pipeline.validation.required_fields.len(), "pipeline.validation.required_fields"),
         ];
-        let parts = parts.map(|(count, place)| (count, PARTS_MAX, place.to_owned()));
+        let parts = parts.map(|(count, location)| (count, PARTS_MAX, location.to_owned()));
         let tables = self.definition.tables.iter();
         let tables = tables.map(|(id, table)| (table.entries(), ENTRIES_MAX, format!("tables.{id}")));
         let whole = [(tables.len(), PARTS_MAX, "tables".to_owned())];
         match whole.into_iter().chain(parts).chain(tables).find(|(count, most, _)| count > most) {
-            Some((_, most, place)) => Err(PipelineDefinitionError::new(
-                place,
+            Some((_, most, location)) => Err(PipelineDefinitionError::new(
+                location,
                 format!("it has too many entries (at most {most} allowed)"),
             )),
             None => self.check_tables(),
@@ -92,17 +92,21 @@ impl<'a> DefinitionCompiler<'a> {
     }
 
     /// An axis that the source provides, with its index in the ontology.
-    pub(super) fn axis(&self, name: &str, place: &str) -> Result<(usize, &'a Axis), PipelineDefinitionError> {
+    pub(super) fn axis(
+        &self,
+        name: &str,
+        location: &str,
+    ) -> Result<(usize, &'a Axis), PipelineDefinitionError> {
         let found = self.ontology.axes.iter().enumerate().find(|(_, axis)| axis.axis == name);
         let found = found.filter(|_| self.axes_provided.iter().any(|provided| provided == name));
         let fault = || {
             format!("`{name}` is not an axis of the source; its axes are: {}", self.axes_provided.join(", "))
         };
-        found.ok_or_else(|| PipelineDefinitionError::new(place, fault()))
+        found.ok_or_else(|| PipelineDefinitionError::new(location, fault()))
     }
 
-    pub(super) fn path(&self, text: &str, place: &str) -> Result<RawFieldPath, PipelineDefinitionError> {
-        RawFieldPath::parse(text).map_err(|error| PipelineDefinitionError::new(place, error))
+    pub(super) fn path(&self, text: &str, location: &str) -> Result<RawFieldPath, PipelineDefinitionError> {
+        RawFieldPath::parse(text).map_err(|error| PipelineDefinitionError::new(location, error))
     }
 
     /// Parses paths, none of which may be a group.
@@ -111,11 +115,11 @@ impl<'a> DefinitionCompiler<'a> {
         texts: &[String],
         name: &str,
     ) -> Result<Vec<RawFieldPath>, PipelineDefinitionError> {
-        let place = format!("pipeline.validation.{name}");
+        let location = format!("pipeline.validation.{name}");
         let one = |text: &String| {
-            let path = self.path(text, &place)?;
+            let path = self.path(text, &location)?;
             if path.is_group() {
-                Err(PipelineDefinitionError::new(&place, format!("`{text}` is a group")))
+                Err(PipelineDefinitionError::new(&location, format!("`{text}` is a group")))
             } else {
                 Ok(path)
             }
@@ -123,20 +127,21 @@ impl<'a> DefinitionCompiler<'a> {
         texts.iter().map(one).collect()
     }
 
-    pub(super) fn table(&self, id: &str, place: &str) -> Result<&'a LookupTable, PipelineDefinitionError> {
+    pub(super) fn table(&self, id: &str, location: &str) -> Result<&'a LookupTable, PipelineDefinitionError> {
         let table = self.definition.tables.get(id);
-        table.ok_or_else(|| PipelineDefinitionError::new(place, format!("table `{id}` is not in `tables`")))
+        table
+            .ok_or_else(|| PipelineDefinitionError::new(location, format!("table `{id}` is not in `tables`")))
     }
 
     pub(super) fn find_word_table(
         &self,
         id: &str,
-        place: &str,
+        location: &str,
     ) -> Result<WordTable, PipelineDefinitionError> {
-        match self.table(id, place)? {
+        match self.table(id, location)? {
             LookupTable::Words(words) => Ok(words.clone()),
             LookupTable::Conversions(_) => {
-                Err(PipelineDefinitionError::new(place, format!("table `{id}` has no `words`")))
+                Err(PipelineDefinitionError::new(location, format!("table `{id}` has no `words`")))
             }
         }
     }
@@ -145,13 +150,13 @@ impl<'a> DefinitionCompiler<'a> {
     pub(super) fn field(
         &self,
         mapping: &FieldMapping,
-        place: &str,
+        location: &str,
     ) -> Result<CompiledMapping, PipelineDefinitionError> {
-        let (axis, of) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
-        let source = self.path(&mapping.source_path, &format!("{place}.source_path"))?;
+        let (axis, of) = self.axis(&mapping.target_axis, &format!("{location}.target_axis"))?;
+        let source = self.path(&mapping.source_path, &format!("{location}.source_path"))?;
         if source.is_group() || of.is_group() {
             return Err(PipelineDefinitionError::new(
-                place,
+                location,
                 "use `axis_mappings` for a group; they define its keys",
             ));
         }
@@ -172,59 +177,59 @@ impl<'a> DefinitionCompiler<'a> {
     pub(super) fn mapping(
         &self,
         mapping: &AxisMapping,
-        place: &str,
+        location: &str,
     ) -> Result<CompiledMapping, PipelineDefinitionError> {
-        let (index, axis) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
-        let source = self.path(&mapping.source_field, &format!("{place}.source_field"))?;
+        let (index, axis) = self.axis(&mapping.target_axis, &format!("{location}.target_axis"))?;
+        let source = self.path(&mapping.source_field, &format!("{location}.source_field"))?;
         let to_many = mapping.cardinality == MappingCardinality::OneToMany;
         if source.is_group() != to_many || axis.is_group() != to_many {
             let fault = "`one_to_many` is required to map a group (`*` in `source_field`) to a group (`*` in `target_axis`), \
                          and not allowed otherwise";
-            return Err(PipelineDefinitionError::new(format!("{place}.cardinality"), fault));
+            return Err(PipelineDefinitionError::new(format!("{location}.cardinality"), fault));
         }
-        let key_place = format!("{place}.key");
+        let key_location = format!("{location}.key");
         let (mut key, mut key_words) = (None, None);
         if let Some(group_key) = &mapping.key {
             if !to_many {
-                return Err(PipelineDefinitionError::new(key_place, "only a group has keys"));
+                return Err(PipelineDefinitionError::new(key_location, "only a group has keys"));
             }
             if let Some(field) = &group_key.field {
-                let path = self.path(field, &key_place)?;
+                let path = self.path(field, &key_location)?;
                 if !path.is_same_group(&source) {
                     return Err(PipelineDefinitionError::new(
-                        key_place,
+                        key_location,
                         format_group_mismatch(field, &source),
                     ));
                 }
                 key = Some(path);
             }
             key_words =
-                group_key.table.as_ref().map(|id| self.find_word_table(id, &key_place)).transpose()?;
+                group_key.table.as_ref().map(|id| self.find_word_table(id, &key_location)).transpose()?;
             let called = key_words.iter().flat_map(|words: &WordTable| words.entries.values().flatten());
             if let Some(called) = called.into_iter().find(|called| !is_group_key(called)) {
                 let fault = format!("`{called}` is not a valid key (only `A-Z a-z 0-9 _ -` allowed)");
-                return Err(PipelineDefinitionError::new(key_place, fault));
+                return Err(PipelineDefinitionError::new(key_location, fault));
             }
         }
         let default = mapping.default_value.as_ref().map(|value| {
             if to_many {
                 return Err(PipelineDefinitionError::new(
-                    format!("{place}.default_value"),
+                    format!("{location}.default_value"),
                     "a group cannot have a default value",
                 ));
             }
-            typed(value, axis, &format!("{place}.default_value"))
+            typed(value, axis, &format!("{location}.default_value"))
         });
         let (required, default) = (mapping.required, default.transpose()?);
         if required && default.is_some() {
             return Err(PipelineDefinitionError::new(
-                place,
+                location,
                 "`required` has no effect with a `default_value`; remove one of them",
             ));
         }
         let definition = mapping.definition.as_ref();
         let definition = definition
-            .map(|measured| self.compile_measurement(measured, &format!("{place}.definition")))
+            .map(|measured| self.compile_measurement(measured, &format!("{location}.definition")))
             .transpose()?;
         let (axis, unit, transform) = (index, None, None);
         Ok(CompiledMapping { source, axis, required, default, key, key_words, unit, transform, definition })
@@ -232,7 +237,7 @@ impl<'a> DefinitionCompiler<'a> {
 
     /// Checks that each axis has one mapping, or only `many_to_one` mappings, and that each identity axis has one.
     pub(super) fn check_mappings(&self, mappings: &[CompiledMapping]) -> Result<(), PipelineDefinitionError> {
-        let place = "normalization.axis_mappings";
+        let location = "normalization.axis_mappings";
         let many = |name: &str, count: usize| {
             let to = self
                 .definition
@@ -252,11 +257,11 @@ impl<'a> DefinitionCompiler<'a> {
                     "`{}` is mapped {count} times; use `many_to_one` to map the first field that is present",
                     axis.axis
                 );
-                return Err(PipelineDefinitionError::new(place, fault));
+                return Err(PipelineDefinitionError::new(location, fault));
             }
             if count == 0 && axis.identity {
                 let fault = format!("no field is mapped to the identity axis `{}`", axis.axis);
-                return Err(PipelineDefinitionError::new(place, fault));
+                return Err(PipelineDefinitionError::new(location, fault));
             }
         }
         Ok(())
@@ -289,24 +294,24 @@ impl<'a> DefinitionCompiler<'a> {
     /// The schema of raw records, if the definition names one.
     pub(super) fn schema(&self) -> Result<Option<CompiledSchema>, PipelineDefinitionError> {
         let Some(id) = &self.definition.pipeline.validation.schema_id else { return Ok(None) };
-        let place = "pipeline.validation.schema_id";
+        let location = "pipeline.validation.schema_id";
         let (id, pointer) = id.split_once('#').unwrap_or((id, ""));
         let document = self.definition.schemas.get(id);
         let document = document.ok_or_else(|| {
-            PipelineDefinitionError::new(place, format!("schema `{id}` is not in `schemas`"))
+            PipelineDefinitionError::new(location, format!("schema `{id}` is not in `schemas`"))
         })?;
         CompiledSchema::new(document, pointer)
             .map(Some)
-            .map_err(|fault| PipelineDefinitionError::new(place, fault))
+            .map_err(|fault| PipelineDefinitionError::new(location, fault))
     }
 
     pub(super) fn valid_time(&self) -> Result<Option<ValidTimePaths>, PipelineDefinitionError> {
         let Some(valid_time) = &self.definition.normalization.valid_time else { return Ok(None) };
-        let place = "normalization.valid_time";
+        let location = "normalization.valid_time";
         let path = |text: &String| {
-            let path = self.path(text, place)?;
+            let path = self.path(text, location)?;
             if path.is_group() {
-                Err(PipelineDefinitionError::new(place, format!("`{text}` is a group")))
+                Err(PipelineDefinitionError::new(location, format!("`{text}` is a group")))
             } else {
                 Ok(path)
             }
@@ -315,7 +320,7 @@ impl<'a> DefinitionCompiler<'a> {
         Ok(Some(ValidTimePaths {
             from: path(&valid_time.from_field)?,
             until,
-            dates: dates(valid_time.formats.clone(), place)?,
+            dates: dates(valid_time.formats.clone(), location)?,
         }))
     }
 
@@ -323,19 +328,19 @@ impl<'a> DefinitionCompiler<'a> {
     pub(super) fn compile_measurement(
         &self,
         measured: &MeasurementDefinition,
-        place: &str,
+        location: &str,
     ) -> Result<DefinedBy, PipelineDefinitionError> {
         Ok(match measured {
             MeasurementDefinition::Always(definition) => DefinedBy::Always(definition.clone()),
             MeasurementDefinition::ByAxis { axis, table } => {
-                let (_, of) = self.axis(axis, place)?;
+                let (_, of) = self.axis(axis, location)?;
                 if of.is_group() {
                     return Err(PipelineDefinitionError::new(
-                        place,
+                        location,
                         format!("`{axis}` is a group; an axis with a single value is required"),
                     ));
                 }
-                DefinedBy::ByAxis { axis: of.axis.clone(), words: self.find_word_table(table, place)? }
+                DefinedBy::ByAxis { axis: of.axis.clone(), words: self.find_word_table(table, location)? }
             }
         })
     }

@@ -58,11 +58,11 @@ impl DefinitionCompiler<'_> {
         &self,
         normalizer: &ValueNormalizer,
         mappings: &mut [CompiledMapping],
-        place: &str,
+        location: &str,
     ) -> Result<NormalizationStep, PipelineDefinitionError> {
-        let (index, axis) = self.axis(&normalizer.axis, &format!("{place}.axis"))?;
-        let place = &format!("{place}.config");
-        let bad = |fault: &str| PipelineDefinitionError::new(place, fault);
+        let (index, axis) = self.axis(&normalizer.axis, &format!("{location}.axis"))?;
+        let location = &format!("{location}.config");
+        let bad = |fault: &str| PipelineDefinitionError::new(location, fault);
         let numeric = axis.kind.is_numeric();
         let config = normalizer.config.clone();
         let kind = match normalizer.normalizer_type {
@@ -73,34 +73,34 @@ impl DefinitionCompiler<'_> {
                         axis.axis
                     )));
                 }
-                NormalizationStepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
+                NormalizationStepKind::Units(self.units(read(config, location)?, axis, mappings, location)?)
             }
             kind @ (NormalizerType::NumericPrecision | NormalizerType::Reciprocal) if numeric => {
-                let precision: DecimalPrecision = read(config, place)?;
-                check_digits(precision.digits, place)?;
+                let precision: DecimalPrecision = read(config, location)?;
+                check_digits(precision.digits, location)?;
                 match kind {
                     NormalizerType::Reciprocal => NormalizationStepKind::Reciprocal(precision),
                     _ => NormalizationStepKind::Precision(precision),
                 }
             }
             NormalizerType::EnumMapping => {
-                let words = self.words(read(config, place)?, place)?;
+                let words = self.words(read(config, location)?, location)?;
                 let steps = &self.definition.normalization.value_normalizers;
                 let last = steps.iter().rfind(|step| step.axis == normalizer.axis);
                 if last.is_some_and(|last| std::ptr::eq(last, normalizer)) {
-                    check_words(&words, axis, place)?;
+                    check_words(&words, axis, location)?;
                 }
                 NormalizationStepKind::Words(words)
             }
             NormalizerType::DateParsing if axis.kind == AxisType::Date => {
-                let DateParsingConfig { formats } = read(config, place)?;
-                NormalizationStepKind::Dates(dates(formats, place)?)
+                let DateParsingConfig { formats } = read(config, location)?;
+                NormalizationStepKind::Dates(dates(formats, location)?)
             }
             NormalizerType::StringNormalization if !numeric => {
-                NormalizationStepKind::Text(read::<TextNormalization>(config, place)?)
+                NormalizationStepKind::Text(read::<TextNormalization>(config, location)?)
             }
             NormalizerType::Identity => {
-                let EmptyNormalizerConfig {} = read(config, place)?;
+                let EmptyNormalizerConfig {} = read(config, location)?;
                 NormalizationStepKind::Identity
             }
             other => {
@@ -120,42 +120,43 @@ impl DefinitionCompiler<'_> {
         config: UnitConversionConfig,
         axis: &Axis,
         mappings: &mut [CompiledMapping],
-        place: &str,
+        location: &str,
     ) -> Result<UnitConverter, PipelineDefinitionError> {
         let UnitConversionConfig { from_unit, from_unit_field, to_unit, conversion_table, digits } = config;
-        let to = to_axis_unit(&to_unit, axis, place)?;
+        let to = to_axis_unit(&to_unit, axis, location)?;
         if from_unit.is_some() == from_unit_field.is_some() {
             return Err(PipelineDefinitionError::new(
-                place,
+                location,
                 "exactly one of `from_unit` and `from_unit_field` is required",
             ));
         }
-        digits.map_or(Ok(()), |digits| check_digits(digits, place))?;
+        digits.map_or(Ok(()), |digits| check_digits(digits, location))?;
         if let Some(field) = from_unit_field {
-            let path = self.path(&field, &format!("{place}.from_unit_field"))?;
+            let path = self.path(&field, &format!("{location}.from_unit_field"))?;
             let of_axis = |mapping: &CompiledMapping| {
                 self.ontology.axes.get(mapping.axis).is_some_and(|other| other.axis == axis.axis)
             };
             for mapping in mappings.iter_mut().filter(|mapping| of_axis(mapping)) {
                 if !path.is_same_group(&mapping.source) {
                     let fault = format_group_mismatch(&field, &mapping.source);
-                    return Err(PipelineDefinitionError::new(place, fault));
+                    return Err(PipelineDefinitionError::new(location, fault));
                 }
                 mapping.unit = Some(path.clone());
             }
         }
-        let table = conversion_table.map(|id| self.equivalences(&id, place)).transpose()?.unwrap_or_default();
-        units(from_unit, to, table, digits, axis, place)
+        let table =
+            conversion_table.map(|id| self.equivalences(&id, location)).transpose()?.unwrap_or_default();
+        units(from_unit, to, table, digits, axis, location)
     }
 
     /// The unit equivalences of each substance in a table.
     fn equivalences(
         &self,
         id: &str,
-        place: &str,
+        location: &str,
     ) -> Result<BTreeMap<String, Vec<SubstanceEquivalence>>, PipelineDefinitionError> {
-        let LookupTable::Conversions(table) = self.table(id, place)? else {
-            return Err(PipelineDefinitionError::new(place, format!("table `{id}` has no `conversions`")));
+        let LookupTable::Conversions(table) = self.table(id, location)? else {
+            return Err(PipelineDefinitionError::new(location, format!("table `{id}` has no `conversions`")));
         };
         let bad = |error: UnitError| PipelineDefinitionError::new(format!("tables.{id}"), error);
         let equivalence = |(one, amount): (&String, &UnitEquivalent)| {
@@ -168,19 +169,19 @@ impl DefinitionCompiler<'_> {
         table.iter().map(substance).collect()
     }
 
-    fn words(&self, config: EnumMappingConfig, place: &str) -> Result<WordTable, PipelineDefinitionError> {
+    fn words(&self, config: EnumMappingConfig, location: &str) -> Result<WordTable, PipelineDefinitionError> {
         match config {
             EnumMappingConfig { table: Some(id), map: None, otherwise: None } => {
-                self.find_word_table(&id, place)
+                self.find_word_table(&id, location)
             }
             EnumMappingConfig { table: None, map: Some(entries), otherwise } => {
                 let words = WordTable { entries, otherwise: otherwise.unwrap_or_default() };
-                check_translations(&words, place)?;
+                check_translations(&words, location)?;
                 Ok(words)
             }
             _ => {
                 let fault = "either `table`, which has its own `otherwise`, or `map` with an optional `otherwise` is required";
-                Err(PipelineDefinitionError::new(place, fault))
+                Err(PipelineDefinitionError::new(location, fault))
             }
         }
     }
@@ -190,11 +191,11 @@ impl DefinitionCompiler<'_> {
         &self,
         conversion: &FixedUnitConversion,
         target_axis: &str,
-        place: &str,
+        location: &str,
     ) -> Result<NormalizationStep, PipelineDefinitionError> {
-        let (index, axis) = self.axis(target_axis, place)?;
-        let to = to_axis_unit(&conversion.to_unit, axis, place)?;
-        let units = units(Some(conversion.from_unit.clone()), to, BTreeMap::new(), None, axis, place)?;
+        let (index, axis) = self.axis(target_axis, location)?;
+        let to = to_axis_unit(&conversion.to_unit, axis, location)?;
+        let units = units(Some(conversion.from_unit.clone()), to, BTreeMap::new(), None, axis, location)?;
         Ok(NormalizationStep { axis: index, kind: NormalizationStepKind::Units(units) })
     }
 
@@ -217,7 +218,7 @@ fn units(
     table: BTreeMap<String, Vec<SubstanceEquivalence>>,
     digits: Option<i32>,
     axis: &Axis,
-    place: &str,
+    location: &str,
 ) -> Result<UnitConverter, PipelineDefinitionError> {
     let spelling = from.clone();
     // a table may apply to only some keys of a group
@@ -225,45 +226,48 @@ fn units(
     let units = UnitConverter::new(from, to, table, digits);
     match spelling.map(|from| units.factor(&from, &axis.axis)) {
         Some(Err(error)) if !is_for_some || matches!(error, UnitError::Inverse { .. }) => {
-            Err(PipelineDefinitionError::new(place, error))
+            Err(PipelineDefinitionError::new(location, error))
         }
         _ => Ok(units),
     }
 }
 
 /// Checks that `digits` is in range.
-fn check_digits(digits: i32, place: &str) -> Result<(), PipelineDefinitionError> {
+fn check_digits(digits: i32, location: &str) -> Result<(), PipelineDefinitionError> {
     if DIGITS.contains(&digits) {
         return Ok(());
     }
     let fault = format!("`digits` is {digits} ({} to {} allowed)", DIGITS.start(), DIGITS.end());
-    Err(PipelineDefinitionError::new(place, fault))
+    Err(PipelineDefinitionError::new(location, fault))
 }
 
 /// Checks that the translations of an axis's last step are values of the axis.
-fn check_words(words: &WordTable, axis: &Axis, place: &str) -> Result<(), PipelineDefinitionError> {
+fn check_words(words: &WordTable, axis: &Axis, location: &str) -> Result<(), PipelineDefinitionError> {
     let called = words.entries.iter().filter_map(|(word, called)| Some((word, called.as_ref()?)));
     for (word, called) in called {
         TypedValue::from_text(called, axis)
-            .map_err(|error| PipelineDefinitionError::new(place, format!("`{word}`: {error}")))?;
+            .map_err(|error| PipelineDefinitionError::new(location, format!("`{word}`: {error}")))?;
     }
     Ok(())
 }
 
-fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<UcumUnit, PipelineDefinitionError> {
+fn to_axis_unit(code: &str, axis: &Axis, location: &str) -> Result<UcumUnit, PipelineDefinitionError> {
     if axis.unit.as_deref() != Some(code) {
         let unit = axis.unit.as_deref().unwrap_or("none");
         let fault = format!("`to_unit` is `{code}`, but the unit of `{}` is {unit}", axis.axis);
-        return Err(PipelineDefinitionError::new(place, fault));
+        return Err(PipelineDefinitionError::new(location, fault));
     }
-    code.parse::<UcumUnit>().map_err(|error| PipelineDefinitionError::new(place, error))
+    code.parse::<UcumUnit>().map_err(|error| PipelineDefinitionError::new(location, error))
 }
 
 /// Deserializes the configuration of a normalizer.
-fn read<T: DeserializeOwned>(config: Map<String, Json>, place: &str) -> Result<T, PipelineDefinitionError> {
+fn read<T: DeserializeOwned>(
+    config: Map<String, Json>,
+    location: &str,
+) -> Result<T, PipelineDefinitionError> {
     serde_path_to_error::deserialize(Json::Object(config)).map_err(|error| {
         let (path, fault) = (error.path(), reword_serde_error(&error.inner().to_string()));
         let is_of_all = path.iter().next().is_none();
-        PipelineDefinitionError::new(place, if is_of_all { fault } else { format!("`{path}`: {fault}") })
+        PipelineDefinitionError::new(location, if is_of_all { fault } else { format!("`{path}`: {fault}") })
     })
 }

@@ -9,8 +9,12 @@ use crate::ground::value::TypedValue;
 use serde_json::Value as Json;
 
 /// Parses a value of `axis` in a definition.
-pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<TypedValue, PipelineDefinitionError> {
-    let bad = |fault: String| PipelineDefinitionError::new(place, fault);
+pub(super) fn typed(
+    value: &Json,
+    axis: &Axis,
+    location: &str,
+) -> Result<TypedValue, PipelineDefinitionError> {
+    let bad = |fault: String| PipelineDefinitionError::new(location, fault);
     let typed = match value {
         Json::Bool(value) => TypedValue::from_bool(*value, axis),
         Json::String(text) if is_blank(text) => return Err(bad("a blank text is not a value".into())),
@@ -29,11 +33,11 @@ pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<TypedValue
 }
 
 /// Validates date formats in `strftime` syntax; each must name a day or a time.
-pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<DateFormats, PipelineDefinitionError> {
+pub(super) fn dates(formats: Vec<String>, location: &str) -> Result<DateFormats, PipelineDefinitionError> {
     let probe = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
     for format in &formats {
         let bad = |fault: &dyn std::fmt::Display| {
-            PipelineDefinitionError::new(place, format!("`{format}`: {fault}"))
+            PipelineDefinitionError::new(location, format!("`{format}`: {fault}"))
         };
         let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
         let one = DateFormats { formats: vec![format.clone()] };
@@ -50,12 +54,12 @@ pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<DateFormats, Pi
 }
 
 /// Checks that no translation is a blank text, which would be a value without content.
-pub(super) fn check_translations(words: &WordTable, place: &str) -> Result<(), PipelineDefinitionError> {
+pub(super) fn check_translations(words: &WordTable, location: &str) -> Result<(), PipelineDefinitionError> {
     let is_empty = |called: &Option<String>| called.as_deref().is_some_and(is_blank);
     match words.entries.iter().find(|(_, called)| is_empty(called)) {
         Some((word, _)) => {
             let fault = format!("the translation of `{word}` is blank; use null to ignore the word");
-            Err(PipelineDefinitionError::new(place, fault))
+            Err(PipelineDefinitionError::new(location, fault))
         }
         None => Ok(()),
     }

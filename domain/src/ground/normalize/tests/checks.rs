@@ -28,8 +28,12 @@ fn failed_check_rejects_warns_or_nullifies() {
             "{rejection:?}"
         );
         for (on_failure, left) in [("warn", 2), ("nullify", 1)] {
-            let kept = normalized(definition(on_failure), bad.clone()).unwrap();
-            assert_eq!((&kept.warnings, kept.content.axes.len()), (&vec![rejection.clone()], left), "{kind}");
+            let accepted = normalized(definition(on_failure), bad.clone()).unwrap();
+            assert_eq!(
+                (&accepted.warnings, accepted.content.axes.len()),
+                (&vec![rejection.clone()], left),
+                "{kind}"
+            );
         }
     }
 }
@@ -52,7 +56,7 @@ fn failed_range_check_names_its_limit() {
         (json!({ "min": "-0.30" }), "-0.31", "-0.31 is below -0.3"),
     ] {
         let definition = checked("amount", "range", constraint, "reject");
-        assert_rejected(
+        compile_expression(
             definition,
             json!({ "id": "a", "amount": value }),
             RecordRule::Check,
@@ -61,7 +65,7 @@ fn failed_range_check_names_its_limit() {
         );
     }
     let days = checked("day", "range", json!({ "min": "2020-01-01" }), "reject");
-    assert_rejected(
+    compile_expression(
         days,
         json!({ "id": "a", "day": "2019-12-31" }),
         RecordRule::Check,
@@ -75,13 +79,13 @@ fn check_applies_to_each_value_of_a_group() {
     let record =
         json!({ "id": "a", "parts": { "x": { "value": 1 }, "y": { "value": 9 }, "z": { "value": 8 } } });
     let nullify = checked("parts.*.amount", "range", json!({ "max": 5 }), "nullify");
-    let kept = normalized(nullify, record.clone()).unwrap();
-    assert_eq!(kept.content.axes.keys().collect::<Vec<_>>(), ["id", "parts.x.amount"]);
-    assert_eq!(kept.warnings.len(), 2);
+    let accepted = normalized(nullify, record.clone()).unwrap();
+    assert_eq!(accepted.content.axes.keys().collect::<Vec<_>>(), ["id", "parts.x.amount"]);
+    assert_eq!(accepted.warnings.len(), 2);
     let reject = checked("parts.*.amount", "range", json!({ "max": 5 }), "reject");
-    assert_rejected(reject, record.clone(), RecordRule::Check, "parts.y.amount", "9 is above 5");
+    compile_expression(reject, record.clone(), RecordRule::Check, "parts.y.amount", "9 is above 5");
     let shares = checked("parts.*.amount", "custom", json!("value <= parts.x.amount * 8.5"), "reject");
-    assert_rejected(shares, record, RecordRule::Check, "parts.y.amount", "does not hold");
+    compile_expression(shares, record, RecordRule::Check, "parts.y.amount", "does not hold");
 }
 
 /// Whether `expression` is true for a record; otherwise the reason.
@@ -163,15 +167,15 @@ fn expression_limits_are_checked_at_registration() {
     assert!(fault(&sum(200)).contains("256 parts, nested 32 deep"));
     assert!(fault(&sum(510)).contains("256 parts, nested 32 deep"));
     assert!(fault(&format!("count in [{}]", vec!["1"; 300].join(","))).contains("256 parts"));
-    let told =
+    let compile_expression =
         |expression: &str| drop(compile_normalizer(checked("id", "custom", json!(expression), "reject")));
     // any result is fine here, but it must come at once and on a small stack
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("{1:", "}"), ("size(", ")")] {
         for depth in [20, 100, 170, 1000] {
-            told(&format!("{}true{} == 1", open.repeat(depth), close.repeat(depth)));
+            compile_expression(&format!("{}true{} == 1", open.repeat(depth), close.repeat(depth)));
         }
     }
-    told(&format!("id{}", ".a".repeat(500)));
-    told(&format!("id{}", "[0]".repeat(330)));
-    told(&"true?1:".repeat(140));
+    compile_expression(&format!("id{}", ".a".repeat(500)));
+    compile_expression(&format!("id{}", "[0]".repeat(330)));
+    compile_expression(&"true?1:".repeat(140));
 }

@@ -3,16 +3,16 @@
 use super::*;
 
 #[track_caller]
-fn faulty(definition: Json, place: &str, words: &str) {
-    let fault = compile_normalizer(definition).expect_err("it cannot work").to_string();
-    assert!(fault.starts_with(&format!("{place}: ")), "{fault}");
+fn faulty(definition: Json, location: &str, words: &str) {
+    let fault = compile_normalizer(definition).expect_err("the configuration is invalid").to_string();
+    assert!(fault.starts_with(&format!("{location}: ")), "{fault}");
     assert!(fault.contains(words), "{fault}");
 }
 
 #[test]
 fn definition_rejects_inconsistent_parts() {
     let transformation = "pipeline.transformation";
-    for (pointer, value, place, words) in [
+    for (pointer, value, location, words) in [
         (
             "/pipeline/transformation/normalizer_id",
             json!("m"),
@@ -29,7 +29,7 @@ fn definition_rejects_inconsistent_parts() {
         ("/pipeline/storage/destination", json!("disk"), "pipeline.storage.destination", "store"),
         ("/pipeline/audit/provenance_chain", json!(false), "pipeline.audit.provenance_chain", "must be true"),
     ] {
-        faulty(with([(pointer, value)]), place, words);
+        faulty(with([(pointer, value)]), location, words);
     }
 }
 
@@ -64,7 +64,7 @@ fn definition_works_without_its_optional_names() {
 fn mapping_requires_valid_path_and_axis_of_source() {
     let at =
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/1/{member}"), value)]);
-    let place = |member: &str| format!("normalization.axis_mappings[1]{member}");
+    let location = |member: &str| format!("normalization.axis_mappings[1]{member}");
     for (member, value, at_member, words) in [
         (
             "target_axis",
@@ -88,13 +88,13 @@ fn mapping_requires_valid_path_and_axis_of_source() {
         ),
         ("definition", json!({ "axis": "parts.*.amount", "table": "t" }), ".definition", "is a group"),
     ] {
-        faulty(at(member, value), &place(at_member), words);
+        faulty(at(member, value), &location(at_member), words);
     }
     let both = with([
         ("/normalization/axis_mappings/1/required", json!(true)),
         ("/normalization/axis_mappings/1/default_value", json!(1)),
     ]);
-    faulty(both, &place(""), "`required` has no effect");
+    faulty(both, &location(""), "`required` has no effect");
     let group =
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/7/{member}"), value)]);
     let key = "normalization.axis_mappings[7].key";
@@ -128,8 +128,8 @@ fn axis_requires_unambiguous_mapping() {
     ]);
     faulty(unidentified, "normalization.axis_mappings", "no field is mapped to the identity axis `id`");
     let group = json!([{ "source_path": "$.a[*].b", "target_axis": "count" }]);
-    let place = "pipeline.transformation.field_mappings[0]";
-    faulty(with([("/pipeline/transformation/field_mappings", group)]), place, "use `axis_mappings`");
+    let location = "pipeline.transformation.field_mappings[0]";
+    faulty(with([("/pipeline/transformation/field_mappings", group)]), location, "use `axis_mappings`");
     faulty(
         with([("/pipeline/validation/deduplication_key", json!(["name"]))]),
         "pipeline.validation.deduplication_key",
@@ -235,7 +235,7 @@ fn table_must_have_the_required_kind() {
     let amount = |factor: &str, unit: &str| json!({ "conversions": { "x": { "[IU]": { "factor": factor, "unit": unit } } } });
     let words = json!({ "words": { "entries": {} } });
     let convert = json!({ "from_unit": "kg", "to_unit": "g", "conversion_table": "t" });
-    for (axis, kind, config, table, place, fault) in [
+    for (axis, kind, config, table, location, fault) in [
         (
             "kind",
             "enum_mapping",
@@ -258,7 +258,7 @@ fn table_must_have_the_required_kind() {
     ] {
         let mut definition = stepped(axis, kind, config);
         definition["tables"]["t"] = table;
-        faulty(definition, place, fault);
+        faulty(definition, location, fault);
     }
 }
 
@@ -296,8 +296,8 @@ fn check_rejects_invalid_constraint() {
 fn definition_rejects_inexact_numbers() {
     for number in ["0.5", "1.00000000000000000001", "1e3", "18446744073709551616"] {
         let bound = serde_json::from_str(&format!(r#"{{"min":{number}}}"#)).unwrap();
-        let place = "normalization.post_normalization_checks[0].constraint";
-        faulty(checked("amount", "range", bound, "reject"), place, "of more than 64 bits, as a text");
+        let location = "normalization.post_normalization_checks[0].constraint";
+        faulty(checked("amount", "range", bound, "reject"), location, "of more than 64 bits, as a text");
     }
     let exact = json!({ "min": u64::MAX, "max": "18446744073709551615.00000000000000000001" });
     assert_rejected(

@@ -124,7 +124,7 @@ fn country_matches_its_publishers_schema() {
             r#"{"axes":{"alpha_2":"AF","alpha_3":"AFG","name":"Afghanistan","numeric":"004","official_name":"Islamic Republic of Afghanistan"}}"#.into()
         )
     );
-    for (field, value, place) in [
+    for (field, value, location) in [
         ("numeric", json!("4"), Some("/numeric")),
         ("numeric", json!(4), Some("/numeric")),
         ("flag", json!("AF"), Some("/flag")),
@@ -136,7 +136,7 @@ fn country_matches_its_publishers_schema() {
         let rejection = normalizer.normalize(&raw(&other)).unwrap_err();
         assert_eq!(
             (rejection.rule, rejection.place.as_deref()),
-            (RecordRule::Schema, place),
+            (RecordRule::Schema, location),
             "{rejection:?}"
         );
     }

@@ -8,11 +8,11 @@ fn axis_type_normalizes_values_to_one_form() {
         "id": "a", "count": "007", "amount": "1.50e1", "kind": "two", "flag": "true", "day": "2020-01-31T12:00:00+02:00",
         "name": 7.0, "parts": { "x": { "value": 1 }, "y": { "value": "0.10" } },
     });
-    let wanted = json!({
+    let expected = json!({
         "count": "7", "amount": "15", "kind": "two", "flag": true, "day": "2020-01-31T10:00:00Z", "name": "7",
         "parts.x.amount": "1", "parts.y.amount": "0.1",
     });
-    assert_eq!(axes(definition(), record), wanted);
+    assert_eq!(axes(definition(), record), expected);
 }
 
 #[test]
@@ -120,11 +120,11 @@ fn default_value_is_checked_but_not_normalized() {
         ("name", json!("None"), "string_normalization", json!({ "case": "upper" }), ("None", "NONE")),
     ] {
         let definition = defaulted(axis, default.clone(), kind, config);
-        let said = |record: Json| axes(definition.clone(), record)[axis].as_str().unwrap().to_owned();
+        let value_in = |record: Json| axes(definition.clone(), record)[axis].as_str().unwrap().to_owned();
         let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-        assert_eq!(said(json!({ "id": "a" })), default);
+        assert_eq!(value_in(json!({ "id": "a" })), default);
         let (found, value) = from_a_record;
-        assert_eq!(said(json!({ "id": "a", axis: found })), value);
+        assert_eq!(value_in(json!({ "id": "a", axis: found })), value);
     }
     let mut checked = defaulted("amount", json!(5), "unit_conversion", kilos);
     checked["normalization"]["post_normalization_checks"] = json!([
@@ -204,12 +204,13 @@ fn value_without_definition_is_rejected_or_has_a_warning() {
         for otherwise in ["warn", "keep"] {
             let normalized = normalized(of(otherwise, nullified), record.clone()).unwrap();
             assert!(normalized.content.definitions.is_empty());
-            let told = normalized.warnings.iter().filter(|warning| warning.rule == RecordRule::EnumMapping);
-            let told: Vec<_> =
-                told.map(|warning| (warning.place.as_deref(), warning.reason.contains(words))).collect();
+            let reported =
+                normalized.warnings.iter().filter(|warning| warning.rule == RecordRule::EnumMapping);
+            let reported: Vec<_> =
+                reported.map(|warning| (warning.place.as_deref(), warning.reason.contains(words))).collect();
             let is_kept = otherwise == "keep" && *record == unknown;
             assert_eq!(
-                told,
+                reported,
                 if is_kept { vec![] } else { vec![(Some("amount"), true)] },
                 "{otherwise} {record}"
             );
@@ -279,7 +280,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
     assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
     let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
-    assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
+    assert_eq!(warned.len(), 1, "an ignored value has no warning: {warned:?}");
     assert!(warned[0].rule == RecordRule::Mapping && warned[0].reason.contains("`q` is not in the table"));
     let unnamed = group(json!(null));
     assert_rejected(unnamed, record("Salz"), RecordRule::Mapping, "$.list[*].v", "has no name");
@@ -322,7 +323,7 @@ fn record_can_name_its_period_of_validity() {
     );
     let hour = Some("2020-01-31T11:00:00Z".to_owned());
     assert_eq!(times(json!("2020-01-31T12:00:00+01:00"), json!("")), Ok((hour, None)));
-    for (from, until, place) in [
+    for (from, until, location) in [
         (json!("soon"), json!(null), "from"),
         (json!("2020-01-31"), json!(false), "until"),
         (json!(["2020-01-31"]), json!(null), "from"),
@@ -331,7 +332,7 @@ fn record_can_name_its_period_of_validity() {
         let rejection = times(from, until).unwrap_err();
         assert_eq!(
             (rejection.rule, rejection.place.as_deref()),
-            (RecordRule::ValidTime, Some(place)),
+            (RecordRule::ValidTime, Some(location)),
             "{rejection:?}"
         );
     }
@@ -363,17 +364,17 @@ fn record_without_identity_is_rejected() {
 
 #[test]
 fn unit_conversion_is_exact_or_rejects_record() {
-    let beside = json!({ "from_unit_field": "unit", "to_unit": "g" });
+    let others = json!({ "from_unit_field": "unit", "to_unit": "g" });
     let amount = |definition: &Json, unit: Json| {
         let record = json!({ "id": "a", "amount": "12.5", "unit": unit });
         normalized(definition.clone(), record).map(|normalized| normalized.content.axes["amount"].to_string())
     };
-    let definition = stepped("amount", "unit_conversion", beside);
-    for (unit, wanted) in
+    let definition = stepped("amount", "unit_conversion", others);
+    for (unit, expected) in
         [("MG", "0.0125"), ("kg", "12500"), ("\u{b5}g", "0.0000125"), ("[lb_av]", "5669.904625")]
     {
         for _ in 0..2 {
-            assert_eq!(amount(&definition, json!(unit)).as_deref(), Ok(wanted), "{unit}");
+            assert_eq!(amount(&definition, json!(unit)).as_deref(), Ok(expected), "{unit}");
         }
     }
     for (unit, words) in [
@@ -403,14 +404,14 @@ fn reciprocal_is_exact_up_to_its_digits() {
         let normalized = normalized(definition, json!({ "id": "a", "amount": amount }));
         normalized.map(|normalized| normalized.content.axes["amount"].to_string())
     };
-    for (number, wanted) in [
+    for (number, expected) in [
         ("1.1750", "0.8510638298"),
         ("-8", "-0.125"),
         ("0.00001", "100000"),
         ("3", "0.3333333333"),
         ("6.7e-20", "14925373134328358208.9552238806"),
     ] {
-        assert_eq!(amount(json!({ "digits": 10 }), number).as_deref(), Ok(wanted), "1/{number}");
+        assert_eq!(amount(json!({ "digits": 10 }), number).as_deref(), Ok(expected), "1/{number}");
     }
     assert_eq!(amount(json!({ "digits": 2 }), "8").as_deref(), Ok("0.12"));
     assert_eq!(amount(json!({ "digits": 2, "mode": "half_up" }), "8").as_deref(), Ok("0.13"));

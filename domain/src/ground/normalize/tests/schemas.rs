@@ -21,8 +21,8 @@ fn record_that_fails_its_schema_is_rejected_or_warned() {
     assert_rejected(by(schema.clone()), record.clone(), RecordRule::Schema, "/count", "maximum");
     let mut marked = by(schema.clone());
     marked["pipeline"]["validation"]["reject_on_schema_fail"] = json!(false);
-    let kept = normalized(marked, record).unwrap();
-    assert_eq!(kept.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [RecordRule::Schema]);
+    let normal = normalized(marked, record).unwrap();
+    assert_eq!(normal.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [RecordRule::Schema]);
     assert!(normalized(by(schema), json!({ "id": "a", "count": 5 })).unwrap().warnings.is_empty());
 }
 
@@ -31,7 +31,7 @@ fn long_position_of_a_fault_is_cut_off() {
     let definition = by(json!({ "additionalProperties": { "type": "integer" } }));
     let record = json!({ "é".repeat(100_000): "x" });
     let rejection = normalized(definition, record).unwrap_err();
-    assert_eq!(rejection.place.map(|place| place.chars().count()), Some(512));
+    assert_eq!(rejection.place.map(|location| location.chars().count()), Some(512));
     assert!(rejection.reason.chars().count() <= 500);
 }
 
@@ -93,8 +93,8 @@ fn schema_with_external_reference_is_rejected() {
         "#anchor",
         "#/definitions/none",
     ] {
-        let told = fault(json!({ "properties": { "id": { "$ref": reference } } }));
-        assert!(told.contains(reference) && told.contains("its own parts"), "{told}");
+        let message = fault(json!({ "properties": { "id": { "$ref": reference } } }));
+        assert!(message.contains(reference) && message.contains("its own parts"), "{message}");
     }
     assert!(fault(json!({ "$dynamicRef": "#/a", "a": {} })).contains("`$dynamicRef`"));
     assert!(fault(json!({ "$schema": "http://127.0.0.1:9/draft" })).contains("127.0.0.1"));
@@ -180,8 +180,8 @@ fn schema_failure_of_a_long_value_has_a_reason() {
 #[test]
 fn references_that_bypass_the_size_count_are_rejected() {
     let circle = json!({ "allOf": [{ "$ref": "#/d/a%62" }] });
-    let told = fault(json!({ "$ref": "#/d/a%62", "d": { "a%62": {}, "ab": circle } }));
-    assert!(told.contains("`#/d/a%62`") && told.contains("without `%`"), "{told}");
+    let message = fault(json!({ "$ref": "#/d/a%62", "d": { "a%62": {}, "ab": circle } }));
+    assert!(message.contains("`#/d/a%62`") && message.contains("without `%`"), "{message}");
     let nested =
         json!({ "$id": "urn:nested", "$ref": "#/d", "d": { "properties": { "a": { "$ref": "#/d" } } } });
     for schema in [

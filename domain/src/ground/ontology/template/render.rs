@@ -10,7 +10,7 @@ pub struct RenderedFact {
     pub template_id: TemplateId,
     pub text: String,
     /// The paths of the values that it contains.
-    pub tells: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 /// A fact is too long, because the source has a long text on an axis.
@@ -40,12 +40,12 @@ impl ParsedFactTemplate<'_> {
         axes: &BTreeMap<String, AxisValue>,
         definitions: &BTreeMap<String, String>,
     ) -> Result<Vec<RenderedFact>, FactTooLongError> {
-        let said = FactTemplateInput { axes, definitions };
+        let input = FactTemplateInput { axes, definitions };
         let facts: Vec<_> = match self.group() {
-            None => self.fact(&said, "").into_iter().collect(),
+            None => self.fact(&input, "").into_iter().collect(),
             Some(group) => {
                 let keys = axes.keys().filter_map(|path| group.key_in(path));
-                keys.filter_map(|key| self.fact(&said, key)).collect()
+                keys.filter_map(|key| self.fact(&input, key)).collect()
             }
         };
         match facts.iter().map(|fact| fact.text.len()).find(|bytes| *bytes > FACT_MAX_BYTES) {
@@ -65,30 +65,30 @@ impl ParsedFactTemplate<'_> {
         if self.properties_at(path).next().is_none() {
             return false;
         }
-        let is_told = |path: &str| self.properties_at(path).any(|told| told == AxisProperty::Definition);
-        let told = definitions.iter().filter(|(path, _)| is_told(path));
-        let told = told.map(|(path, definition)| (path.clone(), definition.clone())).collect();
-        let tells =
-            |facts: Vec<RenderedFact>| facts.iter().any(|fact| fact.tells.iter().any(|told| told == path));
-        !is_told(path) && self.render(axes, &told).map_or(true, tells)
+        let has_definition = |path: &str| self.properties_at(path).any(|one| one == AxisProperty::Definition);
+        let included = definitions.iter().filter(|(path, _)| has_definition(path));
+        let included = included.map(|(path, definition)| (path.clone(), definition.clone())).collect();
+        let has_value =
+            |facts: Vec<RenderedFact>| facts.iter().any(|fact| fact.paths.iter().any(|at| at == path));
+        !has_definition(path) && self.render(axes, &included).map_or(true, has_value)
     }
 
     /// The fact for `key`, or for the whole record if the template has no group.
-    fn fact(&self, said: &FactTemplateInput<'_>, key: &str) -> Option<RenderedFact> {
-        let (mut text, mut tells) = (String::new(), Vec::new());
+    fn fact(&self, input: &FactTemplateInput<'_>, key: &str) -> Option<RenderedFact> {
+        let (mut text, mut paths) = (String::new(), Vec::new());
         for piece in &self.pieces {
             match piece {
                 FactTemplatePiece::Text(words) => text.push_str(words),
                 FactTemplatePiece::Key { in_words: false } => text.push_str(key),
                 FactTemplatePiece::Key { in_words: true } => text.push_str(&key.replace(['_', '-'], " ")),
-                FactTemplatePiece::Axis { axis, path, property: told } => {
+                FactTemplatePiece::Axis { axis, path, property } => {
                     let at = if path.contains('*') { axis.at_key(key) } else { path.clone() };
-                    let value = said.axes.get(&at)?;
-                    match told {
+                    let value = input.axes.get(&at)?;
+                    match property {
                         AxisProperty::Unit => text.push_str(axis.unit.as_deref()?),
-                        AxisProperty::Definition => text.push_str(said.definitions.get(&at)?),
+                        AxisProperty::Definition => text.push_str(input.definitions.get(&at)?),
                         AxisProperty::Value(_)
-                            if said.definitions.contains_key(&at) && !self.has_definition_at(path) =>
+                            if input.definitions.contains_key(&at) && !self.has_definition_at(path) =>
                         {
                             return None;
                         }
@@ -98,17 +98,17 @@ impl ParsedFactTemplate<'_> {
                             TypedValue::Bool(_) | TypedValue::Date(_) | TypedValue::Text(_) => return None,
                         },
                     }
-                    if matches!(told, AxisProperty::Value(_)) {
-                        tells.push(at);
+                    if matches!(property, AxisProperty::Value(_)) {
+                        paths.push(at);
                     }
                 }
             }
         }
-        Some(RenderedFact { template_id: self.template_id.clone(), text, tells })
+        Some(RenderedFact { template_id: self.template_id.clone(), text, paths })
     }
 
     /// Whether the template includes the definition of the value at `path`.
     fn has_definition_at(&self, path: &str) -> bool {
-        self.axes().any(|(_, told_path, told)| told_path == path && told == AxisProperty::Definition)
+        self.axes().any(|(_, axis_path, property)| axis_path == path && property == AxisProperty::Definition)
     }
 }

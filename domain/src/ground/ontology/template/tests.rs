@@ -85,8 +85,8 @@ fn template_rounds_half_up_and_never_to_zero() {
         ("billion:1", None),
     ] {
         let template = format!("{{mass:{form}}} {{mass:definition}}");
-        let wanted: Vec<_> = fact.map(|fact| format!("{fact} without Kosovo")).into_iter().collect();
-        assert_eq!(facts(&template), wanted, "{form}");
+        let expected: Vec<_> = fact.map(|fact| format!("{fact} without Kosovo")).into_iter().collect();
+        assert_eq!(facts(&template), expected, "{form}");
     }
     let of = |form: &str, number: &str| NumberFormat::read(form).unwrap().of(&number.parse().unwrap());
     for (form, number, text) in [
@@ -172,25 +172,25 @@ fn template_reports_fact_that_is_too_long() {
     let area = |bytes: usize| BTreeMap::from([("area".to_owned(), AxisValue::Text("x".repeat(bytes)))]);
     let rendered = |bytes| ParsedFactTemplate::all(&ontology)[0].render(&area(bytes), &BTreeMap::new());
     assert_eq!(rendered(FACT_MAX_BYTES / 2).unwrap().len(), 1);
-    let told = rendered(FACT_MAX_BYTES / 2 + 1).unwrap_err().to_string();
-    assert_eq!(told, "template `it` gives a fact of 2050 bytes (at most 2048 allowed)");
+    let message = rendered(FACT_MAX_BYTES / 2 + 1).unwrap_err().to_string();
+    assert_eq!(message, "template `it` gives a fact of 2050 bytes (at most 2048 allowed)");
 }
 
 #[test]
 fn template_needs_only_requested_axes_and_identities() {
-    let made = |template: &str, axes: &[&str]| {
+    let is_renderable = |template: &str, axes: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|axis| (*axis).to_owned()).collect();
         let ontology = with(template);
         ParsedFactTemplate::all(&ontology).iter().any(|template| template.is_renderable_from(&axes))
     };
-    assert!(made("{area}", &["mass"]));
-    assert!(made("{area} {mass}", &["mass"]));
-    assert!(!made("{area} {mass} {year}", &["mass"]));
-    assert!(made("{nutrients.*.amount}", &["nutrients.fat.amount"]));
-    assert!(made("{nutrients.fat.amount}", &["nutrients.*.amount"]));
-    assert!(made("{nutrients.fat.amount}", &["nutrients.fat.amount"]));
-    assert!(!made("{nutrients.fat.amount}", &["nutrients.water.amount"]));
-    assert!(!made("{nutrients.*.amount}", &["nutrients.*.method"]));
+    assert!(is_renderable("{area}", &["mass"]));
+    assert!(is_renderable("{area} {mass}", &["mass"]));
+    assert!(!is_renderable("{area} {mass} {year}", &["mass"]));
+    assert!(is_renderable("{nutrients.*.amount}", &["nutrients.fat.amount"]));
+    assert!(is_renderable("{nutrients.fat.amount}", &["nutrients.*.amount"]));
+    assert!(is_renderable("{nutrients.fat.amount}", &["nutrients.fat.amount"]));
+    assert!(!is_renderable("{nutrients.fat.amount}", &["nutrients.water.amount"]));
+    assert!(!is_renderable("{nutrients.*.amount}", &["nutrients.*.method"]));
 }
 
 #[test]

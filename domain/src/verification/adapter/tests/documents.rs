@@ -64,7 +64,7 @@ fn adapter_works_without_the_names_of_its_normalization() {
 
 #[test]
 fn document_must_match_its_source_and_ontology() {
-    for (document, told) in [
+    for (document, message) in [
         (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, and not bank"),
         (with([("/normalization/target_ontology_id", json!("other"))]), "normalization.target_ontology_id: "),
         (with([("/required_fields", json!(["$.a[*]"]))]), "required_fields: "),
@@ -79,7 +79,7 @@ fn document_must_match_its_source_and_ontology() {
         ),
     ] {
         let fault = fault(document);
-        assert!(fault.contains(told), "{fault}");
+        assert!(fault.contains(message), "{fault}");
     }
 }
 
@@ -97,14 +97,14 @@ fn answer_must_name_the_requested_identity_axes() {
 
 #[test]
 fn metadata_locations_are_valid_and_covered_by_a_signature() {
-    for (field, place, told) in [
+    for (field, pointer, message) in [
         ("version", json!({ "path": "a[" }), "`version`: `a[` is not a path"),
         ("version", json!({ "path": "a.*" }), "leads to a group"),
         ("observed_at", json!({ "header": "x y" }), "`observed_at`: not a valid header name"),
         ("observed_at", json!({ "header": "" }), "not a valid header name"),
     ] {
-        let fault = fault(with([(&format!("/{field}"), place)]));
-        assert!(fault.contains(told), "{fault}");
+        let fault = fault(with([(&format!("/{field}"), pointer)]));
+        assert!(fault.contains(message), "{fault}");
     }
     for field in ["version", "observed_at", "issued_at"] {
         let mut document = signed(json!([jwk()]));
@@ -159,7 +159,7 @@ fn signed_adapter_must_prove_the_requested_time() {
 
 #[test]
 fn time_spans_are_limited_by_range_and_ontology() {
-    for (document, told) in [
+    for (document, message) in [
         (with([("/ttl_seconds", json!(0))]), "`ttl_seconds` is 0; allowed: 1 to 2592000 seconds"),
         (with([("/ttl_seconds", json!(3601))]), "the ontology allows `rate` to be at most 3600 s old"),
         (with([("/keep_seconds", json!(0))]), "`keep_seconds` is 0; allowed: 1 to 31622400"),
@@ -167,7 +167,7 @@ fn time_spans_are_limited_by_range_and_ontology() {
         (with([("/keep_seconds", json!(60)), ("/ttl_seconds", json!(61))]), "allowed: 1 to 60 seconds"),
     ] {
         let fault = fault(document);
-        assert!(fault.contains(told), "{fault}");
+        assert!(fault.contains(message), "{fault}");
     }
     assert!(validate_adapter(with([("/ttl_seconds", json!(3600))])).is_ok());
     let issued = |age_s: u32| {
@@ -191,7 +191,7 @@ fn invalid_signature_keys_are_rejected() {
     (p256["alg"], p256["use"]) = (json!("ES256"), json!("sig"));
     let rsa = |n: &str, e: &str| json!([{ "kid": "r", "kty": "RSA", "n": n, "e": e }]);
     let modulus = "w".repeat(342);
-    for (keys, told) in [
+    for (keys, message) in [
         (json!([]), "there are 0 keys; allowed: 1 to 8"),
         (Json::Array(vec![jwk(); 9]), "there are 9 keys"),
         (json!([jwk(), jwk()]), "another key has the same `kid`"),
@@ -207,7 +207,7 @@ fn invalid_signature_keys_are_rejected() {
         (rsa(&modulus, "Aw"), "`AQAB`"),
     ] {
         let fault = fault(signed(keys));
-        assert!(fault.contains("`signature.keys`: ") && fault.contains(told), "{fault}");
+        assert!(fault.contains("`signature.keys`: ") && fault.contains(message), "{fault}");
     }
     let all = json!([jwk(), p256, rsa(&modulus, "AQAB")[0]]);
     let ready = validate_adapter(signed(all.clone())).unwrap();
@@ -221,7 +221,7 @@ fn invalid_signature_keys_are_rejected() {
 
 /// The fault of an Ed25519 key with these bytes, in hexadecimal digits.
 fn fault_of_ed25519(hex: &str) -> Option<String> {
-    let byte = |place| u8::from_str_radix(&hex[place..place + 2], 16).unwrap();
+    let byte = |pointer| u8::from_str_radix(&hex[pointer..pointer + 2], 16).unwrap();
     let mut key = jwk();
     key["x"] = json!(URL_SAFE_NO_PAD.encode((0..64).step_by(2).map(byte).collect::<Vec<_>>()));
     validate_adapter(signed(json!([key]))).err().map(|fault| fault.to_string())

@@ -28,21 +28,22 @@ fn read(answer: &str) -> AnswerReadOutcome {
         ("area".to_owned(), AxisValue::Text("FRA".into())),
         ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
-    let asked = SourceQuestion { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
+    let question =
+        SourceQuestion { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
     let ready = ready();
     let url = "https://api.worldbank.org/v2/country/FRA/indicator/SP.POP.TOTL?date=2015&format=json";
-    assert_eq!(ready.url(&asked).as_deref(), Ok(url));
-    ready.read(&ReceivedAnswer { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() }, &asked)
+    assert_eq!(ready.url(&question).as_deref(), Ok(url));
+    ready.read(&ReceivedAnswer { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() }, &question)
 }
 
 #[test]
 fn example_adapter_reads_the_world_banks_api() {
-    let AnswerReadOutcome::Said(said) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
-    let population = &said.values["population"];
+    let AnswerReadOutcome::Said(content) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
+    let population = &content.values["population"];
     assert_eq!(population.value, AxisValue::Text("66548272".into()));
     assert_eq!(population.definition.as_deref(), Some("with the overseas departments"));
-    assert_eq!(said.version.as_deref(), Some("2026-03-06"));
-    assert_eq!(said.observed_at, at("2026-03-06T00:00:00Z"));
+    assert_eq!(content.version.as_deref(), Some("2026-03-06"));
+    assert_eq!(content.observed_at, at("2026-03-06T00:00:00Z"));
     let unknown = r#"[{"page":0,"pages":0,"per_page":0,"total":0,"lastupdated":"2026-03-06"},null]"#;
     assert_eq!(read(unknown), AnswerReadOutcome::NoRecord);
     for (from, to, refusal) in [
@@ -84,7 +85,7 @@ fn documented_adapters_are_complete_and_read_their_answers() {
         ("year".to_owned(), AxisValue::Text("2015".into())),
     ]);
     let nonce = "0123456789abcdef0123456789abcdef";
-    let asked = SourceQuestion { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
+    let question = SourceQuestion { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
     let issued = now();
     let data = r#""country": "ABW", "year": 2015, "people": 104339"#;
     let meta =
@@ -100,11 +101,11 @@ fn documented_adapters_are_complete_and_read_their_answers() {
         "{methods:?}"
     );
     for (ready, answer) in documented.iter().zip(&answers) {
-        let url = ready.url(&asked).unwrap();
+        let url = ready.url(&question).unwrap();
         assert!(url.contains("ABW") && url.contains("2015"), "{url}");
         let received = ReceivedAnswer { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() };
-        let read = ready.read(&received, &asked);
-        let AnswerReadOutcome::Said(said) = &read else { panic!("{read:?}") };
-        assert_eq!(said.values["population"].value, AxisValue::Text("104339".into()));
+        let read = ready.read(&received, &question);
+        let AnswerReadOutcome::Said(content) = &read else { panic!("{read:?}") };
+        assert_eq!(content.values["population"].value, AxisValue::Text("104339".into()));
     }
 }

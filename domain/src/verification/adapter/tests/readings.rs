@@ -29,7 +29,7 @@ impl AdapterReadCase {
     fn read(self) -> AnswerReadOutcome {
         let ready = validate_adapter(self.document).unwrap();
         let thing = sample_subject();
-        let asked = SourceQuestion {
+        let question = SourceQuestion {
             thing: &thing,
             point_in_time: self.point_in_time,
             nonce: "n-1",
@@ -37,12 +37,12 @@ impl AdapterReadCase {
             kept: self.cached_answer.as_ref(),
         };
         let body = self.body.as_bytes();
-        ready.read(&ReceivedAnswer { body, headers: &self.headers, at: now() }, &asked)
+        ready.read(&ReceivedAnswer { body, headers: &self.headers, at: now() }, &question)
     }
 
     fn expect_answer(self) -> AnswerContent {
         match self.read() {
-            AnswerReadOutcome::Said(said) => *said,
+            AnswerReadOutcome::Said(content) => *content,
             other => panic!("{other:?}"),
         }
     }
@@ -63,13 +63,13 @@ fn plain_case(body: impl ToString) -> AdapterReadCase {
 fn answer_keeps_the_digits_of_the_source() {
     let body =
         r#"{"data":{"area":"AB","day":"2026-01-31","rate":0.1000000000000000055511151231257827,"note":"n"}}"#;
-    let said = plain_case(body).expect_answer();
-    assert_eq!(said.thing, sample_subject());
-    let rate = said.values.get("rate").unwrap();
+    let content = plain_case(body).expect_answer();
+    assert_eq!(content.thing, sample_subject());
+    let rate = content.values.get("rate").unwrap();
     assert_eq!(rate.value, AxisValue::Text("0.1000000000000000055511151231257827".into()));
     assert_eq!(rate.definition.as_deref(), Some("mid"));
-    assert_eq!(said.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identity axes are not values");
-    assert_eq!((said.observed_at, said.issued_at, said.version), (now(), None, None));
+    assert_eq!(content.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identity axes are not values");
+    assert_eq!((content.observed_at, content.issued_at, content.version), (now(), None, None));
     let list = plain_case(json!({ "data": [record(), record()] })).expect_answer();
     assert_eq!(list.values.get("rate").unwrap().value, AxisValue::Text("7.1".into()));
     assert_eq!(list.values.get("parts.a.amount").unwrap().value, AxisValue::Text("1".into()));
@@ -109,7 +109,7 @@ fn malformed_answer_is_rejected_without_quoting_it() {
     wrong["rate"] = json!("s3cret");
     let mut keyed = record();
     keyed["parts"] = json!({ "s3cret": { "value": "s3cret" } });
-    for (body, told) in [
+    for (body, message) in [
         ("<html>s3cret</html>".to_owned(), "it is not JSON: "),
         (r#"{"data":{"s3cret":1,"s3cret":2}}"#.to_owned(), "a name occurs twice"),
         (r#"{"data":{"s3cret":"\ud800"}}"#.to_owned(), "not a JSON document"),
@@ -124,7 +124,7 @@ fn malformed_answer_is_rejected_without_quoting_it() {
     ] {
         let (refusal, cause) = plain_case(&body).expect_rejection();
         assert_eq!(refusal, AnswerFault::Schema, "{body}");
-        assert!(cause.contains(told) && !cause.contains("s3cret"), "{body}: {cause}");
+        assert!(cause.contains(message) && !cause.contains("s3cret"), "{body}: {cause}");
     }
 }
 
@@ -136,8 +136,8 @@ fn answer_must_match_schema_and_required_fields() {
     assert!(matches!(case(document.clone(), json!({ "data": record })).read(), AnswerReadOutcome::Said(_)));
     record["rate"] = json!(101);
     let (refusal, cause) = case(document.clone(), json!({ "data": record })).expect_rejection();
-    let told = "it violates `schema`: it breaks `/properties/rate/maximum` of the schema";
-    assert_eq!((refusal, cause.as_str()), (AnswerFault::Schema, told));
+    let message = "it violates `schema`: it breaks `/properties/rate/maximum` of the schema";
+    assert_eq!((refusal, cause.as_str()), (AnswerFault::Schema, message));
     record["rate"] = json!(1);
     record["note"] = json!(" ");
     assert!(
@@ -156,7 +156,7 @@ fn failed_check_is_reported_with_its_bound_without_the_value() {
     let mut record = record();
     (record["rate"], record["note"]) = (json!(777), json!("s3cret"));
     record["parts"] = json!({ "s3cret": { "value": 777 } });
-    for (axis, kind, constraint, told) in [
+    for (axis, kind, constraint, message) in [
         ("rate", "range", json!({ "max": 100 }), "`check` on `rate`: it is above 100"),
         ("rate", "range", json!({ "min": 1000 }), "`check` on `rate`: it is below 1000"),
         ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is not one of the allowed values: 1, 2"),
@@ -172,9 +172,9 @@ fn failed_check_is_reported_with_its_bound_without_the_value() {
     ] {
         let (refusal, cause) =
             read(axis, kind, constraint.clone(), "reject", record.clone()).expect_rejection();
-        assert_eq!((refusal, cause.ends_with(told)), (AnswerFault::Schema, true), "{cause}");
+        assert_eq!((refusal, cause.ends_with(message)), (AnswerFault::Schema, true), "{cause}");
         let noted = read(axis, kind, constraint, "nullify", record.clone()).expect_answer().warnings;
-        assert!(noted.len() == 1 && noted[0].ends_with(told), "{noted:?}");
+        assert!(noted.len() == 1 && noted[0].ends_with(message), "{noted:?}");
         assert!(
             ["s3cret", "777"].iter().all(|value| !format!("{cause}{noted:?}").contains(value)),
             "{cause}: {noted:?}"
@@ -195,7 +195,9 @@ fn record_counts_only_if_valid_at_the_requested_time() {
         let mut case = case(with([valid_time.clone()]), &data);
         case.point_in_time = point_in_time.map(at);
         match case.read() {
-            AnswerReadOutcome::Said(said) => said.values.get("rate").map(|stated| stated.value.to_string()),
+            AnswerReadOutcome::Said(content) => {
+                content.values.get("rate").map(|content| content.value.to_string())
+            }
             AnswerReadOutcome::NoRecord => None,
             other => panic!("{other:?}"),
         }
@@ -232,15 +234,15 @@ fn meta(name: &str, value: Json) -> Json {
 
 #[test]
 fn metadata_is_read_at_its_locations() {
-    let said = guarded_case(meta("nonce", json!("n-1"))).expect_answer();
-    assert_eq!(said.version.as_deref(), Some("v7"));
-    assert_eq!(said.observed_at, at("2026-11-01T00:00:00Z"));
-    assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
+    let content = guarded_case(meta("nonce", json!("n-1"))).expect_answer();
+    assert_eq!(content.version.as_deref(), Some("v7"));
+    assert_eq!(content.observed_at, at("2026-11-01T00:00:00Z"));
+    assert_eq!(content.issued_at, Some(at("2026-11-20T11:59:00Z")));
     for issued in
         [json!("Fri, 20 Nov 2026 11:59:00 GMT"), json!(1_795_175_940), json!("2026-11-20T12:59:00+01:00")]
     {
-        let said = guarded_case(meta("issued", issued)).expect_answer();
-        assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
+        let content = guarded_case(meta("issued", issued)).expect_answer();
+        assert_eq!(content.issued_at, Some(at("2026-11-20T11:59:00Z")));
     }
     for (name, value) in [
         ("as_of", json!(null)),
@@ -304,7 +306,7 @@ fn signed_answer_without_a_record_requires_a_nonce() {
 
 #[test]
 fn answer_that_was_given_before_is_a_replay() {
-    for (name, value, told) in [
+    for (name, value, message) in [
         ("nonce", json!("n-2"), "the nonce that was sent"),
         ("nonce", json!(null), "the nonce that was sent"),
         ("issued", json!(null), "its time of issue is missing"),
@@ -312,7 +314,7 @@ fn answer_that_was_given_before_is_a_replay() {
         ("issued", json!("2026-11-20T12:01:01Z"), "in the future"),
     ] {
         let (refusal, cause) = guarded_case(meta(name, value)).expect_rejection();
-        assert!(refusal == AnswerFault::Replay && cause.contains(told), "{cause}");
+        assert!(refusal == AnswerFault::Replay && cause.contains(message), "{cause}");
     }
     for issued in ["2026-11-20T11:55:00Z", "2026-11-20T12:01:00Z"] {
         assert!(
@@ -340,14 +342,17 @@ fn answer_that_was_given_before_is_a_replay() {
 fn cached_answer_is_used_only_within_its_ttl() {
     let hour = json!(3600);
     let ready = validate_adapter(with([("/ttl_seconds", hour.clone())])).unwrap();
-    let kept = sample_cached_answer("7", &ready);
-    assert!(ready.is_fresh(&kept, now()) && ready.is_usable(&kept, now()));
-    assert!(!ready.is_fresh(&kept, at("2026-11-20T12:00:00.001Z")));
+    let cached = sample_cached_answer("7", &ready);
+    assert!(ready.is_fresh(&cached, now()) && ready.is_usable(&cached, now()));
+    assert!(!ready.is_fresh(&cached, at("2026-11-20T12:00:00.001Z")));
     let clock_set_back = at("2026-11-20T10:59:59Z");
-    assert!(!ready.is_fresh(&kept, clock_set_back) && !ready.is_usable(&kept, clock_set_back));
+    assert!(!ready.is_fresh(&cached, clock_set_back) && !ready.is_usable(&cached, clock_set_back));
     let another = validate_adapter(with([("/ttl_seconds", hour), ("/keep_seconds", json!(86_400))])).unwrap();
-    assert!(!another.is_fresh(&kept, now()) && !another.is_usable(&kept, now()), "another adapter read it");
-    assert!(!ready.is_usable(&kept, at("2026-12-20T11:00:01Z")));
+    assert!(
+        !another.is_fresh(&cached, now()) && !another.is_usable(&cached, now()),
+        "another adapter read it"
+    );
+    assert!(!ready.is_usable(&cached, at("2026-12-20T11:00:01Z")));
 }
 
 #[test]

@@ -27,15 +27,15 @@ fn inserted_values_are_percent_encoded() {
         ("{day}", "%7Bday%7D"),
         ("...", "..."),
     ] {
-        let wanted = format!("https://bank.example/v1/{written}/rates?day=2026-01-31&n=n-1");
-        assert_eq!(url(endpoint, area), Ok(wanted), "{area}");
+        let expected = format!("https://bank.example/v1/{written}/rates?day=2026-01-31&n=n-1");
+        assert_eq!(url(endpoint, area), Ok(expected), "{area}");
     }
 }
 
 #[test]
 fn value_that_would_change_the_path_is_rejected() {
     let endpoint = "https://bank.example/v1/{area}/rates?day={day}";
-    for (area, told) in [
+    for (area, message) in [
         (".", "would change the path"),
         ("..", "would change the path"),
         ("", "it is empty"),
@@ -43,7 +43,7 @@ fn value_that_would_change_the_path_is_rejected() {
     ] {
         let fault = url(endpoint, area).unwrap_err();
         assert!(
-            matches!(fault, UnsupportedQuestionError::Value { .. }) && fault.to_string().contains(told),
+            matches!(fault, UnsupportedQuestionError::Value { .. }) && fault.to_string().contains(message),
             "{area:?}: {fault}"
         );
     }
@@ -74,19 +74,19 @@ fn question_outside_of_the_adapter_is_not_sent() {
 fn past_is_queried_only_if_the_adapter_covers_it() {
     let then = Some(at("2020-01-01T00:00:00+01:00"));
     let thing = sample_subject();
-    let asked = SourceQuestion { point_in_time: then, ..sample_question(&thing) };
-    assert_eq!(validate_adapter(plain()).unwrap().url(&asked), Err(UnsupportedQuestionError::Past));
+    let question = SourceQuestion { point_in_time: then, ..sample_question(&thing) };
+    assert_eq!(validate_adapter(plain()).unwrap().url(&question), Err(UnsupportedQuestionError::Past));
     let endpoint = json!("https://bank.example/{area}/{day}?at={point_in_time}");
-    let url = validate_adapter(with([("/endpoint", endpoint)])).unwrap().url(&asked).unwrap();
+    let url = validate_adapter(with([("/endpoint", endpoint)])).unwrap().url(&question).unwrap();
     assert_eq!(url, "https://bank.example/AB/2026-01-31?at=2019-12-31T23%3A00%3A00Z");
     let valid_time = ("/normalization/valid_time", json!({ "from_field": "from", "until_field": "until" }));
-    assert!(validate_adapter(with([valid_time])).unwrap().url(&asked).is_ok());
+    assert!(validate_adapter(with([valid_time])).unwrap().url(&question).is_ok());
 }
 
 #[test]
 fn invalid_endpoint_is_rejected_with_its_fault() {
     let long = format!("https://bank.example/{}", "x".repeat(ENDPOINT_MAX_BYTES));
-    for (endpoint, told) in [
+    for (endpoint, message) in [
         ("bank.example/{area}/{day}", "it does not begin with https://"),
         ("ftp://bank.example/{area}/{day}", "it does not begin with https://"),
         ("https://bank.example?{area}/{day}", "it does not begin with https://"),
@@ -109,6 +109,6 @@ fn invalid_endpoint_is_rejected_with_its_fault() {
     ] {
         let fault = validate_adapter(with([("/endpoint", json!(endpoint))])).unwrap_err();
         assert!(matches!(fault, AdapterError::Endpoint(_)), "{endpoint}: {fault}");
-        assert!(fault.to_string().contains(told), "{endpoint}: {fault}");
+        assert!(fault.to_string().contains(message), "{endpoint}: {fault}");
     }
 }

@@ -216,7 +216,7 @@ pub(super) fn time_and_budget_cases() -> impl Iterator<Item = TableCase> {
     const FRESHNESS: [CaseFreshness; 2] =
         [CaseFreshness::Fresh, CaseFreshness::Stale(StaleBehavior::FailClosed)];
     let cases = each(std::iter::once(PLAIN), &REPLIES, |case, reply| case.reply = reply);
-    let cases = each(cases, &KEPT, |case, kept| case.cached = kept);
+    let cases = each(cases, &KEPT, |case, stored| case.cached = stored);
     let cases = each(cases, &ON_TIMEOUT, |case, on_timeout| case.on_timeout = on_timeout);
     let cases = each(cases, &ON_BUDGET, |case, on_budget| case.on_budget = on_budget);
     let cases = each(cases, &[false, true], |case, too_long| case.takes_too_long = too_long);
@@ -307,7 +307,7 @@ impl TableCase {
         inputs.elapsed_ms = if self.takes_too_long { 3001 } else { 3000 };
         axis_of(&mut inputs, axis).state_sensitive = self.freshness == CaseFreshness::Expired;
         answers(&mut inputs, "second", self.tiers.1, &[(axis, self.stated_values().1)]);
-        inputs.calls.insert("first".parse().expect("an id"), self.first_call());
+        inputs.calls.insert("first".parse().expect("a valid id"), self.first_call());
         inputs.locks.extend(self.is_locked.then(|| self.lock(&inputs)));
         inputs
     }

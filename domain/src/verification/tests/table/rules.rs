@@ -200,8 +200,8 @@ pub(super) const RULES: &[TableRule] = &[
         description: "Reading: an envelope without values shows the oracles' values only in a dispute and for a review",
         when: |_| true,
         then: That(|_, envelope| {
-            let tells = [Authoritative, DisputeSummary, HumanReview].contains(&envelope.kind);
-            tells || envelope.steps.is_empty() && envelope.candidates.iter().all(|one| one.values.is_empty())
+            let shows = [Authoritative, DisputeSummary, HumanReview].contains(&envelope.kind);
+            shows || envelope.steps.is_empty() && envelope.candidates.iter().all(|one| one.values.is_empty())
         }),
     },
     TableRule {
@@ -442,8 +442,9 @@ pub(super) const RULES: &[TableRule] = &[
         description: "RFC, StaleBehavior: serve_stale_with_warning adds a warning, and serve_stale_silent does not",
         when: |case| {
             use StaleBehavior::{ServeStaleSilent, ServeStaleWithWarning};
-            let told = [CaseFreshness::Stale(ServeStaleSilent), CaseFreshness::Stale(ServeStaleWithWarning)];
-            told.contains(&case.freshness) && is_first_counted(case)
+            let stale_cases =
+                [CaseFreshness::Stale(ServeStaleSilent), CaseFreshness::Stale(ServeStaleWithWarning)];
+            stale_cases.contains(&case.freshness) && is_first_counted(case)
         },
         then: That(|case, envelope| {
             let warns = envelope.warnings.iter().any(|warning| warning.contains("is stale"));

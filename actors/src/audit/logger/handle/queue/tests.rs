@@ -13,7 +13,7 @@ use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 fn stopped() -> AuditEvent {
-    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
+    AuditEvent::new("2026-11-20T10:00:00Z".parse().expect("a valid time"), None, EventKind::ServiceStopped)
 }
 
 fn caller(request_id: &str) -> RequestCaller {
@@ -22,16 +22,18 @@ fn caller(request_id: &str) -> RequestCaller {
 
 fn lines(store: &Store) -> Vec<Value> {
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
-    lines.iter().map(|LogLine { json, .. }| serde_json::from_str(json).expect("it is JSON")).collect()
+    lines.iter().map(|LogLine { json, .. }| serde_json::from_str(json).expect("valid JSON")).collect()
 }
 
 #[test]
 fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
     with_system(|TestSystem { system, .. }| async move {
         for request_id in ["r-1", "r-2"] {
-            run_as_caller(caller(request_id), system.log.append(stopped())).await.expect("it is queued");
+            run_as_caller(caller(request_id), system.log.append(stopped()))
+                .await
+                .expect("the mail is queued");
         }
-        system.log.append(stopped()).await.expect("it is queued");
+        system.log.append(stopped()).await.expect("the append succeeds");
         assert!(logged_events(&system.store).is_empty(), "an append does not wait for the commit");
         sleep(GROUP_WAIT).await;
         for _ in 0..1000 {
@@ -53,7 +55,7 @@ fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
 fn full_group_is_committed_before_its_wait_ends() {
     with_system(|TestSystem { system, .. }| async move {
         for _ in 0..GROUP_MAX {
-            system.log.append(stopped()).await.expect("it is queued");
+            system.log.append(stopped()).await.expect("the append succeeds");
         }
         // the report changes with the commit
         let committed =
@@ -67,7 +69,7 @@ fn full_group_is_committed_before_its_wait_ends() {
 fn close_commits_queued_entries() {
     with_system(|TestSystem { system, .. }| async move {
         for _ in 0..3 {
-            system.log.append(stopped()).await.expect("it is queued");
+            system.log.append(stopped()).await.expect("the append succeeds");
         }
         system.log.close().await;
         assert_eq!(logged_events(&system.store).len(), 3);
@@ -81,7 +83,7 @@ fn append_waits_while_the_queue_is_full_and_drops_no_entry() {
         let log = system.log.clone();
         let mut all = pin!(unconstrained(async {
             for _ in 0..count {
-                log.append(stopped()).await.expect("it is queued");
+                log.append(stopped()).await.expect("the append succeeds");
             }
         }));
         // the writer does not run within one poll
@@ -98,7 +100,7 @@ fn append_to_a_failed_journal_is_rejected_and_falls_back() {
     with_system(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
+        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known");
         log.flush().await;
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
@@ -106,7 +108,7 @@ fn append_to_a_failed_journal_is_rejected_and_falls_back() {
         assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let lines: Vec<Value> =
-            lines.iter().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+            lines.iter().map(|line| serde_json::from_str(line).expect("valid JSON")).collect();
         let ids: Vec<_> = lines.iter().map(|line| &line["caller"]["request_id"]).collect();
         assert_eq!(ids, [&json!("r-1"), &json!("r-2")]);
         assert!(lines.iter().all(|line| line["log_fallback"] == true), "{lines:?}");

@@ -32,14 +32,14 @@ impl JsonValueScanner {
     /// A value without any bytes is invalid.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> (usize, Option<JsonScanEnd>) {
         let mut rest = chunk;
-        while let [byte, behind @ ..] = rest {
+        while let [byte, tail @ ..] = rest {
             let seen = chunk.len() - rest.len();
             match self.state {
                 JsonScanState::Text => {
                     let Some(found_at) = memchr2(b'"', b'\\', rest) else { return (chunk.len(), None) };
                     let (_, mark) = rest.split_at(found_at);
-                    let [mark, behind @ ..] = mark else { return (chunk.len(), None) };
-                    rest = behind;
+                    let [mark, tail @ ..] = mark else { return (chunk.len(), None) };
+                    rest = tail;
                     self.state =
                         if *mark == b'"' { JsonScanState::AfterText } else { JsonScanState::Escaped };
                     if self.state == JsonScanState::AfterText && self.open.is_empty() {
@@ -53,11 +53,11 @@ impl JsonValueScanner {
                         JsonByteRole::Inside => {}
                         JsonByteRole::Last => return (seen + 1, Some(Ok(()))),
                         JsonByteRole::After => return (seen, Some(Ok(()))),
-                        JsonByteRole::Invalid(wanted) => return (seen, Some(Err(wanted))),
+                        JsonByteRole::Invalid(expected) => return (seen, Some(Err(expected))),
                     }
                 }
             }
-            rest = behind;
+            rest = tail;
         }
         // the end of the document ends only a scalar value
         let at_end = chunk.is_empty() && self.state == JsonScanState::Bare && self.open.is_empty();
