@@ -32,9 +32,9 @@ impl OutputStyle {
     /// unless `NO_COLOR` is set.
     pub(crate) fn for_stdout() -> Self {
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let said =
+        let from_env =
             env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-        let columns = said.or_else(|| Table::new().width());
+        let columns = from_env.or_else(|| Table::new().width());
         let look = Self::new(columns.unwrap_or(WIDTH_MAX), io::stdout().is_terminal() && !no_color);
         Self { is_whole: columns.is_none(), ..look }
     }

@@ -158,8 +158,8 @@ async fn send_query(
     oracle_id: &SourceId,
     request: &QueryRequest,
 ) -> Result<QueryAnswer, CtlError> {
-    let asked = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
-    let body = serde_json::to_vec(&asked).map_err(std::io::Error::from)?;
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
+    let body = serde_json::to_vec(&query).map_err(std::io::Error::from)?;
     Ok(options.call_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
 }
 
@@ -331,7 +331,7 @@ mod tests {
             "units": {"mass": "kg"}, "definitions": {"mass": "dry"},
             "valid_from": from, "valid_until": until,
         });
-        serde_json::from_value(json).expect("it is a record")
+        serde_json::from_value(json).expect("a valid record")
     }
 
     #[test]
@@ -370,7 +370,7 @@ mod tests {
     fn record_too_wide_for_a_row_is_shown_alone_with_its_id() {
         let paths = ["year", "mass"].map(str::to_owned);
         let records = [record("2020-01-01T00:00:00Z", None)];
-        let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("there is room");
+        let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("the table fits");
         assert!(
             table_text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
             "{table}"

@@ -134,7 +134,7 @@ mod tests {
         let mut model = health::CircuitBreaker::new(id, OracleHealthConfig::default());
         assert!(format_statuses(vec![model.status()]).contains("healthy"));
         for _ in 0..3 {
-            let permit = model.permit(at).expect("it is let through");
+            let permit = model.permit(at).expect("the circuit is closed");
             model.report(at, permit, CircuitCallOutcome::Failure("a\u{1b}[2Jb\nc".into()));
         }
         let shown = |model: &health::CircuitBreaker| {
