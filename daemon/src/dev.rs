@@ -46,9 +46,9 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
         let began = monotonic();
         tokio::select! {
             walked = run_chapters(&mut walk) => walked?,
-            told = wait_for_stop_signal() => {
+            signal = wait_for_stop_signal() => {
                 daemon.stop().await;
-                told?;
+                signal?;
                 bail!("stopped by a signal before the end of the walk");
             }
         }
@@ -136,10 +136,10 @@ async fn wait_for_stop_signal() -> io::Result<()> {
 /// or else `cargo run`.
 fn format_next_commands(walk: &DevWalk<'_>, socket: &Path, control_socket: &Path) -> String {
     let this = std::env::args_os().next().unwrap_or_default();
-    let beside = Path::new(&this).with_file_name("oraclectl");
-    let is_there = beside.exists() || beside.parent() == Some(Path::new(""));
+    let sibling = Path::new(&this).with_file_name("oraclectl");
+    let exists = sibling.exists() || sibling.parent() == Some(Path::new(""));
     let oraclectl =
-        if is_there { beside.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
+        if exists { sibling.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
     let (socket, control_socket) = (socket.display(), control_socket.display());
     let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");

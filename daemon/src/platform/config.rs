@@ -399,12 +399,12 @@ fn describe_without_values(error: &::config::ConfigError) -> String {
             format!("the value is of the wrong type, expected {expected}{}", place(key, origin))
         }
         Fault::At { error, key, origin } => describe_without_values(error) + &place(key, origin),
-        Fault::Message(told) => match told.rsplit_once(", expected ") {
+        Fault::Message(message) => match message.rsplit_once(", expected ") {
             // serde quotes the value before the expected type
             Some((found, expected)) if found.starts_with("invalid ") => {
                 format!("the value is of the wrong type, expected {expected}")
             }
-            _ => told.clone(),
+            _ => message.clone(),
         },
         other => strip_source_lines(&other.to_string()),
     }

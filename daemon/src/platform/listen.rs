@@ -127,7 +127,7 @@ impl DaemonSockets {
             }
         }
         let listening = |socket: Option<StdListener>, path: &Path| {
-            let socket = socket.expect("it was inherited or bound");
+            let socket = socket.expect("the socket was inherited or bound");
             socket
                 .set_nonblocking(true)
                 .and_then(|()| UnixListener::from_std(socket))
@@ -234,9 +234,9 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
 /// Creates the directory of a socket. Every user can enter it; the mode of the socket decides who may connect.
 fn create_dir(dir: &Path) -> io::Result<()> {
     let before = umask(Mode::from_bits_truncate(0o022));
-    let made = fs::create_dir_all(dir);
+    let created = fs::create_dir_all(dir);
     umask(before);
-    made
+    created
 }
 
 fn group_id(group: &str) -> Result<Gid, ListenError> {

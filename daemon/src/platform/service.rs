@@ -281,7 +281,7 @@ mod tests {
             done.send(()).expect("the test waits");
             Ok(())
         }));
-        is_done.await.expect("the action has run to its end");
+        is_done.await.expect("the action completes");
     }
 
     #[tokio::test]

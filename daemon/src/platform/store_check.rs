@@ -63,8 +63,8 @@ impl StoreCheckTask {
 /// Repeats the check until the daemon stops, or returns the damage of the store.
 async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
     loop {
-        let (store, told) = (service.system.store.clone(), stopped.clone());
-        let pause = match spawn_blocking(move || check_store(&store, &told)).await {
+        let (store, stop_flag) = (service.system.store.clone(), stopped.clone());
+        let pause = match spawn_blocking(move || check_store(&store, &stop_flag)).await {
             Ok(Ok(false)) => return None,
             Ok(Ok(true)) => {
                 log_file_faults(service).await;

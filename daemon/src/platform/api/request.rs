@@ -211,11 +211,11 @@ fn shorten(text: &str, chars_max: usize) -> String {
 
 /// The same, with the position, which is also shortened, since it may contain an unknown name.
 fn shorten_error_with_path(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (path, told) = (error.path(), shorten_error(&reword_serde_error(&error.inner().to_string())));
+    let (path, message) = (error.path(), shorten_error(&reword_serde_error(&error.inner().to_string())));
     if path.iter().next().is_none() {
-        return told;
+        return message;
     }
-    format!("{}: {told}", shorten(&path.to_string(), PLACE_MAX_CHARS))
+    format!("{}: {message}", shorten(&path.to_string(), PLACE_MAX_CHARS))
 }
 
 /// A body of a request that needs none: it is read and ignored.

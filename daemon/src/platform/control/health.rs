@@ -18,7 +18,7 @@ problems!(SteerProblems: JSON_BODY COMMIT; OracleUnknown);
 
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///
-/// The change is made after its log entry is durable.
+/// The change takes effect after its log entry is durable.
 ///
 /// # Errors
 /// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing

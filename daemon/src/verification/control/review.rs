@@ -110,8 +110,8 @@ pub async fn get(
     let review_id: String = parse_name(review_id)?;
     let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
     known.ok_or_else(|| {
-        let told = excerpt(&review_id);
-        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {told}"))
+        let shown_id = excerpt(&review_id);
+        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {shown_id}"))
     })
 }
 
