@@ -142,8 +142,8 @@ impl MailboxState {
             return (StatusCode::INSUFFICIENT_STORAGE, "the mailbox is full").into_response();
         }
         // a hidden file, so that `mail` never finds half a mail
-        let begun = self.dir.join(format!(".{key}"));
-        match fs::write(&begun, posted.format_text(key)).and_then(|()| fs::rename(&begun, &file)) {
+        let temporary = self.dir.join(format!(".{key}"));
+        match fs::write(&temporary, posted.format_text(key)).and_then(|()| fs::rename(&temporary, &file)) {
             Ok(()) => {
                 *count += 1;
                 StatusCode::OK.into_response()

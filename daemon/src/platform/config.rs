@@ -390,15 +390,15 @@ impl DaemonConfig {
 /// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
 fn describe_without_values(error: &::config::ConfigError) -> String {
     use ::config::ConfigError as Fault;
-    let place = |key: &Option<String>, origin: &Option<String>| {
+    let format_origin = |key: &Option<String>, origin: &Option<String>| {
         let key = key.iter().map(|key| format!(" for key `{key}`"));
         key.chain(origin.iter().map(|origin| format!(" in {origin}"))).collect::<String>()
     };
     match error {
         Fault::Type { expected, key, origin, .. } => {
-            format!("the value is of the wrong type, expected {expected}{}", place(key, origin))
+            format!("the value is of the wrong type, expected {expected}{}", format_origin(key, origin))
         }
-        Fault::At { error, key, origin } => describe_without_values(error) + &place(key, origin),
+        Fault::At { error, key, origin } => describe_without_values(error) + &format_origin(key, origin),
         Fault::Message(message) => match message.rsplit_once(", expected ") {
             // serde quotes the value before the expected type
             Some((found, expected)) if found.starts_with("invalid ") => {

@@ -180,13 +180,13 @@ fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), Listen
     let (mut routes, mut control) = (None, None);
     for index in 0..handed_over.len() {
         let name = names.next().unwrap_or_default();
-        let place = match name {
+        let slot = match name {
             ROUTES_NAME => &mut routes,
             CONTROL_NAME => &mut control,
             _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
         };
         let socket = handed_over.take_unix_listener(index).ok().flatten();
-        *place = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
+        *slot = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
     }
     Ok((routes, control))
 }
@@ -340,9 +340,9 @@ struct ConnectionSlot(Arc<AtomicUsize>);
 
 impl ConnectionSlot {
     fn acquire(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
-        let taken =
+        let previous =
             open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < bound).then_some(open + 1));
-        taken.ok().map(|_| Self(Arc::clone(open)))
+        previous.ok().map(|_| Self(Arc::clone(open)))
     }
 }
 

@@ -146,8 +146,8 @@ async fn check_source(service: &Arc<DaemonService>, oracle_id: SourceId, stopped
     if faults == 0 {
         return tracing::debug!(%oracle_id, "the check of the source found no fault");
     }
-    let of_files = checked.file_fault.iter();
-    for fault in of_files.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
+    let file_faults = checked.file_fault.iter();
+    for fault in file_faults.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
         tracing::error!(%oracle_id, "{fault}");
     }
     tracing::error!(%oracle_id, faults, "the check of the source found faults");

@@ -26,8 +26,8 @@ pub(super) fn add(operation: &mut Operation) {
                 _ => None,
             },
         };
-        if let Some(RefOr::T(Content { example: place, .. })) = body {
-            *place = Some(example.clone());
+        if let Some(RefOr::T(Content { example: slot, .. })) = body {
+            *slot = Some(example.clone());
         }
     }
 }

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn repeated_name_is_reported_with_its_position() {
-        for (text, place) in [
+        for (text, prefix) in [
             (r#"{"a": 1, "a": 1}"#, "the name `a` "),
             (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
             (r#"{"a": {"b": {"x": 1}, "\u0062": null}}"#, "a: the name `b` "),
@@ -90,7 +90,7 @@ mod tests {
             let (code, message) = read_error::<Value>(text);
             assert_eq!(code, "invalid_request", "{message}");
             assert!(
-                message.starts_with(place) && message.contains("occurs twice in one object"),
+                message.starts_with(prefix) && message.contains("occurs twice in one object"),
                 "{message}"
             );
         }
