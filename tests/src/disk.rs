@@ -81,7 +81,7 @@ impl TmpfsDisk {
     /// Panics if the state directory exists already.
     #[must_use]
     pub fn mount(world: &DaemonWorld) -> Option<Self> {
-        fs::create_dir(world.state()).expect("it is made");
+        fs::create_dir(world.state()).expect("the directory is created");
         let script = format!(
             "mount -t tmpfs -o size=64m,mode=0700 none '{}' && echo && exec cat",
             world.state().display()
@@ -96,7 +96,7 @@ impl TmpfsDisk {
         let mut line = [0];
         tmpfs.keeper.stdout.as_mut()?.read_exact(&mut line).ok()?;
         let root = format!("/proc/{}/root", tmpfs.keeper.id());
-        let below = world.state().strip_prefix("/").expect("it is absolute").to_owned();
+        let below = world.state().strip_prefix("/").expect("an absolute path").to_owned();
         tmpfs.state = Path::new(&root).join(below);
         Some(tmpfs)
     }
@@ -106,12 +106,12 @@ impl TmpfsDisk {
     /// # Panics
     /// Panics if the file that fills it cannot be written.
     pub fn put_ballast(&self, left: u64) {
-        let mut ballast = File::create(self.state.join("ballast")).expect("it is made");
+        let mut ballast = File::create(self.state.join("ballast")).expect("the file is created");
         for size in [1 << 20, 4096, 1] {
             while ballast.write_all(&vec![0; size]).is_ok() {}
         }
         let full = ballast.metadata().expect("the system reports it").len();
-        ballast.set_len(full - left).expect("it is cut");
+        ballast.set_len(full - left).expect("the file is truncated");
     }
 
     /// Removes the file that fills the tmpfs.
@@ -119,7 +119,7 @@ impl TmpfsDisk {
     /// # Panics
     /// Panics if there is no such file.
     pub fn remove_ballast(&self) {
-        fs::remove_file(self.state.join("ballast")).expect("it is removed");
+        fs::remove_file(self.state.join("ballast")).expect("the file is removed");
     }
 
     /// Command prefix that runs a command in the mount namespace.

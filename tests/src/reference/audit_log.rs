@@ -31,7 +31,11 @@ pub(super) fn page(document: &Value) -> String {
     out += "## Events\n\n";
     let variants = schema("EventKind").get("oneOf").and_then(Value::as_array);
     for variant in variants.into_iter().flatten() {
-        out += &format!("### {}\n\n{}\n\n", code(event(types, variant)), text(variant, "description").trim_end());
+        out += &format!(
+            "### {}\n\n{}\n\n",
+            code(event(types, variant)),
+            text(variant, "description").trim_end()
+        );
         out += &types.field_table(variant, &["event"]);
     }
     out.trim_end().to_owned() + "\n"

@@ -46,7 +46,8 @@ fn section(verb: &Command, level: usize) -> String {
     let usage = verb.clone().render_usage().to_string();
     out += &format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ").replace("\n       ", "\n"));
     // clap adds --help and --version to every command
-    let is_built_in = |action: &ArgAction| matches!(action, ArgAction::Help | ArgAction::HelpLong | ArgAction::Version);
+    let is_built_in =
+        |action: &ArgAction| matches!(action, ArgAction::Help | ArgAction::HelpLong | ArgAction::Version);
     let own = verb
         .get_arguments()
         .filter(|argument| !argument.is_global_set() && !is_built_in(argument.get_action()));
