@@ -42,18 +42,18 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
                 side.round(connections, effort, &requests)?;
             }
         }
-        let [ours, beside] = &sides;
-        let ratio = ours.rate() / beside.rate();
+        let [ours, baseline] = &sides;
+        let ratio = ours.rate() / baseline.rate();
         let most = CONNECTIONS.last() == Some(&connections);
         table.row(BenchRow {
             what: format!("{connections:2} connections"),
             measured: per_second(ours.rate()),
             cpu: cpu_each(median(ours.cpu.iter().copied())),
             latencies: all_latencies(&ours.rounds),
-            beside: "bare axum handler".into(),
-            beside_measured: per_second(beside.rate()),
-            beside_cpu: cpu_each(median(beside.cpu.iter().copied())),
-            beside_latencies: all_latencies(&beside.rounds),
+            baseline: "bare axum handler".into(),
+            baseline_measured: per_second(baseline.rate()),
+            baseline_cpu: cpu_each(median(baseline.cpu.iter().copied())),
+            baseline_latencies: all_latencies(&baseline.rounds),
             verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
         });
     }

@@ -128,8 +128,8 @@ fn judged(
             owner_uid: None,
         },
     );
-    let asked = generation.map(|generation| interaction(session_id, path, generation, now));
-    (asked.into_iter().chain([entry, cached]).collect(), approved)
+    let interaction_entry = generation.map(|generation| interaction(session_id, path, generation, now));
+    (interaction_entry.into_iter().chain([entry, cached]).collect(), approved)
 }
 
 /// The entry of a model call that succeeded at the first attempt.

@@ -106,8 +106,8 @@ impl SqliteStatements<'_> {
     }
 }
 
-fn select(statement: &mut Statement<'_>, asked: impl Params) -> rusqlite::Result<Vec<ReturnedFact>> {
-    statement.query_map(asked, returned_fact)?.collect()
+fn select(statement: &mut Statement<'_>, params: impl Params) -> rusqlite::Result<Vec<ReturnedFact>> {
+    statement.query_map(params, returned_fact)?.collect()
 }
 
 fn returned_fact(row: &Row<'_>) -> rusqlite::Result<ReturnedFact> {
