@@ -126,8 +126,8 @@ async fn entries_name_the_caller_of_a_control_action() {
     ] {
         let answer = sent(&socket, request_id, method, path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
-        let wanted: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
-        assert_eq!(caused_by(&read_whole_log(control).await, request_id), wanted, "{path}");
+        let expected: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
+        assert_eq!(caused_by(&read_whole_log(control).await, request_id), expected, "{path}");
     }
     let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,7586000\n"].concat();
     let length = payload.len().to_string();
@@ -265,8 +265,8 @@ async fn query_is_logged_with_request_digest_and_result() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     one_release(control).await;
-    let asked = question("ABW");
-    let answer = sent(&world.socket(), "q-77", "POST", "/v1/query", &asked).await;
+    let request = question("ABW");
+    let answer = sent(&world.socket(), "q-77", "POST", "/v1/query", &request).await;
     assert_eq!(at(&answer, "/response/records/0/axes/population"), "54208");
     let entry = queries(control, 1).await.remove(0);
     assert_eq!(entry["caller"], caller("q-77"));
@@ -285,7 +285,7 @@ async fn query_is_logged_with_request_digest_and_result() {
     }
     assert!(entry["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{entry}");
     // the digest is of the canonical request, so white space in the request does not change it
-    let spaced = serde_json::to_string_pretty(&asked).expect("it is JSON");
+    let spaced = serde_json::to_string_pretty(&request).expect("it is JSON");
     let spaced = whole_post("/v1/query", &[], spaced);
     WireConnection::connect(&world.socket()).await.exchange(spaced).await.expect("it answers");
     sent(&world.socket(), "q-78", "POST", "/v1/query", &question("SRB")).await;
@@ -330,7 +330,7 @@ async fn all_other_reads_of_a_source_are_logged() {
     assert_eq!(answer.status, 200, "{}", document(&answer));
     let entries = queries(control, 7).await;
     let read = entries.iter().map(|entry| (&entry["read"], &entry["outcome"], &entry["records_returned"]));
-    let wanted = [
+    let expected = [
         ("query", "answered", 1),
         ("record", "answered", 1),
         ("provenance", "answered", 1),
@@ -339,7 +339,7 @@ async fn all_other_reads_of_a_source_are_logged() {
         ("export", "answered", 2),
         ("query", "answered", 1),
     ];
-    for (read, (kind, outcome, records)) in read.zip(wanted) {
+    for (read, (kind, outcome, records)) in read.zip(expected) {
         assert_eq!(read, (&json!(kind), &json!(outcome), &json!(records)), "{entries:?}");
     }
     assert!(entries.iter().all(|entry| entry["oracle_id"] == SOURCE), "{entries:?}");

@@ -39,7 +39,7 @@ impl UndamagedState {
             assert!(daemon.stop().success());
         }
         ledger.check_store(&world.state());
-        let documents = ledger.sessions.into_iter().map(|(session, told)| match told {
+        let documents = ledger.sessions.into_iter().map(|(session, state)| match state {
             KnownSessionState::Cached(document) => (session, Some(document.to_vec())),
             KnownSessionState::Purged | KnownSessionState::Unsure(_) => (session, None),
         });
@@ -60,12 +60,12 @@ impl UndamagedState {
             async |socket: PathBuf| DaemonClient::connect(&socket).await.map_err(|error| error.to_string());
         let mut routes = connected(world.socket()).await?;
         let mut control = connected(world.control_socket()).await?;
-        for (session, told) in &self.documents {
+        for (session, expected) in &self.documents {
             let path = format!("/v1/verdicts/{session}");
             let answer =
                 routes.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
-            match (answer.status.as_u16(), told) {
-                (200, Some(told)) if *told == answer.body => {}
+            match (answer.status.as_u16(), expected) {
+                (200, Some(expected)) if *expected == answer.body => {}
                 (404, None) => {}
                 (status, _) => return Err(format!("{session}: {status} {}", document(&answer))),
             }
@@ -78,11 +78,11 @@ impl UndamagedState {
             let answer =
                 control.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
             let event = question.strip_prefix("event=").unwrap_or_default();
-            let asked = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
+            let logged_lines = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
             let text = String::from_utf8_lossy(&answer.body);
             let mut answered = text.lines();
             // entries that the daemon itself has logged since then follow
-            if answer.status != 200 || !asked.into_iter().all(|line| answered.next() == Some(line)) {
+            if answer.status != 200 || !logged_lines.into_iter().all(|line| answered.next() == Some(line)) {
                 return Err(format!("{question}: {} {}", answer.status, text.lines().count()));
             }
         }
@@ -144,13 +144,16 @@ async fn start_outcome(whole: &UndamagedState, world: &DaemonWorld, what: &str) 
 }
 
 fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -> StartOutcome {
-    let said = world.service_log();
-    assert_eq!(daemon.wait().code(), Some(1), "{what}: {said}");
-    let mut plain = said.lines().filter(|line| !line.starts_with("20"));
+    let log_text = world.service_log();
+    assert_eq!(daemon.wait().code(), Some(1), "{what}: {log_text}");
+    let mut plain = log_text.lines().filter(|line| !line.starts_with("20"));
     let line = plain.next().and_then(|line| line.strip_prefix("oracled: ")).unwrap_or_default();
-    assert!(!line.is_empty() && plain.next().is_none(), "{what}: expected one line with the reason: {said}");
+    assert!(
+        !line.is_empty() && plain.next().is_none(),
+        "{what}: expected one line with the reason: {log_text}"
+    );
     for noise in ["panicked", "backtrace", "place="] {
-        assert!(!said.contains(noise), "{what}: {noise}: {said}");
+        assert!(!log_text.contains(noise), "{what}: {noise}: {log_text}");
     }
     let instructions = ["the whole state directory from a backup", "must be readable and writable"];
     let newer = "run the oracled that wrote it";

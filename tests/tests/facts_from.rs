@@ -121,12 +121,12 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     assert_eq!(evaluated(routes, &rounded).await["verdict"], "PASS");
 
     let entries = log(control, "event=rules_evaluated").await;
-    let told = &entries[0]["facts_from"];
-    let named: Vec<_> = list(told, "/origins").iter().map(|origin| &origin["record"]).collect();
+    let logged_sources = &entries[0]["facts_from"];
+    let named: Vec<_> = list(logged_sources, "/origins").iter().map(|origin| &origin["record"]).collect();
     assert_eq!(named, origins(&passed).map(|origin| &origin["record"]).collect::<Vec<_>>());
-    assert_eq!((&told["origins_omitted"], &told["facts"]), (&json!(0), &json!(21)));
+    assert_eq!((&logged_sources["origins_omitted"], &logged_sources["facts"]), (&json!(0), &json!(21)));
     let sources = Sha256Hex::of(passed["facts_from"].to_string().as_bytes());
-    assert_eq!(told["sha256"], sources.as_str());
+    assert_eq!(logged_sources["sha256"], sources.as_str());
     assert!(!entries[0].to_string().contains("Moldova"));
 }
 
@@ -180,8 +180,11 @@ async fn log_entry_names_at_most_100_origins_and_counts_the_rest() {
     let evaluation = evaluated(&mut daemon.routes().await, &body).await;
     assert_eq!(origins(&evaluation).count(), 126);
     let entries = log(&mut daemon.control().await, "event=rules_evaluated").await;
-    let told = &entries[0]["facts_from"];
-    assert_eq!((list(told, "/origins").len(), &told["origins_omitted"]), (100, &json!(26)));
+    let logged_sources = &entries[0]["facts_from"];
+    assert_eq!(
+        (list(logged_sources, "/origins").len(), &logged_sources["origins_omitted"]),
+        (100, &json!(26))
+    );
 }
 
 #[tokio::test]
@@ -197,14 +200,14 @@ async fn food_text_is_checked_by_quantities_in_any_unit() {
         let body = json!({"candidate_output": text, "facts_from": [query], "rules": ["RULE-PREC-007"]});
         evaluated(routes, &body).await["verdict"].clone()
     };
-    for (text, wanted) in [
+    for (text, expected) in [
         ("100 g of Butter, salted contain 643 mg of sodium.", "PASS"),
         ("100 g of butter, salted contain 0.643 g of sodium, ", "PASS"),
         ("100 g of butter, salted contain 6.43 g of sodium.", "FAIL"),
         ("100 g of butter, salted have 717 kcal.", "PASS"),
         ("100 g of butter, salted have 771 kcal.", "FAIL"),
     ] {
-        assert_eq!(verdict(routes, text).await, wanted, "{text}");
+        assert_eq!(verdict(routes, text).await, expected, "{text}");
     }
 }
 
@@ -256,8 +259,8 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
         (json!({"candidate_output": "?"}), 400, "invalid_request", "missing field `facts`, or `facts_from`"),
     ] {
         let answer = post(routes, "/v1/rules/evaluate", &body).await;
-        let told = problem(&answer, status, code);
-        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{told}");
+        let rejection = problem(&answer, status, code);
+        assert!(rejection["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{rejection}");
     }
     too_old(control).await;
     problem(&post(routes, "/v1/rules/evaluate", &evaluation_request(TRUE_TEXT)).await, 503, "source_stale");
@@ -282,8 +285,8 @@ async fn blocked_verification_stops_evaluation_and_delivery() {
     let before = log(control, "event=rules_evaluated").await;
     too_old(control).await;
     for (path, body) in [("/v1/rules/evaluate", &check), ("/v1/verdicts/cs_2", &delivery)] {
-        let told = problem(&post(routes, path, body).await, 409, "facts_unavailable");
-        let detail = told["detail"].as_str().expect("it is told");
+        let rejection = problem(&post(routes, path, body).await, 409, "facts_unavailable");
+        let detail = rejection["detail"].as_str().expect("it is told");
         assert!(detail.starts_with("facts_from[0]: ") && detail.contains("blocked"), "{detail}");
     }
     assert_eq!(log(control, "event=rules_evaluated").await, before);
@@ -316,8 +319,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     for (entry, of) in [(query("MDA"), "record "), (verify("MDA"), "the decision v-")] {
         let body = json!({"candidate_output": "?", "facts_from": [query("ABW"), entry]});
         let answer = post(routes, "/v1/rules/evaluate", &body).await;
-        let told = problem(&answer, 409, "facts_unavailable");
-        let detail = told["detail"].as_str().unwrap();
+        let result = problem(&answer, 409, "facts_unavailable");
+        let detail = result["detail"].as_str().unwrap();
         assert!(
             detail.starts_with(&format!("facts_from[1]: no fact contains `population` of {of}")),
             "{detail}"
@@ -328,8 +331,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     }
     assert!(log(control, "event=rules_evaluated").await.is_empty());
     for entry in [query("ABW"), verify("ABW")] {
-        let told = evaluated(routes, &json!({"candidate_output": "?", "facts_from": [entry]})).await;
-        assert_eq!(told["facts_from"][0]["facts"], 3, "{told}");
+        let result = evaluated(routes, &json!({"candidate_output": "?", "facts_from": [entry]})).await;
+        assert_eq!(result["facts_from"][0]["facts"], 3, "{result}");
     }
 }
 
@@ -350,11 +353,11 @@ async fn batch_line_has_its_own_sources_and_its_own_problem() {
     stream.send(body).await.expect("it listens");
     stream.finish().await.expect("it listens");
     let answers = stream.rest().await;
-    let told: Vec<_> = answers
+    let outcomes: Vec<_> = answers
         .iter()
         .map(|answer| answer.pointer("/evaluation/verdict").or(answer.pointer("/problem/code")).unwrap())
         .collect();
-    assert_eq!(told, ["PASS", "FAIL", "source_unknown", "PASS"]);
+    assert_eq!(outcomes, ["PASS", "FAIL", "source_unknown", "PASS"]);
 }
 
 fn verdict_with_summary(text: &str) -> String {
@@ -466,14 +469,14 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     let evaluation = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
     let record_id = origins(&evaluation).find(of_moldova).expect("it exists")["record"]["record_id"].clone();
-    let wanted = format!(
+    let expected = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
          fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
          source  world-bank-population, primary, version 2026-03-06\n\
          record  {}\n",
         record_id.as_str().expect("it has an id")
     );
-    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
+    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
     assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
     assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
@@ -484,8 +487,8 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     assert_eq!(json.trim_end(), evaluation.to_string());
     let refusal = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stderr).into_owned();
     let text = file("text.txt", TRUE_TEXT);
-    let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
-    assert!(told.contains("text.txt") && told.contains("invalid JSON"), "{told}");
+    let error = refusal(&["rules", "check", &text, "--facts-from", &text]);
+    assert!(error.contains("text.txt") && error.contains("invalid JSON"), "{error}");
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
 
     let shown =

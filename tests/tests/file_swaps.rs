@@ -115,9 +115,9 @@ async fn read_answers(world: &DaemonWorld, log_before: u64) -> Result<FileSwapAn
             let request = json!({"axes_requested": ["name"], "point_in_time": format!("{year}-06-01T00:00:00Z"), "max_results": 100});
             let answer =
                 post(&mut routes, "/v1/query", &json!({"oracle_id": source, "request": request})).await;
-            let told = document(&answer);
-            let said = told.pointer("/response/records").or_else(|| told.get("code")).cloned();
-            answers.facts.push((answer.status.as_u16(), said.unwrap_or_default()));
+            let response = document(&answer);
+            let records = response.pointer("/response/records").or_else(|| response.get("code")).cloned();
+            answers.facts.push((answer.status.as_u16(), records.unwrap_or_default()));
         }
     }
     let path = format!("/v1/log?after=0&limit={log_before}");
@@ -177,8 +177,8 @@ async fn is_fault_reported(world: &DaemonWorld) -> bool {
     for source in SOURCES {
         let verified = world.ctl_in_thread(&["source", "verify", source, "--json"]).await;
         if !verified.status.success() {
-            let told = String::from_utf8_lossy(&verified.stdout).into_owned();
-            return told.contains("sha256") || told.contains("fault");
+            let output = String::from_utf8_lossy(&verified.stdout).into_owned();
+            return output.contains("sha256") || output.contains("fault");
         }
     }
     false

@@ -25,10 +25,10 @@ async fn load_for(world: &DaemonWorld, name: &str, time: Duration, ledger: &mut 
     let calls = tokio::spawn(load.run(stopped));
     tokio::time::sleep(time).await;
     stop.send_replace(true);
-    let (told, lost) = calls.await.expect("every answer is valid");
+    let (answered, lost) = calls.await.expect("every answer is valid");
     assert_eq!(lost, 0, "every request is answered");
-    let failures = told.failures;
-    ledger.add(told);
+    let failures = answered.failures;
+    ledger.add(answered);
     failures
 }
 
@@ -90,7 +90,8 @@ async fn check_full(
     let refused = post(routes, "/v1/verdicts/refused", &submission("{}")).await;
     assert_unavailable(&refused);
     assert_unavailable(&post(routes, "/v1/crosscheck", &check_of("check")).await);
-    let some_session = ledger.sessions.iter().find(|(_, told)| matches!(told, KnownSessionState::Cached(_)));
+    let some_session =
+        ledger.sessions.iter().find(|(_, state)| matches!(state, KnownSessionState::Cached(_)));
     let path = format!("/v1/verdicts/{}", some_session.expect("there is one").0);
     assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("it answers"));
     for session in [turned_away, "small", "refused", "check"] {
@@ -183,16 +184,16 @@ async fn a_full_disk(world: &DaemonWorld, disk: &impl TestDisk) -> AnswerLedger 
 
 /// Starts a daemon that finds no space and ends with one line that states so.
 fn refused_for_space(world: &DaemonWorld) {
-    let vain = world.run_until_exit();
-    let said = String::from_utf8_lossy(&vain.stderr).into_owned();
-    assert_eq!(vain.status.code(), Some(1), "{said}");
-    let line = said
+    let failed = world.run_until_exit();
+    let stderr_text = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1), "{stderr_text}");
+    let line = stderr_text
         .lines()
         .last()
         .and_then(|line| line.strip_prefix("oracled: "))
         .expect("the last line is an error");
-    assert_eq!(line.matches("No space left on device").count(), 1, "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(line.matches("No space left on device").count(), 1, "{stderr_text}");
+    assert!(!stderr_text.contains("panicked"), "{stderr_text}");
 }
 
 #[tokio::test]

@@ -175,8 +175,8 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
     }
 
     let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
-    let told = nothing["detail"].as_str().expect("it has a detail");
-    assert!(told.contains("/openapi.json") && told.contains("oraclectl"), "{told}");
+    let detail = nothing["detail"].as_str().expect("it has a detail");
+    assert!(detail.contains("/openapi.json") && detail.contains("oraclectl"), "{detail}");
 
     register(control).await;
     let mut ontology = example("ontologies/population.json");
@@ -222,7 +222,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     let mut named = example("sources/world-bank-population.json");
     named["oracle_id"] = json!("other");
     let ontology = example("ontologies/population.json").to_string();
-    for (path, document, told) in [
+    for (path, document, message) in [
         (
             "/v1/documents/ontology/population@2",
             ontology,
@@ -245,7 +245,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     ] {
         let answer = control.call(Method::PUT, path, Some(document.into())).await.expect("it answers");
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(detail.contains(told), "{detail}");
+        assert!(detail.contains(message), "{detail}");
     }
     let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
@@ -508,9 +508,9 @@ async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     let before = daemon.most_resident_bytes().expect("the system reports it");
     let path = path.to_str().expect("it is text");
     let output = world.ctl(&run(path, "2023", &[]));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("104857600 bytes") && printed.contains("longer than"), "{printed}");
     let after = daemon.most_resident_bytes().expect("the system reports it");
     assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
 }
@@ -523,15 +523,15 @@ async fn expect_100_continue_is_answered_before_the_payload_is_sent() {
     let text = payload(2);
     let length = text.len().to_string();
     let headers = [("content-length", length.as_str()), ("expect", "100-continue")];
-    let asked = "version=2023&released_at=2023-07-01";
+    let params = "version=2023&released_at=2023-07-01";
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &format!("/v1/pipelines/other/runs?{asked}"), &headers))
+    wire.send(head("POST", &format!("/v1/pipelines/other/runs?{params}"), &headers))
         .await
         .expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 404, "pipeline_unknown");
 
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{asked}"), &headers))
+    wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{params}"), &headers))
         .await
         .expect("it listens");
     assert_eq!(wire.answer().await.expect("it answers").status, 100);
@@ -563,10 +563,10 @@ async fn upload_may_exceed_the_time_limit_of_requests() {
 /// Output of `oraclectl`, which must end with this exit code.
 fn printed(world: &DaemonWorld, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{line:?}: {said}");
-    assert_eq!(said.is_empty(), code == 0, "{line:?}: {said}");
-    String::from_utf8(output.stdout).expect("it is text") + &said
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {stderr_text}");
+    assert_eq!(stderr_text.is_empty(), code == 0, "{line:?}: {stderr_text}");
+    String::from_utf8(output.stdout).expect("it is text") + &stderr_text
 }
 
 /// Command line that submits a payload.
@@ -645,11 +645,12 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let mut pipeline = open_pipeline("world-bank-population");
     pipeline["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
     let faulty = file(&world, "faulty.yaml", &format!("{pipeline}\n---\noracle_name: x\noracle_id: 1 2\n"));
-    let told = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
+    let output = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
     let places = ["faulty.yaml:1: pipeline world-bank-population: ", "faulty.yaml:4:12: "];
     assert!(
-        places.iter().all(|place| told.contains(place)) && told.contains("2 faults; nothing was registered"),
-        "{told}"
+        places.iter().all(|place| output.contains(place))
+            && output.contains("2 faults; nothing was registered"),
+        "{output}"
     );
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
     let report = world.ctl(&["apply", "-f", &sound, "-f", &faulty, "--json"]);
@@ -796,11 +797,11 @@ async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
     let document = file(&world, "clinic.json", &ontology.to_string());
     assert!(printed(&world, &["apply", "-f", &document], 0).contains("is created"));
     let shown = printed(&world, &["describe", "ontology", "clinic"], 0);
-    for told in [
+    for message in [
         "self-reported, open | closed",
         "equal up to 2 decimal places, the lower value is conservative, state sensitive, at most 24 hours old",
     ] {
-        assert!(shown.contains(told), "{shown}");
+        assert!(shown.contains(message), "{shown}");
     }
 }
 
@@ -853,9 +854,9 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let interrupt = format!("kill -INT {}", child.id());
     assert!(std::process::Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let mut messages = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut messages).unwrap();
     let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
-    assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
+    assert!(messages.contains(&format!("oraclectl ingest cancel {run_id}")), "{messages}");
     assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
 }

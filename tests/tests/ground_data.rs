@@ -176,11 +176,16 @@ fn rows_in(answers: &[(Value, Value)]) -> PopulationRows {
 }
 
 /// Checks that the answered rows are the expected ones.
-fn check_rows(told: &PopulationRows, wanted: &PopulationRows, what: &str) {
+fn check_rows(actual: &PopulationRows, expected: &PopulationRows, what: &str) {
     let shown = |rows: &PopulationRows, others: &PopulationRows| {
         format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>())
     };
-    assert!(told == wanted, "{what}: unexpected {}, missing {}", shown(told, wanted), shown(wanted, told));
+    assert!(
+        actual == expected,
+        "{what}: unexpected {}, missing {}",
+        shown(actual, expected),
+        shown(expected, actual)
+    );
 }
 
 /// Ingests `release`. Returns its run, and the duration in seconds.
@@ -221,26 +226,26 @@ async fn check_releases_by_date(releases: &[TestRelease], order: [usize; 4], gat
         assert_eq!(run["counts"]["records"], rows.len(), "{run}");
         known.push((run["ended_at"].clone(), order[..=number].to_vec(), rows));
     }
-    let asked = |time: &str, known_at: &Value, include_provenance: bool| {
+    let build_query = |time: &str, known_at: &Value, include_provenance: bool| {
         json!({"axes_requested": ["area_name", "population"], "point_in_time": time, "known_at": known_at,
             "include_provenance": include_provenance})
     };
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     // a new connection, because an idle one would have been closed
     let routes = &mut daemon.routes().await;
     for time in releases.iter().map(|release| release.released_at).chain(["2000-01-01", "2021-11-20"]) {
         let at = format!("{time}T00:00:00Z");
-        let all = query_all(routes, WORLD_BANK, &asked(&at, &Value::Null, true)).await;
+        let all = query_all(routes, WORLD_BANK, &build_query(&at, &Value::Null, true)).await;
         for (known_at, ingested, _) in &known {
             let held = ingested.iter().filter(|place| releases[**place].released_at <= time).max();
             let held = held.map(|place| rows_of(&releases[*place].payload)).unwrap_or_default();
-            let answer = query_all(routes, WORLD_BANK, &asked(&at, known_at, false)).await;
+            let answer = query_all(routes, WORLD_BANK, &build_query(&at, known_at, false)).await;
             check_rows(&rows_in(&answer), &held, &format!("{order:?}, as of {time}, known at {known_at}"));
             if ingested.len() == order.len() {
                 check_rows(&rows_in(&all), &held, &format!("{order:?}, as of {time}"));
             }
         }
-        told.extend(all);
+        results.extend(all);
     }
     let control = &mut daemon.control().await;
     let before = (changes_in(read_whole_log(control).await), files(&world.state()));
@@ -256,12 +261,12 @@ async fn check_releases_by_date(releases: &[TestRelease], order: [usize; 4], gat
     );
     assert!(daemon.stop().success());
     let (_journal, store) = open_store(&world.state());
-    for (record, provenance) in &told {
+    for (record, provenance) in &results {
         let raw = slice(&store, provenance);
         let raw = [&b"Country Name,Country Code,Year,Value\n"[..], &raw].concat();
         assert_eq!(rows_of(&raw), rows_in(&[(record.clone(), Value::Null)]), "{provenance}");
     }
-    println!("order {order:?}: {} answers lead to their raw records", told.len());
+    println!("order {order:?}: {} answers lead to their raw records", results.len());
 }
 
 /// Removes the entries of queries, which are logged with a delay.

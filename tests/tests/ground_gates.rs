@@ -111,13 +111,13 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
         .map(|entry| (entry["state"].clone(), entry["decision"]["reason"].clone()))
         .collect();
     let (held, completed) = (json!("held"), json!("completed"));
-    let wanted = [
+    let expected = [
         (completed.clone(), Value::Null),
         (held, Value::Null),
         (completed.clone(), json!("a smaller census")),
         (completed, json!("it was wrong after all")),
     ];
-    assert_eq!(ended_as, wanted);
+    assert_eq!(ended_as, expected);
     assert!(daemon.stop().success());
 }
 

@@ -150,10 +150,10 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
     let store = stop_and_check_files(&world, daemon);
     let rejects = rejects(&store, &run);
     assert_eq!(rejects.len(), lines.len());
-    for (reject, (line, rule, told)) in rejects.iter().zip(&lines) {
+    for (reject, (line, rule, message)) in rejects.iter().zip(&lines) {
         let begin = String::from_utf8_lossy(&line[..line.len().min(60)]);
         let rejection = &reject.rejection;
-        assert!(rejection.rule == *rule && rejection.reason.contains(told), "{begin}: {rejection:?}");
+        assert!(rejection.rule == *rule && rejection.reason.contains(message), "{begin}: {rejection:?}");
         assert_eq!(
             (reject.len as usize, reject.raw_hash.clone()),
             (line.len(), oracled_domain::Sha256Hex::of(line))
@@ -189,10 +189,10 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
             "longer than 1048576",
         ),
     ];
-    for (number, (pipeline, payload, told)) in cases.into_iter().enumerate() {
+    for (number, (pipeline, payload, message)) in cases.into_iter().enumerate() {
         let run = run(control, pipeline, &format!("v{number}"), payload).await;
         let cause = run["cause"].as_str().unwrap_or_default();
-        assert!(run["state"] == "failed" && cause.contains(told), "{run}");
+        assert!(run["state"] == "failed" && cause.contains(message), "{run}");
     }
     // a row with a million fields is a single rejected record
     let wide = format!("{HEADER}{}\nAruba,ABW,1961,55811\n", ",".repeat(999_999));
@@ -257,8 +257,8 @@ async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
         definition["schemas"] = json!({"mine": schema});
         definition["pipeline"]["validation"]["schema_id"] = json!("mine");
         let answer = put_document(control, "/v1/documents/pipeline/things", &definition).await;
-        let told = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(told.contains("schema"), "{schema}: {told}");
+        let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
+        assert!(detail.contains("schema"), "{schema}: {detail}");
     }
     let seen = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(seen.is_err(), "no connection was made");
@@ -281,7 +281,7 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
         definition
     };
     let routes = &mut daemon.routes().await;
-    let asked = |pattern: &str| {
+    let build_query = |pattern: &str| {
         let filter = json!({"axis": "name", "operator": "regex", "value": pattern});
         json!({"oracle_id": "things", "request": {"axes_requested": ["name"], "filters": [filter]}})
     };
@@ -296,7 +296,7 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
             }
         }
         if bomb != "a{," {
-            problem(&post(routes, "/v1/query", &asked(bomb)).await, 400, "invalid_query");
+            problem(&post(routes, "/v1/query", &build_query(bomb)).await, 400, "invalid_query");
         }
     }
     let name = "a".repeat(60_000);
@@ -314,7 +314,7 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
     assert_eq!(put_document(control, "/v1/documents/pipeline/things", &plain).await.status, 200);
     let run = run(control, "things", "plain", payload).await;
     assert_eq!(run["counts"]["records"], 2, "{run}");
-    let answer = post(routes, "/v1/query", &asked("^((a+)+)+$")).await;
+    let answer = post(routes, "/v1/query", &build_query("^((a+)+)+$")).await;
     assert_eq!((answer.status.as_u16(), at(&answer, "/response/records")), (200, json!([])));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     stop_and_check_files(&world, daemon);
@@ -614,7 +614,7 @@ async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     assert_eq!(failed["state"], "failed", "{failed}");
     let cause = failed["cause"].as_str().unwrap_or_default();
     println!("{cause}");
-    assert!(["No space left", "File too large"].iter().any(|told| cause.contains(told)), "{failed}");
+    assert!(["No space left", "File too large"].iter().any(|message| cause.contains(message)), "{failed}");
     let verdict = post(routes, "/v1/verdicts/after", &submission(GOOD)).await;
     assert_eq!(verdict.status, 201, "{}", document(&verdict));
     let known = query_all(routes, "things", &json!({"axes_requested": ["name"]})).await;

@@ -144,8 +144,8 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
                 assert_eq!(wait_for_run(control, &run_id).await["state"], "completed", "{pipeline}");
             }
             Some(cause) => {
-                let told = problem(&pulled, 502, "pull_failed").to_string();
-                assert!(told.contains(cause), "{pipeline}: {told}");
+                let detail = problem(&pulled, 502, "pull_failed").to_string();
+                assert!(detail.contains(cause), "{pipeline}: {detail}");
             }
         }
     }
@@ -155,8 +155,8 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
         definition["pipeline"]["retrieval"] =
             json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson", "authentication": "mtls"});
         let refused = put_document(control, "/v1/documents/pipeline/member", &definition).await;
-        let told = problem(&refused, 400, "invalid_document").to_string();
-        assert!(told.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{told}");
+        let detail = problem(&refused, 400, "invalid_document").to_string();
+        assert!(detail.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{detail}");
     }
     assert!(daemon.stop().success());
 }

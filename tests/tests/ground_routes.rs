@@ -174,8 +174,8 @@ async fn query_times_accept_days_and_moments_and_reject_other_values() {
         ("known_at", json!("yesterday")),
         ("known_at", json!("2021-01-01T00:00:00")),
     ] {
-        let asked = json!({"oracle_id": SOURCE, "request": request(field, when)});
-        let problem = problem(&post(routes, "/v1/query", &asked).await, 400, "invalid_request");
+        let question = json!({"oracle_id": SOURCE, "request": request(field, when)});
+        let problem = problem(&post(routes, "/v1/query", &question).await, 400, "invalid_request");
         let detail = problem["detail"].as_str().expect("it has a detail");
         assert!(detail.starts_with(&format!("request.{field}: ")), "{detail}");
         let forms = "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z";
@@ -223,16 +223,16 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
     let set =
         control.call(Method::PUT, &path, Some(Bytes::from(policy.to_string()))).await.expect("it answers");
     assert_eq!(set.status, 200, "{}", document(&set));
-    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
-    assert_eq!(post(routes, "/v1/query", &asked).await.status, 200);
-    let told = post(routes, "/v1/signals/bank/population", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
-    problem(&post(routes, "/v1/query", &asked).await, 503, "source_stale");
+    let request = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &request).await.status, 200);
+    let response = post(routes, "/v1/signals/bank/population", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": [SOURCE]}));
+    problem(&post(routes, "/v1/query", &request).await, 503, "source_stale");
     let entries = log(control, "event=source_invalidated").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
     problem(&get(routes, "/api/bank/invalidate").await, 405, "method_not_allowed");
-    let told = post(routes, "/api/bank/invalidate", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
+    let response = post(routes, "/api/bank/invalidate", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": [SOURCE]}));
     assert_eq!(log(control, "event=source_invalidated").await.len(), 2);
 }
 
@@ -320,17 +320,17 @@ async fn export_has_every_version_and_pruning_keeps_provenance() {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
         .collect();
-    let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
-    assert_eq!(said, [true, false, false, true]);
+    let pruned_lines: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
+    assert_eq!(pruned_lines, [true, false, false, true]);
     let pruned: Vec<_> = lines.iter().map(|line| line["provenance"]["pruned"] == true).collect();
-    assert_eq!(pruned, said, "provenance reports it");
+    assert_eq!(pruned, pruned_lines, "provenance reports it");
     let routes = &mut daemon.routes().await;
     let then =
         query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
             .await;
     let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
     assert!(warnings.contains("2 versions"), "{then}");
-    for (line, was_pruned) in lines.iter().zip(said) {
+    for (line, was_pruned) in lines.iter().zip(pruned_lines) {
         let record_id = line["provenance"]["record_id"].as_str().expect("it has one");
         let record = document(&get(routes, &format!("/v1/records/{record_id}")).await);
         assert_eq!(
@@ -371,10 +371,10 @@ async fn signal_reaches_all_sources_if_one_is_damaged() {
     }
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
-    assert_eq!(post(routes, "/v1/query", &asked).await.status, 500);
-    let told = post(routes, "/v1/signals/all", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": ["iso-4217", SOURCE]}));
+    let request = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &request).await.status, 500);
+    let response = post(routes, "/v1/signals/all", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": ["iso-4217", SOURCE]}));
 }
 
 #[tokio::test]

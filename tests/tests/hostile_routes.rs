@@ -274,18 +274,18 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
             true,
         )),
     ];
-    let beside = submit_repeatedly(&mut routes, "beside", time).await;
+    let loaded = submit_repeatedly(&mut routes, "beside", time).await;
     hostile.over.store(true, Ordering::Relaxed);
     let most = daemon.most_resident_bytes().expect("it runs");
     println!(
         "{} hostile requests; {} honest verdicts, p99 {:?}; alone {}, p99 {:?}; {before} bytes before, at most {most}",
         hostile.done.load(Ordering::Relaxed),
-        beside.len(),
-        p99(beside.clone()),
+        loaded.len(),
+        p99(loaded.clone()),
         quiet.len(),
         p99(quiet.clone())
     );
-    assert!(!beside.is_empty() && hostile.done.load(Ordering::Relaxed) > 0);
+    assert!(!loaded.is_empty() && hostile.done.load(Ordering::Relaxed) > 0);
     assert!(most < before + 600 * KIB * KIB, "{most} bytes at most, {before} before");
     for caller in callers {
         caller.abort();
@@ -293,7 +293,7 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
     // the first connection was closed because it was idle
     let open = at(&get(&mut daemon.control().await, "/v1/status").await, "/open_reviews");
     assert!(open.as_u64().is_some_and(|open| open <= 1000), "{open}");
-    (p99(quiet), p99(beside))
+    (p99(quiet), p99(loaded))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -304,8 +304,8 @@ async fn honest_submissions_all_succeed_under_hostile_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "five minutes of hostile callers: `just torture`; a release build also asserts the p99"]
 async fn honest_submissions_all_succeed_for_five_minutes() {
-    let (quiet, beside) = measure_under_hostile_load(Duration::from_secs(300)).await;
+    let (quiet, loaded) = measure_under_hostile_load(Duration::from_secs(300)).await;
     // in a debug build the callers' rules and queries alone use both cores
-    let is_met = cfg!(debug_assertions) || beside <= SLOWER_MAX * quiet.max(QUIET_MIN);
-    assert!(is_met, "p99 {beside:?} beside hostile callers, {quiet:?} alone");
+    let is_met = cfg!(debug_assertions) || loaded <= SLOWER_MAX * quiet.max(QUIET_MIN);
+    assert!(is_met, "p99 {loaded:?} beside hostile callers, {quiet:?} alone");
 }

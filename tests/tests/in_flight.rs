@@ -52,7 +52,7 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
     }
     let missed = answers.iter().filter(|answer| x_cache(answer) == Some("MISS")).count();
     assert!(missed > count / 2, "most requests preceded the verdict: {missed}");
-    let told = event_names(&mut daemon.control().await, "cs_1").await;
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
     let expected = [
         "session_registered",
         "regen_attempted",
@@ -61,7 +61,7 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
         "verdict_cached",
         "regen_divergence_check",
     ];
-    assert_eq!(told, expected, "once");
+    assert_eq!(events, expected, "once");
 }
 
 #[tokio::test]

@@ -145,8 +145,8 @@ async fn second_daemon_on_the_same_store_is_refused() {
     let mut second = world.oracled(&["serve", "--state-dir"]);
     second.arg(world.state()).arg("--socket").arg(world.path("2.sock"));
     second.arg("--control-socket").arg(world.path("2c.sock"));
-    let said = error_line(second);
-    assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
+    let error = error_line(second);
+    assert!(error.contains("in use by another process") && error.contains("--state-dir"), "{error}");
     assert!(!world.path("2.sock").exists());
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
 }
@@ -173,11 +173,11 @@ async fn state_files_are_accessible_only_to_the_daemons_user() {
 #[tokio::test]
 async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
     let mut world = DaemonWorld::default();
-    let told = UnixDatagram::bind(world.path("notify")).unwrap();
-    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket = UnixDatagram::bind(world.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut buffer = [0; 4096];
-        let length = told.recv(&mut buffer).expect("systemd gets a message");
+        let length = socket.recv(&mut buffer).expect("systemd gets a message");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     };
     world.variables = vec![
@@ -192,9 +192,9 @@ async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
         assert_eq!(next().trim_end(), "WATCHDOG=1", "the watchdog message is repeated");
     }
     let after_watchdogs = || loop {
-        let said = next();
-        if said.trim_end() != "WATCHDOG=1" {
-            return said;
+        let notification = next();
+        if notification.trim_end() != "WATCHDOG=1" {
+            return notification;
         }
     };
     daemon.signal("HUP");
@@ -226,9 +226,16 @@ async fn json_log_format_writes_each_line_as_json() {
     daemon.signal("HUP");
     eventually("it reloads", async || world.service_log().contains("reloaded")).await;
     assert!(daemon.stop().success());
-    let said = lines(world.service_log().as_bytes());
-    assert!(said.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()), "{said:?}");
-    assert_eq!(said.iter().any(|line| line["level"] == "ERROR"), cfg!(debug_assertions), "{said:?}");
+    let log_lines = lines(world.service_log().as_bytes());
+    assert!(
+        log_lines.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()),
+        "{log_lines:?}"
+    );
+    assert_eq!(
+        log_lines.iter().any(|line| line["level"] == "ERROR"),
+        cfg!(debug_assertions),
+        "{log_lines:?}"
+    );
 }
 
 #[tokio::test]
@@ -242,9 +249,9 @@ async fn state_directory_that_others_can_write_to_is_refused() {
             continue;
         }
         let refused = world.run_until_exit();
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {said}");
-        assert!(said.contains("chmod go-w"), "{mode:o}: {said}");
+        let stderr_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {stderr_text}");
+        assert!(stderr_text.contains("chmod go-w"), "{mode:o}: {stderr_text}");
         assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was created");
     }
 }
@@ -285,11 +292,14 @@ fn invalid_configuration_is_refused_with_the_name_of_the_key() {
         let check = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
         assert!(check.stdout.is_empty());
         // an error of syntax is shown with its line
-        let said = String::from_utf8(check.stderr).unwrap();
-        assert_eq!(check.status.code(), Some(1), "{config}: {said}");
-        assert!(said.starts_with("oracled: configuration") && said.contains(named), "{config}: {said}");
+        let stderr_text = String::from_utf8(check.stderr).unwrap();
+        assert_eq!(check.status.code(), Some(1), "{config}: {stderr_text}");
+        assert!(
+            stderr_text.starts_with("oracled: configuration") && stderr_text.contains(named),
+            "{config}: {stderr_text}"
+        );
         let serve = world.run_until_exit();
-        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), said));
+        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), stderr_text));
         assert!(!world.state().exists(), "nothing was created");
     }
     let world = DaemonWorld::default();
@@ -325,8 +335,8 @@ fn flag_overrides_variable_overrides_file_overrides_default() {
 
     world.variables.push(("ORACLED_CONTCAT".into(), "a@b".into()));
     let refused = world.oracled(&["check-config"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(1) && said.contains("`ORACLED_CONTCAT`"), "{said}");
+    let stderr_text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && stderr_text.contains("`ORACLED_CONTCAT`"), "{stderr_text}");
 }
 
 #[tokio::test]
@@ -336,9 +346,9 @@ async fn unknown_oracled_variables_are_named_and_do_not_prevent_a_start() {
         world.variables.push((name.into(), value.into()));
     }
     let checked = world.oracled(&["check-config", "--json"]).output().unwrap();
-    let said = String::from_utf8(checked.stderr).unwrap();
-    assert!(checked.status.success(), "{said}");
-    assert!(said.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{said}");
+    let stderr_text = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.success(), "{stderr_text}");
+    assert!(stderr_text.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{stderr_text}");
     serde_json::from_slice::<Value>(&checked.stdout).expect("it is JSON");
     let daemon = world.serve().await;
     assert!(daemon.stop().success());
@@ -382,10 +392,13 @@ async fn run_dev(world: &DaemonWorld, options: &[&str]) -> String {
     let output =
         tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
     let output = output.expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step fails and a file has no color: {said}");
-    said
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        !printed.contains('✗') && !printed.contains('\u{1b}'),
+        "no step fails and a file has no color: {printed}"
+    );
+    printed
 }
 
 #[tokio::test]
@@ -408,10 +421,11 @@ async fn dev_exits_with_0_and_leaves_no_files() {
     let mut dev = world.oracled(&["dev"]);
     dev.stdout(fs::File::create(world.path("said")).unwrap());
     let daemon = world.spawn_as(dev);
-    let said = || fs::read_to_string(world.path("said")).unwrap();
-    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
-    let socket =
-        said().lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
+    let output = || fs::read_to_string(world.path("said")).unwrap();
+    eventually("the walk-through is complete", async || output().contains("curl --unix-socket ")).await;
+    let socket = output()
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
     let ready =
         WireConnection::connect(&socket.unwrap()).await.exchange(head("GET", "/readyz", &[])).await.unwrap();
     assert_eq!(ready.status, 200);
@@ -487,11 +501,14 @@ async fn dev_fits_two_screens_and_its_commands_work() {
     // as after `cargo run`: oraclectl is beside the program
     dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("said")).unwrap());
     let daemon = world.spawn_as(dev);
-    let said = || fs::read_to_string(world.path("said")).unwrap();
-    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
-    let said = said();
-    assert!(said.lines().count() <= 48 && said.lines().all(|line| line.chars().count() <= 100), "{said}");
-    let (_, commands) = said.split_once("in another terminal:\n").expect("commands are suggested");
+    let printed = || fs::read_to_string(world.path("said")).unwrap();
+    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
+    let printed = printed();
+    assert!(
+        printed.lines().count() <= 48 && printed.lines().all(|line| line.chars().count() <= 100),
+        "{printed}"
+    );
+    let (_, commands) = printed.split_once("in another terminal:\n").expect("commands are suggested");
     let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("there are several");
     let output = Command::new("sh").args(["-ec", commands]).output().expect("it starts");
     assert!(output.status.success() && output.stderr.is_empty(), "{commands}\n{output:?}");
@@ -513,11 +530,11 @@ async fn dev_with_a_failed_chapter_names_it_and_exits_with_1() {
     // the first two chapters have a longer query
     world.variables.push(("ORACLED_LIMITS__QUERY_BYTES".into(), "70".into()));
     let output = world.oracled(&["dev", "--exit"]).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     let fault =
         "✗ a coherent verdict is delivered: POST /v1/verdicts/dev-1-good: expected status 201 Created";
-    assert!(said.contains(fault) && said.contains("8 of 10 steps passed ("), "{said}");
+    assert!(printed.contains(fault) && printed.contains("8 of 10 steps passed ("), "{printed}");
 }
 
 #[tokio::test]
@@ -527,11 +544,11 @@ async fn dev_stops_on_a_signal_and_leaves_no_files() {
         let mut dev = world.oracled(&["dev"]);
         dev.stdout(fs::File::create(world.path("said")).unwrap());
         let daemon = world.spawn_as(dev);
-        let said = || fs::read_to_string(world.path("said")).unwrap();
-        eventually("a step has passed", async || said().contains("✓ ")).await;
+        let output = || fs::read_to_string(world.path("said")).unwrap();
+        eventually("a step has passed", async || output().contains("✓ ")).await;
         daemon.signal(signal);
         assert_eq!(daemon.wait().code(), Some(1), "{signal}");
-        assert!(!said().contains("steps passed"), "{signal}: {}", said());
+        assert!(!output().contains("steps passed"), "{signal}: {}", output());
         assert!(world.service_log().contains("stopped by a signal before the end of the walk"), "{signal}");
         assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "{signal}");
     }
@@ -552,12 +569,12 @@ async fn dev_uses_the_configured_model_and_mail_service() {
     let good =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/src/dev/good.json")).unwrap();
     model.set_default(ScriptedReply::with_text(&good));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("model   as configured") && said.contains("mail    as configured"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("model   as configured") && output.contains("mail    as configured"), "{output}");
     assert!(
-        said.contains("7 of 9 steps passed, 2 not checked")
-            && said.contains("· the model generates a verdict"),
-        "{said}"
+        output.contains("7 of 9 steps passed, 2 not checked")
+            && output.contains("· the model generates a verdict"),
+        "{output}"
     );
     assert_eq!(model.request_count(), 2, "one call for the first verdict and one for the lost one");
     assert_eq!(
@@ -571,19 +588,19 @@ async fn dev_uses_the_configured_model_and_mail_service() {
 #[tokio::test]
 async fn dev_continues_if_the_configured_mail_service_is_unreachable() {
     let (mut world, _) = world_with_tmp();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{nobody}"))];
+    let unreachable = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{unreachable}"))];
     world.variables.extend(configured.map(|(name, value)| (format!("ORACLED_MAIL__{name}"), value)));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("10 of 10 steps passed"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("10 of 10 steps passed"), "{output}");
 }
 
 #[tokio::test]
 async fn dev_without_a_model_skips_its_steps() {
     let (mut world, _) = world_with_tmp();
     world.variables.push(("ORACLED_MODEL__PROVIDER".into(), "none".into()));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("model   none") && said.contains("7 of 7 steps passed"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("model   none") && output.contains("7 of 7 steps passed"), "{output}");
 }
 
 #[tokio::test]
@@ -600,13 +617,13 @@ async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
     {
         let section = if key == "provider" { "model" } else { "mail" };
         let world = DaemonWorld::with_config(&format!("[{section}]\n{key} = \"{word}\""));
-        let said = error_line(world.command());
-        assert!(said.contains(&format!("the value is not a {key}; allowed: ")), "{said}");
+        let error = error_line(world.command());
+        assert!(error.contains(&format!("the value is not a {key}; allowed: ")), "{error}");
     }
     // without configuration neither of them is used
     let daemon = world.serve().await;
-    let asked = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
+    let request = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
     let routes = &mut daemon.routes().await;
-    problem(&post(routes, "/v1/verdicts/cs_1", &asked).await, 503, "model_unavailable");
+    problem(&post(routes, "/v1/verdicts/cs_1", &request).await, 503, "model_unavailable");
     assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
 }

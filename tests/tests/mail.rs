@@ -159,10 +159,10 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
         assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nobody = by_http(&format!("http://{free}"), PATIENCE);
-    let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
+    let unreachable = by_http(&format!("http://{free}"), PATIENCE);
+    let failed = unreachable.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
     assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
-    assert!(matches!(nobody.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
+    assert!(matches!(unreachable.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
 }
 
 #[tokio::test]
@@ -250,9 +250,9 @@ async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
 
 /// Output of a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    format!("{}{said}", String::from_utf8_lossy(&output.stdout))
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr_text}");
+    format!("{}{stderr_text}", String::from_utf8_lossy(&output.stdout))
 }
 
 #[tokio::test]
@@ -268,8 +268,8 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
     eventually("all are dead", async || dead().await == Some(3)).await;
 
     let shown = printed(&world.ctl(&["outbox", "--dead"]), 0);
-    for told in ["verdict:cs_1", "a@example.org", "dead", "422"] {
-        assert!(shown.contains(told), "{told} in {shown}");
+    for message in ["verdict:cs_1", "a@example.org", "dead", "422"] {
+        assert!(shown.contains(message), "{message} in {shown}");
     }
     assert!(!shown.contains('\u{1b}'), "{shown}");
     let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
@@ -321,8 +321,8 @@ async fn missing_or_empty_password_error_names_its_key() {
     let config =
         "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
     let mut world = DaemonWorld::with_config(config);
-    let said = oracled_tests::error_line(world.command());
-    assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
+    let error = oracled_tests::error_line(world.command());
+    assert!(error.contains("SMTP_PASSWORD") && error.contains("mail.password_file"), "{error}");
     let file = world.path("password");
     world.config = format!("{config}password_file = '{}'\n", file.display());
     assert!(oracled_tests::error_line(world.command()).contains("`mail.password_file`"));

@@ -125,8 +125,11 @@ async fn dispute_and_resolve(daemon: &DaemonProcess<'_>) {
     for year in [1961, 1960] {
         let thing = json!({"area": "ABW", "year": year});
         let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
-        let told = post(&mut daemon.routes().await, "/v1/verify", &question).await;
-        oracled_tests::at(&told, "/review_id").as_str().expect("a review is open").clone_into(&mut review_id);
+        let answer = post(&mut daemon.routes().await, "/v1/verify", &question).await;
+        oracled_tests::at(&answer, "/review_id")
+            .as_str()
+            .expect("a review is open")
+            .clone_into(&mut review_id);
     }
     let metrics = metrics(daemon).await;
     assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");

@@ -48,7 +48,8 @@ fn validator(description: &Value, name: &str) -> Validator {
 fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
     let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
     let complaints = [json!({"?": null}), json!("?")].into_iter().filter_map(read);
-    let known = complaints.filter_map(|told| Some(told.split_once("`?`, expected ")?.1.to_owned())).next();
+    let known =
+        complaints.filter_map(|message| Some(message.split_once("`?`, expected ")?.1.to_owned())).next();
     let known = known.expect("a type that takes nothing else");
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -90,20 +91,20 @@ async fn schemas_have_exactly_the_members_and_values_of_their_types() {
         assert!(of_facts.contains_key("FactsFrom"), "{request}: {facts_from}");
         shapes.extend(of_facts);
     }
-    let told = |shape: &Value| {
+    let format_shape = |shape: &Value| {
         let members = shape["properties"].as_object().map(|members| members.keys().cloned().collect());
         let words = shape["enum"].as_array();
         let words = words.map(|words| words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
         members.or(words)
     };
-    let told: BTreeMap<&str, BTreeSet<String>> =
-        shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), told(shape)?))).collect();
+    let format_shape: BTreeMap<&str, BTreeSet<String>> =
+        shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), format_shape(shape)?))).collect();
     let known = known![
         AxisOutcome ValueBasis CallOutcome CandidateOutcome ClaimedValue Envelope EnvelopeKind AxisEvidence FactsFrom OntologyRef
         FilterOperator OracleQuery OracleTier OracleVerificationRecord ConflictSide QueryFilter QueryRequest AxisReason TierRelation RetryAdvice
         Reverification SignatureVerification AxisStatus StatedValue ConflictStep ConflictStepOutcome ConflictStrategy VerificationTier EnvelopeVerificationStatus VerifyRequest
     ];
-    assert_eq!(told, known);
+    assert_eq!(format_shape, known);
 }
 
 #[tokio::test]
@@ -232,7 +233,7 @@ fn envelope_with_all_members() -> Value {
 /// Whether `value` is an envelope that the daemon can return.
 fn is_valid_envelope(value: &Value) -> bool {
     let read = serde_json::from_value::<Envelope>(value.clone());
-    read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|told| told == *value))
+    read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|serialized| serialized == *value))
 }
 
 #[tokio::test]

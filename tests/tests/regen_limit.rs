@@ -101,8 +101,8 @@ async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
     assert!(reader.await.expect("it ends").is_err(), "a killed daemon sends no answer");
     let daemon = world.serve().await;
     is_refused(&daemon, "cs_1").await;
-    let told = event_names(&mut daemon.control().await, "cs_1").await;
-    assert_eq!(told, ["session_registered", "regen_attempted"]);
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(events, ["session_registered", "regen_attempted"]);
     assert_eq!(model.request_count(), 1);
 }
 

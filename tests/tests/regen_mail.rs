@@ -171,8 +171,8 @@ async fn first_verdict_is_mailed_once_and_an_equal_regenerated_one_never() {
     assert_eq!(at(&read_verdict(routes, "cs_1").await, "/divergence_level"), "none");
     eventually("it is sent", async || outbox(&daemon).await == json!([])).await;
     let [mail] = &mailbox.requests()[..] else { panic!("one mail: {:?}", mailbox.requests()) };
-    let told = ["kind", "mail_id", "to", "session_id"].map(|name| mail.body[name].clone());
-    assert_eq!(told, [json!("verdict"), json!("verdict:cs_1"), json!(ADDRESS), json!("cs_1")]);
+    let fields = ["kind", "mail_id", "to", "session_id"].map(|name| mail.body[name].clone());
+    assert_eq!(fields, [json!("verdict"), json!("verdict:cs_1"), json!(ADDRESS), json!("cs_1")]);
     assert_eq!((mail.body.get("disclaimer"), mail.body.get("original_verdict")), (None, None));
     assert!(!world.mirror().contains(ADDRESS), "an address is not logged");
 }
@@ -246,8 +246,8 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
     assert_eq!(at(&answer, "/divergence_level"), "significant", "the answer has the divergence");
     eventually("it is logged", async || of_event(&daemon, "mail_failed").await.len() == 1).await;
     let failed = of_event(&daemon, "mail_failed").await.remove(0);
-    let told = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
-    assert_eq!(told, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
+    let fields = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
+    assert_eq!(fields, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
     assert!(failed["cause"].as_str().unwrap().contains("502"), "{failed}");
     assert_eq!(retry_wait(&failed), SignedDuration::from_secs(60));
     // a restart does not make the next attempt earlier

@@ -96,7 +96,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         request("last, without an end").to_string(),
     ];
     let lines = post_batch(&world, body.concat()).await;
-    let wanted = expected(&[
+    let expectation = expected(&[
         (1, "first", "PASS"),
         (3, "", "invalid_json"),
         (4, "unknown rule", "invalid_request"),
@@ -109,7 +109,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         (12, "", "invalid_request"),
         (15, "last, without an end", "PASS"),
     ]);
-    assert_eq!(summarize_lines(&lines), wanted);
+    assert_eq!(summarize_lines(&lines), expectation);
     let detail = lines[2]["problem"]["detail"].as_str().expect("it has a detail");
     assert!(detail.contains("RULE-PREC-999"), "{detail}");
     assert_eq!(lines[3]["problem"]["status"], 413);
@@ -135,13 +135,13 @@ async fn batch_answer_equals_the_single_evaluation() {
     for case in CASES.lines() {
         let mut case: Value = serde_json::from_str(case).expect("a case is JSON");
         let members = case.as_object_mut().expect("a case is an object");
-        let wanted =
+        let expected =
             ["category", "note", "want"].map(|name| members.remove(name)).into_iter().flatten().last();
         stream.send(format!("{case}\n")).await.expect("it listens");
         let answer = stream.line().await.expect("it answers");
         assert_eq!(answer["id"], case["id"]);
         let evaluation = &answer["evaluation"];
-        assert_eq!(Some(&evaluation["verdict"]), wanted.as_ref().map(|want| &want["verdict"]), "{case}");
+        assert_eq!(Some(&evaluation["verdict"]), expected.as_ref().map(|want| &want["verdict"]), "{case}");
         assert_eq!(*evaluation, document(&post(routes, "/v1/rules/evaluate", &case).await), "{case}");
     }
     stream.finish().await.expect("it listens");
@@ -336,8 +336,8 @@ async fn endless_stream_does_not_delay_shutdown() {
     daemon.signal("TERM");
     let rest: Vec<_> = stream.rest().await.iter().map(|line| summarize_line(line).2).collect();
     let answered = rest.iter().take_while(|outcome| *outcome == "PASS").count();
-    let told: Vec<_> = rest.iter().skip(answered).collect();
-    assert!(answered == 499 || told == ["draining"], "{answered} answered, then {told:?}");
+    let unanswered: Vec<_> = rest.iter().skip(answered).collect();
+    assert!(answered == 499 || unanswered == ["draining"], "{answered} answered, then {unanswered:?}");
     assert!(daemon.wait().success(), "{}", world.service_log());
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
@@ -402,16 +402,16 @@ async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
     let readers = streams.into_iter().map(|mut stream| {
         tokio::spawn(async move {
-            let mut told = Vec::new();
-            while told.len() < 2 {
-                told.push(summarize_line(&stream.line().await.expect("it answers")).2);
+            let mut responses = Vec::new();
+            while responses.len() < 2 {
+                responses.push(summarize_line(&stream.line().await.expect("it answers")).2);
             }
-            told
+            responses
         })
     });
     for reader in readers.collect::<Vec<_>>() {
-        for told in reader.await.expect("it reads") {
-            assert!(["FAIL", "overloaded"].contains(&told.as_str()), "{told}");
+        for responses in reader.await.expect("it reads") {
+            assert!(["FAIL", "overloaded"].contains(&responses.as_str()), "{responses}");
         }
     }
 }

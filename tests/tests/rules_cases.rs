@@ -32,9 +32,9 @@ impl RulesFileCase {
         let (id, category, candidate) = (text("id"), text("category"), text("candidate_output"));
         assert!(!text("note").is_empty(), "{id} has a note");
         let mut want = take("want");
-        let mut wanted = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
-        let verdict = serde_json::from_value(wanted("verdict")).expect("a verdict");
-        let failed = serde_json::from_value(wanted("failed")).expect("ids of rules");
+        let mut take_expected = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
+        let verdict = serde_json::from_value(take_expected("verdict")).expect("a verdict");
+        let failed = serde_json::from_value(take_expected("failed")).expect("ids of rules");
         let check: CandidateCheck = serde_json::from_value(Value::Object(members)).expect("a check");
         check.validate(&RuleSettings::default()).expect("the check can be made");
         Self { id, category, candidate, check, verdict, failed }
@@ -69,8 +69,9 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
             let failed = evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail);
             let failed: Vec<&str> = failed.map(|rule| rule.rule.into_str()).collect();
             let is_as_wanted = evaluation.verdict == case.verdict && failed == case.failed;
-            let (id, wanted) = (&case.id, (case.verdict, &case.failed));
-            (!is_as_wanted).then(|| format!("{id}: {:?} instead of {wanted:?}", (evaluation.verdict, failed)))
+            let (id, expected) = (&case.id, (case.verdict, &case.failed));
+            (!is_as_wanted)
+                .then(|| format!("{id}: {:?} instead of {expected:?}", (evaluation.verdict, failed)))
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -268,8 +268,8 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
         purge_verdict(&mut daemon.control().await, session).await;
     }
     // a repeated registration does not change the session's check
-    let told = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
-    assert_eq!(put_session(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
+    let registration = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
+    assert_eq!(put_session(&mut daemon.routes().await, "told-of-again", &registration).await.status, 200);
     assert!(daemon.stop().success());
 
     daemon = world.serve().await;
@@ -278,8 +278,8 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
     for session in ["handed-in", "made", "told-of-again"] {
         let evaluation = rules_refusal(&read_verdict(routes, session).await);
         assert_eq!(violations(&evaluation)[0]["span"]["field"], "summary", "{session}");
-        let told = event_names(control, session).await;
-        let last = told.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
+        let registration = event_names(control, session).await;
+        let last = registration.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(
             last,
             ["regen_attempted", "oracle_interaction", "tmm_crosscheck", "rules_evaluated"],
@@ -302,8 +302,8 @@ async fn known_session_keeps_the_check_that_its_verdict_failed() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     model.set_default(ScriptedReply::with_text(UNFOUNDED));
-    let told = json!({"tier": "quick", "query": QUERY});
-    assert_eq!(put_session(routes, "cs_1", &told).await.status, 201);
+    let registration = json!({"tier": "quick", "query": QUERY});
+    assert_eq!(put_session(routes, "cs_1", &registration).await.status, 201);
     rules_refusal(&submit_verdict(routes, "cs_1", &checked(UNFOUNDED)).await);
     assert_eq!(event_names(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
     rules_refusal(&read_verdict(routes, "cs_1").await);
@@ -311,7 +311,7 @@ async fn known_session_keeps_the_check_that_its_verdict_failed() {
     rules_refusal(&submit_verdict(routes, "cs_1", &generation_request(ProductTier::Quick)).await);
     // a session whose verdict was delivered before, here or elsewhere, keeps its check as well
     assert_eq!(
-        put_session(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status,
+        put_session(routes, "cs_2", &with(registration, json!({"original_verdict": "RED"}))).await.status,
         201
     );
     assert_eq!(submit_verdict(routes, "cs_3", &submission(GOOD)).await.status, 201);
@@ -391,9 +391,9 @@ async fn regenerated_verdict_that_its_facts_support_is_delivered() {
     ));
     let read = read_verdict(routes, "cs_1").await;
     assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("MISS")));
-    let told = event_names(control, "cs_1").await;
+    let events = event_names(control, "cs_1").await;
     assert_eq!(
-        told[told.len() - 5..],
+        events[events.len() - 5..],
         [
             "oracle_interaction",
             "tmm_crosscheck",

@@ -135,15 +135,15 @@ fn faults() -> Vec<RepeatedFailure> {
 #[tokio::test]
 async fn retryable_failure_is_tried_four_times_and_others_once() {
     let mut calls = JoinSet::new();
-    for (reply, asked, code, health) in faults() {
+    for (reply, expected_calls, code, health) in faults() {
         for wire in 0..2 {
             let reply = reply.clone();
             calls.spawn(async move {
                 let server = ModelServer::start().await;
                 server.set_default(reply.clone());
                 let called = call(both(&server)[wire].clone()).await;
-                assert_eq!(server.request_count(), asked, "{reply:?}");
-                assert_eq!(codes(&called), vec![code; asked], "{reply:?}");
+                assert_eq!(server.request_count(), expected_calls, "{reply:?}");
+                assert_eq!(codes(&called), vec![code; expected_calls], "{reply:?}");
                 assert_eq!(retry_wait(&called), Some(None), "{reply:?}");
                 assert_eq!((called.health, called.reached), (health, true), "{reply:?}");
             });
@@ -256,8 +256,9 @@ async fn deadline_ends_the_current_attempt_and_all_retries() {
 
 #[tokio::test]
 async fn unreachable_model_counts_as_not_reached() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
-    let called = call(gemini_at(&format!("http://{nobody}"))).await;
+    let unreachable =
+        TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let called = call(gemini_at(&format!("http://{unreachable}"))).await;
     assert_eq!(codes(&called), ["connect"; 4]);
     assert_eq!((called.health, called.reached), (ModelHealthEffect::Failed, false));
     assert_eq!(retry_wait(&called), Some(None));
@@ -275,7 +276,7 @@ async fn server_without_a_valid_certificate_gets_no_request() {
 #[tokio::test]
 async fn only_retries_require_permission() {
     let server = ModelServer::start().await;
-    for (reply, leave, asked_for_leave, asked) in [
+    for (reply, leave, asked_for_leave, calls) in [
         (ScriptedReply::error(503, "not now"), false, 1, 1),
         (ScriptedReply::error(503, "not now"), true, 3, 4),
         (ScriptedReply::error(400, "wrong"), true, 0, 1),
@@ -290,8 +291,8 @@ async fn only_retries_require_permission() {
             leave
         };
         let called = caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, ask).await;
-        assert_eq!((times, server.request_count() - before), (asked_for_leave, asked));
-        assert_eq!(called.interactions.len(), asked);
+        assert_eq!((times, server.request_count() - before), (asked_for_leave, calls));
+        assert_eq!(called.interactions.len(), calls);
     }
 }
 

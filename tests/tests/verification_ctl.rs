@@ -18,9 +18,9 @@ async fn serve_census(world: &DaemonWorld, settings: Value) -> oracled_tests::Da
 }
 
 fn output_text(output: &Output) -> String {
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!told.contains('\u{1b}'), "no colors without a terminal");
-    told + &String::from_utf8_lossy(&output.stderr)
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains('\u{1b}'), "no colors without a terminal");
+    text + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Runs `oraclectl`, which must end with this exit status, and returns its output.
@@ -32,9 +32,9 @@ fn ctl(world: &DaemonWorld, arguments: &[&str], status: i32) -> String {
 }
 
 #[track_caller]
-fn assert_lines(said: &str, lines: &[&str]) {
+fn assert_lines(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(said.contains(line), "`{line}` is not in\n{said}");
+        assert!(text.contains(line), "`{line}` is not in\n{text}");
     }
 }
 
@@ -178,11 +178,11 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     );
     assert_lines(&ctl(&world, &["review", "list"], 0), &[&first, &second]);
 
-    let told = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
+    let output = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
-    assert_lines(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
-    assert_lines(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
-    assert_eq!(told.matches("oraclectl: ").count(), 2, "each is reported once: {told}");
+    assert_lines(&output, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
+    assert_lines(&output, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
+    assert_eq!(output.matches("oraclectl: ").count(), 2, "each is reported once: {output}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
     let shown = ctl(&world, &["review", "show", &first], 0);
@@ -271,10 +271,11 @@ async fn review_watch_shows_reviews_when_they_are_opened() {
     watching.kill().expect("it is ours");
     watching.wait().expect("it ends");
     drop(reader.join());
-    let told: Value = serde_json::from_str(&line_of.expect("a review was shown")).expect("it is JSON");
+    let shown_review: Value =
+        serde_json::from_str(&line_of.expect("a review was shown")).expect("it is JSON");
     assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
     let listed = listed["items"].as_array().expect("a list");
-    assert!(listed.contains(&told), "{told}");
-    assert_ne!(told["where"]["year"], "1960", "an earlier review is not shown");
+    assert!(listed.contains(&shown_review), "{shown_review}");
+    assert_ne!(shown_review["where"]["year"], "1960", "an earlier review is not shown");
 }

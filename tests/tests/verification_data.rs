@@ -159,15 +159,15 @@ async fn query_values(
     routes: &mut DaemonClient,
     source: &str,
 ) -> BTreeMap<(String, String), PopulationValue> {
-    let told = query_all(routes, source, &json!({"axes_requested": ["population"]})).await;
+    let answers = query_all(routes, source, &json!({"axes_requested": ["population"]})).await;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let said = |(record, _): (Value, Value)| {
+    let stated_value = |(record, _): (Value, Value)| {
         let axes = &record["axes"];
         let population = text(&axes["population"]).parse().expect("it is a number");
         let definition = record["definitions"]["population"].as_str().map(str::to_owned);
         ((text(&axes["area"]), text(&axes["year"])), PopulationValue { population, definition })
     };
-    told.into_iter().map(said).collect()
+    answers.into_iter().map(stated_value).collect()
 }
 
 /// Countries and years for which both sources have a value.
@@ -325,8 +325,8 @@ async fn resolution_requires_a_definition_and_its_value_has_it() {
         resolution["values"]["area_name"] = json!("Moldova");
     }
     let resolve = format!("{path}/resolve");
-    let told = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
-    let detail = told["detail"].as_str().expect("it has a detail");
+    let rejection = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
+    let detail = rejection["detail"].as_str().expect("it has a detail");
     assert!(detail.starts_with("`definitions.population` is missing"), "{detail}");
     assert!(detail.ends_with("`with Transnistria`, `without Transnistria`"), "{detail}");
     resolution["definitions"] = json!({"population": "without Transnistria"});
@@ -378,12 +378,12 @@ async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then()
     assert_eq!(put_document(control, "/v1/documents/workflow/population-latest", &latest).await.status, 200);
     let routes = &mut daemon.routes().await;
     let request = json!({"axes_requested": ["population"], "point_in_time": AS_OF});
-    let said = |answers: Vec<(Value, Value)>| {
+    let stated_values = |answers: Vec<(Value, Value)>| {
         let key = |axes: &Value| (axes["area"].to_string(), axes["year"].to_string());
         answers.into_iter().map(|(record, _)| (key(&record["axes"]), record)).collect::<BTreeMap<_, _>>()
     };
-    let un = said(query_all(routes, UN, &request).await);
-    let world_bank = said(query_all(routes, WORLD_BANK, &request).await);
+    let un = stated_values(query_all(routes, UN, &request).await);
+    let world_bank = stated_values(query_all(routes, WORLD_BANK, &request).await);
     let (mut authoritative, mut of_the_un) = (0, 0);
     for (key, record) in un.iter().filter(|(key, _)| world_bank.contains_key(*key)) {
         let request = json!({"workflow": "population-latest", "axes": ["population"], "point_in_time": AS_OF,
