@@ -55,11 +55,11 @@ pub fn example_documents(pipeline: &str) -> (Value, Value, Value) {
     let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
     let mut number = axis("number", "integer");
     number["identity"] = json!(true);
-    let ontology = json!({"ontology_id": "things", "version": "1",
+    let ontology = json!({"ontology_id": "samples", "version": "1",
         "axes": [number, axis("size", "number"), axis("name", "string")]});
     let mut source = example("sources/world-bank-population.json");
     source["oracle_id"] = json!(pipeline);
-    source["ontology"] = json!({"ontology_id": "things", "version": "1"});
+    source["ontology"] = json!({"ontology_id": "samples", "version": "1"});
     source["axes_provided"] = json!(["number", "size", "name"]);
     let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
     let mut definition = open_pipeline("world-bank-population");
@@ -68,9 +68,9 @@ pub fn example_documents(pipeline: &str) -> (Value, Value, Value) {
     definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
     definition["pipeline"]["validation"] =
         json!({"required_fields": ["number"], "reject_on_schema_fail": true});
-    definition["pipeline"]["transformation"]["output_schema_id"] = json!("things@1");
+    definition["pipeline"]["transformation"]["output_schema_id"] = json!("samples@1");
     definition["normalization"] = json!({"normalizer_id": definition["normalization"]["normalizer_id"],
-        "source_schema_id": "things", "target_ontology_id": "things",
+        "source_schema_id": "samples", "target_ontology_id": "samples",
         "axis_mappings": [mapping("number", true), mapping("size", false), mapping("name", false)],
         "value_normalizers": [], "post_normalization_checks": []});
     definition["tables"] = json!({});

@@ -42,7 +42,7 @@ async fn is_closed_to(daemon: &DaemonProcess<'_>, retry_after: std::ops::RangeIn
     for refused in [request_verdict(routes, "cs_1").await, read_verdict(routes, "lost").await] {
         let document = problem(&refused, 503, "model_unavailable");
         assert_eq!(field(&document, "detail"), "the circuit of the oracle `gemini` is open");
-        let wait_s = retry_after_s(&refused).expect("it has a Retry-After");
+        let wait_s = retry_after_s(&refused).expect("a Retry-After header");
         assert!(retry_after.contains(&wait_s), "{wait_s}");
     }
 }
@@ -119,7 +119,7 @@ async fn half_open_circuit_permits_one_call_and_closes_after_successes() {
     let second = request_verdict(routes, "cs_3").await;
     problem(&second, 503, "model_unavailable");
     assert!(retry_after_s(&second).is_some());
-    assert_eq!(first.await.expect("it is answered").status, 201);
+    assert_eq!(first.await.expect("an answer").status, 201);
     assert_eq!((model.request_count(), model.most_in_flight()), (5, 1));
     assert_eq!(request_verdict(routes, "cs_3").await.status, 201);
     assert_eq!(read_health(routes).await["status"], "healthy");

@@ -73,7 +73,7 @@ fn peer() -> Value {
 
 async fn send(control: &mut DaemonClient, method: Method, path: &str, body: Option<Value>) -> DaemonResponse {
     let body = body.map(|body| body.to_string().into());
-    control.call(method, path, body).await.expect("it answers")
+    control.call(method, path, body).await.expect("the server answers")
 }
 
 async fn drain(control: &mut DaemonClient, draining: bool) -> DaemonResponse {
@@ -287,8 +287,8 @@ async fn log_is_filtered_by_session_event_time_and_number() {
     let events: Vec<_> = log(control, "session=cs_7").await.iter().map(|e| e["event"].clone()).collect();
     assert_eq!(events, ["tmm_crosscheck", "tmm_crosscheck", "verdict_cached"]);
     assert_eq!(log(control, "session=cs_7&event=tmm_crosscheck&limit=1").await.len(), 1);
-    assert!(log(control, "session=nobody").await.is_empty());
-    assert!(log(control, "execution=nobody").await.is_empty());
+    assert!(log(control, "session=unknown").await.is_empty());
+    assert!(log(control, "execution=unknown").await.is_empty());
 
     let since = whole[50]["timestamp"].as_str().unwrap();
     let later = log(control, &format!("since={since}&limit=10000")).await;

@@ -19,17 +19,17 @@ fn printed(output: &Output, code: i32) -> String {
     let stderr_text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr_text}");
     assert!(code != 0 || stderr_text.is_empty(), "{stderr_text}");
-    String::from_utf8(output.stdout.clone()).expect("it is text")
+    String::from_utf8(output.stdout.clone()).expect("valid UTF-8")
 }
 
 /// The JSON document on standard output of a run with this exit code.
 fn json_of(output: &Output, code: i32) -> Value {
-    serde_json::from_str(&printed(output, code)).expect("it is one JSON document")
+    serde_json::from_str(&printed(output, code)).expect("one JSON document")
 }
 
 /// The line on standard error of a run with this exit code.
 fn complaint(output: &Output, code: i32) -> String {
-    let stderr_text = String::from_utf8(output.stderr.clone()).expect("it is text");
+    let stderr_text = String::from_utf8(output.stderr.clone()).expect("valid UTF-8");
     assert_eq!(output.status.code(), Some(code), "{stderr_text}");
     assert_eq!(stderr_text.lines().count(), 1, "one line: {stderr_text}");
     assert!(stderr_text.starts_with("oraclectl: "), "{stderr_text}");
@@ -40,16 +40,16 @@ fn complaint(output: &Output, code: i32) -> String {
 fn with_input(command: &mut Command, input: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("oraclectl starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(input.as_bytes()).expect("it reads");
+    let mut stdin = child.stdin.take().expect("the output is piped");
+    stdin.write_all(input.as_bytes()).expect("the reader succeeds");
     drop(stdin);
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output().expect("the process ends")
 }
 
 /// Writes a file with this content and returns its path.
 fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
-    fs::write(world.path(name), content).expect("it is written");
-    world.path(name).to_str().expect("it is text").to_owned()
+    fs::write(world.path(name), content).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
 }
 
 async fn deliver(daemon: &DaemonProcess<'_>, session: &str) {

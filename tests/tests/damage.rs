@@ -91,14 +91,14 @@ impl UndamagedState {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("it is made");
-    for entry in fs::read_dir(from).expect("it is read") {
+    fs::create_dir_all(to).expect("the directory is created");
+    for entry in fs::read_dir(from).expect("the read succeeds") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy_dir(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("it is copied");
+            fs::copy(entry.path(), target).expect("the copy succeeds");
         }
     }
 }
@@ -162,39 +162,40 @@ fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -
 }
 
 fn write(world: &DaemonWorld, file: &str, content: impl AsRef<[u8]>) {
-    fs::write(world.state().join(file), content).expect("it is written");
+    fs::write(world.state().join(file), content).expect("the write succeeds");
 }
 
 fn read(world: &DaemonWorld, file: &str) -> Vec<u8> {
-    fs::read(world.state().join(file)).expect("it is read")
+    fs::read(world.state().join(file)).expect("the read succeeds")
 }
 
 fn remove(world: &DaemonWorld, file: &str) {
     let path = world.state().join(file);
-    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is removed");
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+        .expect("the removal succeeds");
 }
 
 /// Flips a byte or truncates a file, at a random position in its used part.
 fn damage(world: &DaemonWorld, rng: &mut fastrand::Rng) -> String {
-    let store = fs::read_dir(world.state().join("store")).expect("it is read");
+    let store = fs::read_dir(world.state().join("store")).expect("the read succeeds");
     let files: Vec<_> =
         store.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect();
     let others: Vec<_> = files.iter().filter(|path| !path.ends_with("db")).collect();
     let database = world.state().join("store/db");
     // the database holds most of the data
     let file = if rng.u8(0..5) == 0 { rng.choice(others).unwrap_or(&database) } else { &database };
-    let bytes = fs::read(file).expect("it is read");
+    let bytes = fs::read(file).expect("the read succeeds");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("the file is not empty");
     let place = rng.usize(0..=end);
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let opened = OpenOptions::new().write(true).open(file).expect("it opens");
+    let opened = OpenOptions::new().write(true).open(file).expect("the file opens");
     if rng.u8(0..4) == 0 {
-        opened.set_len(place as u64).expect("it is cut");
+        opened.set_len(place as u64).expect("the file is truncated");
         return format!("{name} cut at {place} of {end}");
     }
     let flip = rng.u8(1..);
     let byte = bytes.get(place).expect("the place is within") ^ flip;
-    opened.write_all_at(&[byte], place as u64).expect("it is written");
+    opened.write_all_at(&[byte], place as u64).expect("the write succeeds");
     format!("{name} byte {place} of {end} flipped by {flip:#04x}")
 }
 
@@ -248,7 +249,7 @@ const TAMPERED: [(&str, TamperFn, ExpectedStart); 17] = [
         "a folder as database",
         |now, _| {
             remove(now, "store/db");
-            fs::create_dir(now.state().join("store/db")).expect("it is made");
+            fs::create_dir(now.state().join("store/db")).expect("the directory is created");
         },
         Refuses("store"),
     ),
@@ -295,10 +296,10 @@ fn append(world: &DaemonWorld, file: &str, content: &[u8]) {
 
 /// Path of sled's snapshot.
 fn snapshot(world: &DaemonWorld) -> String {
-    let names = fs::read_dir(world.state().join("store")).expect("it is read");
+    let names = fs::read_dir(world.state().join("store")).expect("the read succeeds");
     let names = names.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());
     let snapshot = names.filter(|name| name.starts_with("snap.")).max();
-    format!("store/{}", snapshot.expect("there is one"))
+    format!("store/{}", snapshot.expect("at least one"))
 }
 
 /// A state, and a copy of it from before the last writes.
@@ -397,7 +398,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
     let whole = UndamagedState::create().await;
     let world = DaemonWorld::default();
     // a file instead of the directory
-    fs::write(world.state(), "").expect("it is written");
+    fs::write(world.state(), "").expect("the write succeeds");
     let StartOutcome::Refuses(line) = start_outcome(&whole, &world, "a file").await else {
         panic!("the state is served")
     };
@@ -406,7 +407,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
     let mut world = whole.copy_to_new_world();
     let set_modes = |state: &Path, mode| {
         for path in [state, &state.join("store")] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("they are set");
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the values are set");
         }
     };
     let state = world.state();
@@ -417,7 +418,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
         remove(&world, "probe");
         world.wrapper =
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into();
-        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("they are set");
+        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("the values are set");
         let mut probe = std::process::Command::new("setpriv");
         probe.args(&world.wrapper[1..]).arg(oracled_tests::program("oracled")).arg("--version");
         if !probe.output().is_ok_and(|probed| probed.status.success()) {

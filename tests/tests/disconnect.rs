@@ -28,7 +28,7 @@ fn request(session: &str, summary_bytes: usize) -> Vec<u8> {
 /// Submits a verdict and disconnects after `stays`, while the daemon may be at any step.
 async fn submit_and_disconnect(socket: PathBuf, request: Vec<u8>, stays: Duration) {
     let mut stream = UnixStream::connect(socket).await.expect("the socket is served");
-    stream.write_all(&request).await.expect("it is sent");
+    stream.write_all(&request).await.expect("the request is sent");
     tokio::time::sleep(stays).await;
 }
 
@@ -71,7 +71,8 @@ async fn disconnect_loses_no_write_that_has_begun() {
     // each verdict was looked up, judged and admitted, although no client waited for the answer
     let reports: Vec<Value> = get(&mut control, "/v1/actors").await.json().expect("the reports are JSON");
     let handled = |actor: &str| {
-        let report = reports.iter().find(|report| field(report, "name") == actor).expect("it reports");
+        let report =
+            reports.iter().find(|report| field(report, "name") == actor).expect("the actor has a report");
         field(report, "handled").clone()
     };
     assert_eq!((handled("crosscheck"), handled("cache")), (json!(begun.len()), json!(2 * begun.len())));

@@ -27,7 +27,7 @@ const FALSE_TEXT: &str = "The population of Moldova without Transnistria in 2015
 
 fn data(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data").join(name);
-    fs::read(path).expect("it exists")
+    fs::read(path).expect("the file exists")
 }
 
 /// Registers an example source and ingests one of its releases.
@@ -65,7 +65,7 @@ async fn evaluated(routes: &mut DaemonClient, body: &Value) -> Value {
 }
 
 fn list<'v>(of: &'v Value, place: &str) -> &'v [Value] {
-    of.pointer(place).and_then(Value::as_array).expect("there is a list")
+    of.pointer(place).and_then(Value::as_array).expect("an array")
 }
 
 /// Origins of all facts, each with its facts.
@@ -94,8 +94,8 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     for step in list(&passed, "/rules/0/evidence") {
         let supporting = &step["output"]["fact"];
         let names = |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == *supporting);
-        let origin = origins(&passed).find(names).expect("it has an origin");
-        let record_id = origin["record"]["record_id"].as_str().expect("it is a record's");
+        let origin = origins(&passed).find(names).expect("the fact has an origin");
+        let record_id = origin["record"]["record_id"].as_str().expect("the origin is a record");
         let chain = document(&get(routes, &format!("/v1/records/{record_id}/provenance")).await);
         for (member, same) in
             [("raw_hash", "raw_hash"), ("source_version", "source_version"), ("oracle_id", "oracle_id")]
@@ -223,7 +223,7 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
         body
     };
     let mut unknown = evaluation_request(TRUE_TEXT);
-    unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "nobody",
+    unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "unknown",
         "request": {"axes_requested": ["population"]}}}));
     let mut verified = evaluation_request(TRUE_TEXT);
     verified["facts_from"][0] =
@@ -249,7 +249,7 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
             "invalid_query",
             "facts_from[0]: `people` is not an axis",
         ),
-        (unknown, 404, "source_unknown", "facts_from[1]: no source nobody"),
+        (unknown, 404, "source_unknown", "facts_from[1]: no source unknown"),
         (verified, 404, "workflow_unknown", "facts_from[0]: no workflow people is registered"),
         (entry(json!([])), 400, "invalid_request", "`facts_from` has 0 entries; 1 to 16"),
         (entry(json!(vec![of_2015(); 17])), 400, "invalid_request", "`facts_from` has 17 entries; 1 to 16"),
@@ -286,7 +286,7 @@ async fn blocked_verification_stops_evaluation_and_delivery() {
     too_old(control).await;
     for (path, body) in [("/v1/rules/evaluate", &check), ("/v1/verdicts/cs_2", &delivery)] {
         let rejection = problem(&post(routes, path, body).await, 409, "facts_unavailable");
-        let detail = rejection["detail"].as_str().expect("it is told");
+        let detail = rejection["detail"].as_str().expect("the problem has a detail");
         assert!(detail.starts_with("facts_from[0]: ") && detail.contains("blocked"), "{detail}");
     }
     assert_eq!(log(control, "event=rules_evaluated").await, before);
@@ -347,11 +347,11 @@ async fn batch_line_has_its_own_sources_and_its_own_problem() {
         evaluation_request(TRUE_TEXT),
         evaluation_request(TRUE_TEXT),
     ];
-    lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("nobody");
+    lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("unknown");
     let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let mut stream = StreamedRequest::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
-    stream.send(body).await.expect("it listens");
-    stream.finish().await.expect("it listens");
+    stream.send(body).await.expect("the server listens");
+    stream.finish().await.expect("the server listens");
     let answers = stream.rest().await;
     let outcomes: Vec<_> = answers
         .iter()
@@ -366,7 +366,7 @@ fn verdict_with_summary(text: &str) -> String {
 
 fn submitted(text: &str) -> Value {
     let mut body = oracled_tests::submission(&verdict_with_summary(text));
-    let members = body.as_object_mut().expect("it is an object");
+    let members = body.as_object_mut().expect("an object");
     members.extend([("facts_from".into(), json!([of_2015()])), ("rules".into(), json!(RULES))]);
     body
 }
@@ -452,7 +452,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let file = |name: &str, text: &str| {
-        fs::write(world.path(name), text).expect("it is written");
+        fs::write(world.path(name), text).expect("the write succeeds");
         world.path(name).display().to_string()
     };
     let sources = file("sources.json", &json!([of_2015()]).to_string());
@@ -461,20 +461,21 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         let arguments =
             [&["rules", "check", &text, "--facts-from", &sources, "--rules", RULES[0]], more].concat();
         let output = world.ctl(&arguments);
-        (output.status.code(), String::from_utf8(output.stdout).expect("it is text"))
+        (output.status.code(), String::from_utf8(output.stdout).expect("valid UTF-8"))
     };
     let (status, shown) = check("true.txt", TRUE_TEXT, &[]);
     assert_eq!(status, Some(0), "{shown}");
     let routes = &mut daemon.routes().await;
     let evaluation = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
-    let record_id = origins(&evaluation).find(of_moldova).expect("it exists")["record"]["record_id"].clone();
+    let record_id =
+        origins(&evaluation).find(of_moldova).expect("the origin exists")["record"]["record_id"].clone();
     let expected = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
          fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
          source  world-bank-population, primary, version 2026-03-06\n\
          record  {}\n",
-        record_id.as_str().expect("it has an id")
+        record_id.as_str().expect("an id")
     );
     assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
     assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
@@ -492,7 +493,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
 
     let shown =
-        String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("it is text");
+        String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("valid UTF-8");
     assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
 
     let verdict = file("verdict.json", &verdict_with_summary(FALSE_TEXT));

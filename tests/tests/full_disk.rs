@@ -92,8 +92,8 @@ async fn check_full(
     assert_unavailable(&post(routes, "/v1/crosscheck", &check_of("check")).await);
     let some_session =
         ledger.sessions.iter().find(|(_, state)| matches!(state, KnownSessionState::Cached(_)));
-    let path = format!("/v1/verdicts/{}", some_session.expect("there is one").0);
-    assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("it answers"));
+    let path = format!("/v1/verdicts/{}", some_session.expect("at least one").0);
+    assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("the server answers"));
     for session in [turned_away, "small", "refused", "check"] {
         assert_eq!(get(routes, &format!("/v1/verdicts/{session}")).await.status, 404, "{session}");
     }
@@ -275,18 +275,18 @@ async fn payload_of_a_run_that_could_not_start_is_removed() {
     let disk = SizeLimitedDisk(world.state());
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let (ontology, source, pipeline) = ground::example_documents("things");
+    let (ontology, source, pipeline) = ground::example_documents("samples");
     ground::register_all(control, &ontology, &source, &pipeline).await;
     disk.fill(&daemon);
     submit_until_full(routes, "last", &mut AnswerLedger::default()).await;
     let record = "{\"number\": 1}\n";
-    assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
+    assert_unavailable(&ground::ingest(control, "samples", "1", "2020-01-01", record).await);
     disk.empty(&daemon);
     eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     let archived =
-        || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
+        || std::fs::read_dir(world.state().join("ground/raw")).expect("the archive exists").count();
     eventually("the payload is removed", async || archived() == 0).await;
-    let begun = ground::ingest(control, "things", "1", "2020-01-01", record).await;
+    let begun = ground::ingest(control, "samples", "1", "2020-01-01", record).await;
     let run = ground::wait_for_run(control, &ground::started_run(&begun)).await;
     assert_eq!((&run["state"], archived()), (&json!("completed"), 1));
     assert!(daemon.stop().success());

@@ -24,7 +24,7 @@ async fn run(world: &DaemonWorld, (name, value): (&str, OsString)) -> String {
 fn path(world: &DaemonWorld) -> OsString {
     let folder = world.path("bin");
     std::fs::create_dir(&folder).expect("the world is empty");
-    symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("it is linked");
+    symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("the link is created");
     let mut path = OsString::from(folder);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -89,7 +89,7 @@ async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
 fn envelope_in_the_reference_is_intact() {
     let reference = include_str!("../../docs/verification.md");
     let (_, shown) = reference.split_once("```json\n").expect("the reference has an envelope");
-    let (shown, _) = shown.split_once("\n```").expect("it ends");
-    let envelope: Envelope = serde_json::from_str(shown).expect("it is one");
+    let (shown, _) = shown.split_once("\n```").expect("the process ends");
+    let envelope: Envelope = serde_json::from_str(shown).expect("valid JSON");
     assert!(envelope.is_intact());
 }

@@ -20,11 +20,11 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         model.next([ScriptedReply::with_text(&text)]);
         let made = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
         assert_eq!(made.status, 201, "{}", document(&made));
-        let fields = document(&made);
+        let delivered = document(&made);
         let verdict: Value = serde_json::from_str(&text).unwrap();
-        let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| fields[name].clone());
+        let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| delivered[name].clone());
         assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
-        assert_eq!(fields["decision"]["approved"], true);
+        assert_eq!(delivered["decision"]["approved"], true);
 
         let again = read_verdict(routes, tier.into_str()).await;
         assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &made.body));

@@ -52,7 +52,7 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
     let control = &mut daemon.control().await;
     let known: Vec<_> = document(&get(control, "/v1/health/oracles").await)
         .as_array()
-        .expect("a list")
+        .expect("an array")
         .iter()
         .map(|oracle| oracle["oracle_id"].as_str().expect("a name").to_owned())
         .collect();

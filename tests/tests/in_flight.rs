@@ -42,8 +42,8 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
     let mut readers = JoinSet::new();
     for _ in 0..count {
         let mut wire = WireConnection::connect(&world.socket()).await;
-        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("it listens");
-        readers.spawn(async move { wire.answer().await.expect("it answers") });
+        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("the server listens");
+        readers.spawn(async move { wire.answer().await.expect("the server answers") });
     }
     let answers = readers.join_all().await;
     assert_eq!(model.request_count(), 1);
@@ -108,8 +108,8 @@ async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     let before = daemon.resident_bytes().unwrap();
     let mut readers = JoinSet::new();
     for (n, mut wire) in wires.into_iter().enumerate() {
-        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("it listens");
-        readers.spawn(async move { (n, wire.answer().await.expect("it answers")) });
+        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("the server listens");
+        readers.spawn(async move { (n, wire.answer().await.expect("the server answers")) });
     }
     let (made, turned_away): (Vec<_>, Vec<_>) =
         readers.join_all().await.into_iter().partition(|(_, answer)| answer.status == 200);
@@ -158,7 +158,7 @@ async fn verdict_in_flight_is_stored_after_its_client_disconnects() {
     .enumerate()
     {
         let mut wire = WireConnection::connect(&world.socket()).await;
-        wire.send(request).await.expect("it listens");
+        wire.send(request).await.expect("the server listens");
         eventually("the model is asked", async || model.request_count() == n + 1).await;
         drop(wire);
         eventually("the verdict is cached", async || read_cached(routes, session).await.status == 200).await;
@@ -185,7 +185,7 @@ async fn stop_in_flight(
     let daemon = world.serve().await;
     register_session(&mut daemon.routes().await, "read", None).await;
     let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.send(request).await.expect("it listens");
+    wire.send(request).await.expect("the server listens");
     eventually("the model is asked", async || model.request_count() == 1).await;
     let began = Instant::now();
     daemon.signal("TERM");
@@ -201,7 +201,7 @@ async fn stopped_daemon_completes_verdicts_in_flight() {
         model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(700)));
         let world = model.create_world("");
         let (answer, _) = stop_in_flight(&world, &model, request).await;
-        let answer = answer.expect("it was answered");
+        let answer = answer.expect("the request is answered");
         assert!(answer.status.is_success(), "{}", document(&answer));
         let daemon = world.serve().await;
         assert_eq!(read_cached(&mut daemon.routes().await, session).await.body, answer.body);

@@ -28,7 +28,8 @@ async fn register(routes: &mut DaemonClient, session: &str) {
         "original_verdict": "GREEN",
     });
     let path = format!("/v1/sessions/{session}");
-    let answer = routes.call(Method::PUT, &path, Some(body.to_string().into())).await.expect("it answers");
+    let answer =
+        routes.call(Method::PUT, &path, Some(body.to_string().into())).await.expect("the server answers");
     assert_eq!(answer.status, 201, "{}", document(&answer));
 }
 
@@ -106,7 +107,7 @@ fn session_of_prompt(request: &ReceivedRequest) -> String {
 /// The session of a mail, from its idempotency key, which is the same for each attempt.
 fn session_of_mail(request: &ReceivedRequest) -> String {
     let key = request.header("idempotency-key").expect("each mail has its key");
-    let session = key.split(':').nth(1).expect("it names its session").to_owned();
+    let session = key.split(':').nth(1).expect("the key names its session").to_owned();
     assert_eq!(key.starts_with("verdict:"), is_generated(&session), "{key}");
     session
 }
@@ -162,11 +163,11 @@ async fn kill_amid_deliveries(rounds: usize) {
     assert!(acknowledged.is_subset(&there), "each acknowledged verdict is stored");
     println!("{} verdicts acknowledged during kills, {} stored at the end", acknowledged.len(), there.len());
 
-    let requesting = count_by_session(&model.requests(), session_of_prompt);
-    let lost = requesting.iter().filter(|(session, _)| !is_generated(session));
+    let call_counts = count_by_session(&model.requests(), session_of_prompt);
+    let lost = call_counts.iter().filter(|(session, _)| !is_generated(session));
     assert!(
         lost.clone().all(|(_, times)| *times == 1),
-        "the model is called once for each lost verdict: {requesting:?}"
+        "the model is called once for each lost verdict: {call_counts:?}"
     );
     eventually("the outbox is empty", async || {
         let outbox = document(&get(&mut daemon.control().await, "/v1/outbox").await);
@@ -176,7 +177,7 @@ async fn kill_amid_deliveries(rounds: usize) {
     check(
         &read_whole_log(&mut daemon.control().await).await,
         &there,
-        &requesting,
+        &call_counts,
         &mailbox.requests(),
         rounds,
     );

@@ -23,7 +23,7 @@ async fn begin_submission(world: &DaemonWorld, session: &str, body: &str) -> Wir
     let headers =
         [("content-type", "application/json"), ("content-length", &length), ("expect", "100-continue")];
     let go_on = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
-    assert_eq!(go_on.expect("it answers").status, 100);
+    assert_eq!(go_on.expect("the server answers").status, 100);
     wire
 }
 
@@ -33,12 +33,12 @@ async fn stops_in_good_order(signal: &str) {
     let body = submission(GOOD).to_string();
     let mut in_flight = begin_submission(&world, "cs_1", &body).await;
     let mut idle = WireConnection::connect(&world.socket()).await;
-    assert_eq!(idle.exchange(head("GET", "/healthz", &[])).await.expect("it answers").status, 200);
+    assert_eq!(idle.exchange(head("GET", "/healthz", &[])).await.expect("the server answers").status, 200);
     daemon.signal(signal);
     eventually("the routes' socket is removed", async || !world.socket().exists()).await;
     idle.wait_for_hangup().await;
-    in_flight.send(&body).await.expect("it still listens");
-    assert_eq!(in_flight.answer().await.expect("it still answers").status, 201, "{signal}");
+    in_flight.send(&body).await.expect("the daemon still listens");
+    assert_eq!(in_flight.answer().await.expect("the daemon still answers").status, 201, "{signal}");
     let status = daemon.wait();
     assert_eq!(status.code(), Some(0), "{signal}: {}", world.service_log());
 
@@ -241,9 +241,9 @@ async fn json_log_format_writes_each_line_as_json() {
 #[tokio::test]
 async fn state_directory_that_others_can_write_to_is_refused() {
     let world = DaemonWorld::default();
-    fs::create_dir(world.state()).expect("it is made");
+    fs::create_dir(world.state()).expect("the directory is created");
     for (mode, is_taken) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, false), (0o755, true)] {
-        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("the mode is set");
         if is_taken {
             assert!(world.serve().await.stop().success());
             continue;
@@ -252,7 +252,7 @@ async fn state_directory_that_others_can_write_to_is_refused() {
         let stderr_text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(1), "{mode:o}: {stderr_text}");
         assert!(stderr_text.contains("chmod go-w"), "{mode:o}: {stderr_text}");
-        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was created");
+        assert_eq!(fs::read_dir(world.state()).expect("the read succeeds").count(), 0, "nothing was created");
     }
 }
 
@@ -324,7 +324,7 @@ fn flag_overrides_variable_overrides_file_overrides_default() {
         let mut command = world.oracled(&["check-config", "--json"]);
         // a variable can also name the file
         let output = command.args(flags).env("ORACLED_CONFIG", &file).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
+        serde_json::from_slice::<Value>(&output.stdout).expect("valid JSON")
     };
     let limits = |config: &Value| (config["limits"]["idle_s"].clone(), config["limits"]["request_s"].clone());
     let config = printed(&["--state-dir", "/flag", "--log-format", "text"]);
@@ -349,7 +349,7 @@ async fn unknown_oracled_variables_are_named_and_do_not_prevent_a_start() {
     let stderr_text = String::from_utf8(checked.stderr).unwrap();
     assert!(checked.status.success(), "{stderr_text}");
     assert!(stderr_text.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{stderr_text}");
-    serde_json::from_slice::<Value>(&checked.stdout).expect("it is JSON");
+    serde_json::from_slice::<Value>(&checked.stdout).expect("valid JSON");
     let daemon = world.serve().await;
     assert!(daemon.stop().success());
     let logged = world.service_log();
@@ -391,7 +391,7 @@ async fn run_dev(world: &DaemonWorld, options: &[&str]) -> String {
     // the daemon may call a server of this process
     let output =
         tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
-    let output = output.expect("it starts");
+    let output = output.expect("the start succeeds");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(
@@ -419,9 +419,9 @@ async fn dev_exits_with_0_and_leaves_no_files() {
 
     // without --exit it serves until a signal stops it, and then removes its files, too
     let mut dev = world.oracled(&["dev"]);
-    dev.stdout(fs::File::create(world.path("said")).unwrap());
+    dev.stdout(fs::File::create(world.path("output")).unwrap());
     let daemon = world.spawn_as(dev);
-    let output = || fs::read_to_string(world.path("said")).unwrap();
+    let output = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || output().contains("curl --unix-socket ")).await;
     let socket = output()
         .lines()
@@ -498,10 +498,10 @@ async fn dev_fits_two_screens_and_its_commands_work() {
     let (world, _) = world_with_tmp();
     std::os::unix::fs::symlink(oracled_tests::program("oraclectl"), world.path("oraclectl")).unwrap();
     let mut dev = world.oracled(&["dev"]);
-    // as after `cargo run`: oraclectl is beside the program
-    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("said")).unwrap());
+    // as after `cargo run`: oraclectl is next to the program
+    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("output")).unwrap());
     let daemon = world.spawn_as(dev);
-    let printed = || fs::read_to_string(world.path("said")).unwrap();
+    let printed = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
     let printed = printed();
     assert!(
@@ -509,18 +509,18 @@ async fn dev_fits_two_screens_and_its_commands_work() {
         "{printed}"
     );
     let (_, commands) = printed.split_once("in another terminal:\n").expect("commands are suggested");
-    let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("there are several");
-    let output = Command::new("sh").args(["-ec", commands]).output().expect("it starts");
+    let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("several lines");
+    let output = Command::new("sh").args(["-ec", commands]).output().expect("the start succeeds");
     assert!(output.status.success() && output.stderr.is_empty(), "{commands}\n{output:?}");
-    let shown = String::from_utf8(output.stdout).expect("it is text");
+    let shown = String::from_utf8(output.stdout).expect("valid UTF-8");
     has_in_order(&shown, ["service_started", "GREEN", "2026-03-06", "2835978"]);
-    let path = curl.rsplit_once("http://oracled").expect("it has a URL").1;
+    let path = curl.rsplit_once("http://oracled").expect("the command has a URL").1;
     let socket = commands.lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET="));
-    let read = WireConnection::connect(socket.expect("it is set").as_ref())
+    let read = WireConnection::connect(socket.expect("the socket is set").as_ref())
         .await
         .exchange(head("GET", path, &[]))
         .await;
-    assert_eq!(read.expect("it answers").status, 200, "{curl}");
+    assert_eq!(read.expect("the server answers").status, 200, "{curl}");
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
@@ -529,7 +529,7 @@ async fn dev_with_a_failed_chapter_names_it_and_exits_with_1() {
     let (mut world, _) = world_with_tmp();
     // the first two chapters have a longer query
     world.variables.push(("ORACLED_LIMITS__QUERY_BYTES".into(), "70".into()));
-    let output = world.oracled(&["dev", "--exit"]).output().expect("it starts");
+    let output = world.oracled(&["dev", "--exit"]).output().expect("the start succeeds");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{printed}");
     let fault =
@@ -542,9 +542,9 @@ async fn dev_stops_on_a_signal_and_leaves_no_files() {
     for signal in ["INT", "TERM"] {
         let (world, tmp) = world_with_tmp();
         let mut dev = world.oracled(&["dev"]);
-        dev.stdout(fs::File::create(world.path("said")).unwrap());
+        dev.stdout(fs::File::create(world.path("output")).unwrap());
         let daemon = world.spawn_as(dev);
-        let output = || fs::read_to_string(world.path("said")).unwrap();
+        let output = || fs::read_to_string(world.path("output")).unwrap();
         eventually("a step has passed", async || output().contains("✓ ")).await;
         daemon.signal(signal);
         assert_eq!(daemon.wait().code(), Some(1), "{signal}");

@@ -9,8 +9,8 @@ use std::fs;
 const UNASKED: &str = "[model]\nbase_url = \"http://127.0.0.1:9\"\n";
 
 fn write(world: &DaemonWorld, name: &str, text: &str) -> String {
-    fs::write(world.path(name), text).expect("it is written");
-    world.path(name).to_str().expect("it is text").to_owned()
+    fs::write(world.path(name), text).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
 }
 
 /// Starts a daemon that must refuse to start, and returns its error.
@@ -33,7 +33,7 @@ async fn credential_overrides_key_file_and_key_file_overrides_variable() {
             let daemon = world.serve().await;
             assert_eq!(request_verdict(&mut daemon.routes().await, session).await.status, 201);
             assert!(daemon.stop().success());
-            let request = model.requests().pop().expect("it was asked");
+            let request = model.requests().pop().expect("the model was called");
             request.header(header).map(|key| key.trim_start_matches("Bearer ").to_owned())
         };
         assert_eq!(asked_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));

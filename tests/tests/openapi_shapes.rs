@@ -65,7 +65,9 @@ fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<Stri
         Value::Object(members) => {
             if let Some(place) = members.get("$ref").and_then(Value::as_str) {
                 let name = place.rsplit('/').next().expect("a reference has a name");
-                let shape = description.pointer(place.trim_start_matches('#')).expect("it is described");
+                let shape = description
+                    .pointer(place.trim_start_matches('#'))
+                    .expect("the schema is in the document");
                 if found.insert(name.to_owned(), shape).is_none() {
                     reached(shape, description, found);
                 }
@@ -168,7 +170,7 @@ impl MemberChange {
     fn all(value: &Value) -> Vec<Self> {
         let mut all = Vec::new();
         for object in objects(value, "") {
-            let members = value.pointer(&object).and_then(Value::as_object).expect("it is an object");
+            let members = value.pointer(&object).and_then(Value::as_object).expect("an object");
             for name in members.keys().map(String::as_str).chain(["?"]) {
                 let others = [json!(null), json!(true), json!(7), json!("?")].into_iter().map(Some);
                 let changes = others.chain([None]);
@@ -180,8 +182,7 @@ impl MemberChange {
 
     fn apply(&self, value: &Value) -> Value {
         let mut value = value.clone();
-        let members =
-            value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("it is an object");
+        let members = value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("an object");
         match &self.to {
             Some(to) => members.insert(self.name.clone(), to.clone()),
             None => members.remove(&self.name),
@@ -258,9 +259,9 @@ async fn envelopes_of_real_decisions_match_the_schema() {
     let shape = validator(&description().await, "Envelope");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/verification/tests/envelopes");
     let mut kinds = BTreeSet::new();
-    for file in fs::read_dir(folder).expect("it exists") {
-        let path = file.expect("it is read").path();
-        let text = fs::read_to_string(&path).expect("it is text");
+    for file in fs::read_dir(folder).expect("the file exists") {
+        let path = file.expect("the read succeeds").path();
+        let text = fs::read_to_string(&path).expect("valid UTF-8");
         // the stored file replaces two digests by an ellipsis
         let envelope: Value =
             serde_json::from_str(&text.replace("\"...\"", &format!("\"{:064}\"", 0))).unwrap();

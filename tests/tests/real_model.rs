@@ -79,7 +79,7 @@ async fn send_with_retry(
         let path = format!("/v1/verdicts/{session}");
         match routes.call(method.clone(), &path, body.map(|body| body.to_string().into())).await {
             Err(ClientError::Silent(_)) => {}
-            answer => return answer.expect("it answers"),
+            answer => return answer.expect("the server answers"),
         }
     }
 }

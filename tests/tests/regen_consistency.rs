@@ -212,7 +212,7 @@ async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
     }
     let mut diverged = 0;
     while let Some(reader) = readers.join_next().await {
-        let (answer, took) = reader.expect("it is answered");
+        let (answer, took) = reader.expect("an answer");
         assert_eq!(answer.status, 200, "{}", document(&answer));
         diverged += usize::from(at(&answer, "/divergence_level") == "significant");
         assert!(took < RENDERED_WITHIN, "{took:?}");
@@ -243,7 +243,7 @@ async fn time_regeneration(
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    *times.get(times.len() / 2).expect("there were some")
+    *times.get(times.len() / 2).expect("at least one")
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
     let reading = tokio::spawn(async move { read_verdict(&mut reader, "while").await });
     eventually("the model is asked", async || model.request_count() == 1).await;
     disk::fill(&daemon, &world.state());
-    problem(&reading.await.expect("it is answered"), 503, "storage_unavailable");
+    problem(&reading.await.expect("an answer"), 503, "storage_unavailable");
     assert_eq!(
         fallback_events(&world),
         ["oracle_interaction", "tmm_crosscheck"],
@@ -393,7 +393,7 @@ async fn original_of_another_model(model: &ModelServer, again: &[ScriptedReply])
     response.as_object_mut().expect("a document is an object").extend([
         ("regens_watched".to_owned(), at(&status, "/variance/regens")),
         ("check".to_owned(), checks.first().expect("one check").clone()),
-        ("asked".to_owned(), models.collect()),
+        ("models".to_owned(), models.collect()),
     ]);
     drop(daemon);
     (world, response)
@@ -403,7 +403,7 @@ async fn original_of_another_model(model: &ModelServer, again: &[ScriptedReply])
 async fn regeneration_calls_the_model_of_the_original() {
     let model = ModelServer::start().await;
     let (_world, answer) = original_of_another_model(&model, &[]).await;
-    assert_eq!(answer["asked"], json!(["made-up-1"]));
+    assert_eq!(answer["models"], json!(["made-up-1"]));
     assert_eq!((&answer["check"]["settings_changed"], &answer["regens_watched"]), (&json!(false), &json!(1)));
     assert!(answer.get("notice").is_none(), "{answer}");
 }
@@ -413,7 +413,7 @@ async fn regeneration_calls_the_configured_model_if_the_original_is_gone() {
     let model = ModelServer::start().await;
     let gone = [ScriptedReply::error(404, "no such model"), reply(VerdictLabel::Red)];
     let (_world, answer) = original_of_another_model(&model, &gone).await;
-    assert_eq!(answer["asked"], json!(["made-up-1", "made-up-2"]));
+    assert_eq!(answer["models"], json!(["made-up-1", "made-up-2"]));
     let check = &answer["check"];
     assert_eq!((&check["settings_changed"], &check["prompt_changed"]), (&json!(true), &json!(false)));
     assert_eq!((&answer["settings_changed"], &answer["regens_watched"]), (&json!(true), &json!(0)));
@@ -427,7 +427,7 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    register_session(routes, "told", Some(VerdictLabel::Green)).await;
+    register_session(routes, "registered", Some(VerdictLabel::Green)).await;
     let submitted = oracled_tests::post(
         routes,
         "/v1/verdicts/submitted",
@@ -436,7 +436,7 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     .await;
     assert_eq!(submitted.status, 201);
     purge_verdict(control, "submitted").await;
-    for session in ["told", "submitted"] {
+    for session in ["registered", "submitted"] {
         model.next([reply(VerdictLabel::Green)]);
         let answer = read_verdict(routes, session).await;
         assert_eq!(at(&answer, "/prompt_changed"), true, "{session}");

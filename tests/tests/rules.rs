@@ -45,7 +45,7 @@ fn one_of_each() -> [(&'static str, Value, Vec<&'static str>); 3] {
 
 /// The list with that name in an answer, a rule or an entry.
 fn list<'v>(of: &'v Value, name: &str) -> &'v [Value] {
-    of.get(name).and_then(Value::as_array).expect("it has that list")
+    of.get(name).and_then(Value::as_array).expect("the object has this list")
 }
 
 /// Ids of the rules with this verdict.
@@ -183,7 +183,7 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
 fn with(name: &str, value: Value) -> Value {
     let mut body = json!({"candidate_output": "Ice melts.", "facts": ["Ice melts"], "expected": {}});
     let (place, name) = name.strip_prefix("expected.").map_or(("", name), |name| ("/expected", name));
-    let members = body.pointer_mut(place).and_then(Value::as_object_mut).expect("it has both");
+    let members = body.pointer_mut(place).and_then(Value::as_object_mut).expect("the body has both members");
     members.insert(name.to_owned(), value);
     body
 }

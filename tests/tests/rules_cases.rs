@@ -28,7 +28,7 @@ impl RulesFileCase {
     fn read(line: &str) -> Self {
         let mut members: serde_json::Map<String, Value> = serde_json::from_str(line).expect("an object");
         let mut take = |name: &str| members.remove(name).unwrap_or_default();
-        let mut text = |name: &str| take(name).as_str().expect("it exists and is text").to_owned();
+        let mut text = |name: &str| take(name).as_str().expect("the file exists and is UTF-8").to_owned();
         let (id, category, candidate) = (text("id"), text("category"), text("candidate_output"));
         assert!(!text("note").is_empty(), "{id} has a note");
         let mut want = take("want");
@@ -81,7 +81,7 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
 fn repeated_evaluation_of_a_case_returns_the_same_bytes() {
     for case in cases() {
         let [first, second] = [case.evaluated(), case.evaluated()]
-            .map(|evaluation| serde_json::to_string(&evaluation).expect("it is JSON"));
+            .map(|evaluation| serde_json::to_string(&evaluation).expect("valid JSON"));
         assert_eq!(first, second, "{}", case.id);
     }
 }

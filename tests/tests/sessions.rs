@@ -62,9 +62,9 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    register_session(routes, "told", Some(VerdictLabel::Amber)).await;
+    register_session(routes, "registered", Some(VerdictLabel::Amber)).await;
     assert_eq!(post(routes, "/v1/verdicts/delivered", &submission(GOOD)).await.status, 201);
-    for (session, original) in [("told", "AMBER"), ("delivered", "GREEN")] {
+    for (session, original) in [("registered", "AMBER"), ("delivered", "GREEN")] {
         for (body, what) in [
             (with("tier", json!("full")), "tier"),
             (with("query", json!("Sell wax?")), "query"),
@@ -79,7 +79,7 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
         let known = document(&put_session(routes, session, &generation_request(ProductTier::Quick)).await);
         assert_eq!((&known["tier"], &known["original_verdict"]), (&json!("quick"), &json!(original)));
     }
-    let events = event_names(&mut daemon.control().await, "told").await;
+    let events = event_names(&mut daemon.control().await, "registered").await;
     assert_eq!(events, ["session_registered"]);
 }
 
@@ -170,7 +170,7 @@ async fn concurrent_registrations_create_one_session_and_one_entry() {
     }
     let mut statuses = [0; 3];
     while let Some(status) = tasks.join_next().await {
-        match status.expect("it is answered").as_u16() {
+        match status.expect("an answer").as_u16() {
             201 => statuses[0] += 1,
             200 => statuses[1] += 1,
             409 => statuses[2] += 1,
@@ -187,13 +187,13 @@ async fn operator_shows_corrects_and_removes_a_session() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
-    let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("it is text");
+    let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("valid UTF-8");
     assert!(shown.contains("a@b") && shown.contains("uid "), "{shown}");
 
     let corrections = ["session", "correct", "cs_1", "--customer-email", "c@d", "--original-verdict", "RED"];
     assert!(world.ctl(&corrections).status.success());
     let session: Value = serde_json::from_slice(&world.ctl(&["--json", "session", "show", "cs_1"]).stdout)
-        .expect("it is JSON");
+        .expect("valid JSON");
     assert_eq!((&session["customer_email"], &session["original_verdict"]), (&json!("c@d"), &json!("RED")));
     assert_eq!(world.ctl(&["session", "correct", "cs_1"]).status.code(), Some(2), "a correction is required");
 
@@ -220,12 +220,13 @@ async fn removal_of_a_session_drops_its_queued_mail() {
     }
     eventually("it is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success()).await;
     let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["items"].clone();
-    let sessions: Vec<_> = mails.as_array().expect("a list").iter().map(|mail| &mail["session_id"]).collect();
+    let sessions: Vec<_> =
+        mails.as_array().expect("an array").iter().map(|mail| &mail["session_id"]).collect();
     assert_eq!(sessions, ["cs_2"]);
     // both entries are in one commit, with the same timestamp
     let mirror: Vec<Value> = world.mirror().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let time_of = |event: &str| {
-        let entry = mirror.iter().find(|entry| entry["event"] == event).expect("it is logged");
+        let entry = mirror.iter().find(|entry| entry["event"] == event).expect("the event is logged");
         entry["timestamp"].clone()
     };
     assert_eq!(time_of("mail_dropped"), time_of("session_removed"));
@@ -234,11 +235,11 @@ async fn removal_of_a_session_drops_its_queued_mail() {
 #[tokio::test]
 async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
     let world = DaemonWorld::with_config("socket_mode = \"0666\"");
-    if fs::metadata(world.path("")).expect("it exists").uid() != 0 {
+    if fs::metadata(world.path("")).expect("the file exists").uid() != 0 {
         // only root can act as another user
         return;
     }
-    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("the mode is set");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
@@ -254,7 +255,7 @@ async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
         "thief@b",
     ]);
     let refused = other.uid(65_534).gid(65_534).output().expect("oraclectl starts");
-    let document: Value = serde_json::from_slice(&refused.stdout).expect("it is JSON");
+    let document: Value = serde_json::from_slice(&refused.stdout).expect("valid JSON");
     assert_eq!((&document["code"], &document["mismatch"]), (&json!("session_mismatch"), &json!("owner")));
     assert!(world.ctl(&["session", "correct", "cs_1", "--owner-uid", "65534"]).status.success());
     let taken = other.output().expect("oraclectl starts");

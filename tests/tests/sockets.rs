@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path).expect("it exists").mode() & 0o7777
+    fs::metadata(path).expect("the file exists").mode() & 0o7777
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn stale_socket_file_is_replaced() {
 #[tokio::test]
 async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
     let world = DaemonWorld::default();
-    let _listener = UnixListener::bind(world.socket()).expect("it is bound");
+    let _listener = UnixListener::bind(world.socket()).expect("the socket is bound");
     let mut waiting = Vec::new();
     // the listener accepts none of these connections
     while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {

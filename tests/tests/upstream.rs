@@ -492,7 +492,8 @@ async fn unreadable_answer_is_not_quoted() {
         server.set_default(ScriptedReply::bytes(200, answer.as_str()));
         for model in both(&server) {
             let called = call(model).await;
-            let shown = format!("{called:?} {}", called.outcome.as_ref().expect_err("it cannot be read"));
+            let shown =
+                format!("{called:?} {}", called.outcome.as_ref().expect_err("the answer is unreadable"));
             assert!(shown.contains(&format!("the answer cannot be read: {how}")), "{shown}");
             assert!(!shown.contains(WORDS), "{shown}");
         }
@@ -507,7 +508,7 @@ async fn probe_requests_the_models_route_only() {
         assert_eq!(model.probe(LOCKED_MODEL, patience).await, Ok(()));
         assert_eq!(server.probes().pop().expect("a probe").path, path);
         server.set_probe_reply(ScriptedReply::error(404, "no such model"));
-        let failure = model.probe(LOCKED_MODEL, patience).await.expect_err("there is none");
+        let failure = model.probe(LOCKED_MODEL, patience).await.expect_err("an error");
         assert_eq!(
             (failure.kind, failure.detail.as_str()),
             (RequestFailureKind::Status(404), "MADE_UP: no such model")
@@ -529,7 +530,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         if calls.len() >= AT_ONCE {
-            calls.join_next().await.expect("some are left").expect("it holds");
+            calls.join_next().await.expect("some are left").expect("the call succeeds");
         }
         let caller = caller.clone();
         calls.spawn(async move {
@@ -538,7 +539,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
         });
     }
     while let Some(called) = calls.join_next().await {
-        called.expect("it holds");
+        called.expect("the call succeeds");
     }
     assert_eq!(server.request_count(), CALLS);
     assert!((2..=AT_ONCE).contains(&server.most_in_flight()), "{}", server.most_in_flight());

@@ -32,7 +32,7 @@ async fn both(control: &mut DaemonClient) {
 }
 
 fn with(mut document: Value, place: &str, value: Value) -> Value {
-    *document.pointer_mut(place).expect("it exists") = value;
+    *document.pointer_mut(place).expect("the value exists") = value;
     document
 }
 
@@ -204,7 +204,7 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
     let file = world.state().with_file_name("census.json");
-    std::fs::write(&file, census().to_string()).expect("it is written");
+    std::fs::write(&file, census().to_string()).expect("the write succeeds");
     let file = file.to_str().expect("a name");
     assert_eq!(run_ctl(&["apply", "-f", file]), (Some(0), "workflow census is created\n".to_owned()));
     assert_eq!(run_ctl(&["apply", "-f", file]), (Some(0), "workflow census is unchanged\n".to_owned()));
@@ -215,7 +215,7 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
     assert_eq!(run_ctl(&["get", "workflow", "nowhere"]).0, Some(1));
     let log = run_ctl(&["log", "--event", "document_registered"]).1;
     assert!(log.contains("document_registered workflow census by uid"), "{log}");
-    assert_eq!(run_ctl(&["log", "--execution", "nobody"]), (Some(0), String::new()));
+    assert_eq!(run_ctl(&["log", "--execution", "unknown"]), (Some(0), String::new()));
 }
 
 const LIVE: &str = "/v1/documents/source/un-live";
@@ -273,7 +273,7 @@ async fn adapter_is_registered_for_a_live_source_and_replaced() {
     let shown_again = document(&get(&mut daemon.control().await, ADAPTER).await);
     assert_eq!(shown_again, shown, "the adapter survives a restart");
     let file = world.state().with_file_name("adapter.json");
-    std::fs::write(&file, adapter().to_string()).expect("it is written");
+    std::fs::write(&file, adapter().to_string()).expect("the write succeeds");
     let ctl_output = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
     let set = ctl_output(&["apply", "-f", file.to_str().expect("a name")]);
     assert_eq!(set, "adapter un-live is changed\n");

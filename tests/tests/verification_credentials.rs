@@ -120,10 +120,10 @@ async fn credential_is_in_no_output_log_or_file() {
         envelopes.push(envelope);
     }
     check_headers(&office, Some(OFFICE), &[REGISTRY]);
-    assert_eq!(envelopes.last().expect("there are some")["candidates"][0]["outcome"], "refused");
+    assert_eq!(envelopes.last().expect("at least one")["candidates"][0]["outcome"], "refused");
     let mut messages = String::new();
     for envelope in &envelopes {
-        let execution = envelope["execution_id"].as_str().expect("it has one");
+        let execution = envelope["execution_id"].as_str().expect("a string");
         let explained = world.ctl_in_thread(&["explain", execution]).await;
         assert!(explained.status.success(), "{explained:?}");
         messages += &String::from_utf8_lossy(&explained.stdout);

@@ -63,7 +63,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
     assert!(!shown.contains("next: "), "{shown}");
     let envelope: Value =
         serde_json::from_str(&ctl(&world, &[&ARUBA[..], &["--json"]].concat(), 0)).expect("JSON");
-    let id = envelope["execution_id"].as_str().expect("it has one");
+    let id = envelope["execution_id"].as_str().expect("a string");
 
     let explained = ctl(&world, &["explain", id], 0);
     assert_lines(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
@@ -253,13 +253,16 @@ async fn review_watch_shows_reviews_when_they_are_opened() {
         ctl(&world, &["verify", "census", "area=ABW", &format!("year={year}"), "--axes=population"], 6);
     };
     ask(1960);
-    let mut watching =
-        world.ctl_command(&["review", "watch", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    let mut watching = world
+        .ctl_command(&["review", "watch", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the start succeeds");
+    let mut lines = BufReader::new(watching.stdout.take().expect("the output is piped")).lines();
     // `watch` follows the log from its end at the time of its request; earlier reviews are not shown
     let (seen, line) = std::sync::mpsc::channel();
     let reader =
-        std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("it is text")))));
+        std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("valid UTF-8")))));
     let mut line_of = None;
     for year in 1961..1980 {
         ask(year);
@@ -268,14 +271,14 @@ async fn review_watch_shows_reviews_when_they_are_opened() {
             break;
         }
     }
-    watching.kill().expect("it is ours");
-    watching.wait().expect("it ends");
+    watching.kill().expect("the process is running");
+    watching.wait().expect("the process ends");
     drop(reader.join());
     let shown_review: Value =
-        serde_json::from_str(&line_of.expect("a review was shown")).expect("it is JSON");
+        serde_json::from_str(&line_of.expect("a review was shown")).expect("valid JSON");
     assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
-    let listed = listed["items"].as_array().expect("a list");
+    let listed = listed["items"].as_array().expect("an array");
     assert!(listed.contains(&shown_review), "{shown_review}");
     assert_ne!(shown_review["where"]["year"], "1960", "an earlier review is not shown");
 }

@@ -48,7 +48,7 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
     assert_eq!(listed["next"], json!(null));
-    let [listed] = &listed["items"].as_array().expect("a list")[..] else { panic!("{listed}") };
+    let [listed] = &listed["items"].as_array().expect("an array")[..] else { panic!("{listed}") };
     assert_eq!(
         (&listed["review_id"], &listed["where"], &listed["axes"]),
         (&json!(id), &json!({"area": "ABW", "year": "1960"}), &json!({"population": ["require_human"]}))
@@ -132,7 +132,7 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let id = verify_population(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}", id.as_str().expect("a review is open"));
-    let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
+    let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "not needed"}));
     problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
     problem(&post(control, &dismiss, &json!({"reason": " "})).await, 400, "invalid_resolution");
     problem(&post(control, &dismiss, &json!({"why": "healed"})).await, 400, "invalid_request");
@@ -143,14 +143,14 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let by = nix::unistd::geteuid().as_raw().to_string();
     assert_eq!(
         (at(&dismissed, "/dismissed/reason"), at(&dismissed, "/dismissed/verifier_id")),
-        (json!("nobody has to"), json!(by))
+        (json!("not needed"), json!(by))
     );
     assert!(document(&dismissed).get("resolved").is_none(), "{}", document(&dismissed));
     assert_eq!(document(&get(control, &path).await), document(&dismissed));
     assert_eq!(document(&get(control, "/v1/reviews").await)["items"], json!([]));
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
-    let [listed] = &all["items"].as_array().expect("a list")[..] else { panic!("{all}") };
+    let [listed] = &all["items"].as_array().expect("an array")[..] else { panic!("{all}") };
     assert_eq!(
         (&listed["dismissed_by"], &listed["dismissed_at"]),
         (&json!(by), &document(&dismissed)["dismissed"]["dismissed_at"])
@@ -158,7 +158,7 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let entry = &log(control, "event=review_dismissed").await[0];
     assert_eq!(
         (&entry["review_id"], &entry["reason"], &entry["peer"]["pid"]),
-        (&id, &json!("nobody has to"), &json!(std::process::id()))
+        (&id, &json!("not needed"), &json!(std::process::id()))
     );
     for (verb, word) in [("dismiss", &reason), ("resolve", &resolution("54300")), ("revoke", &reason)] {
         let rejection =
@@ -194,7 +194,7 @@ async fn invalid_resolution_changes_nothing() {
     let before = read_whole_log(control).await.len();
     let with = |place: &str, value: Value| {
         let mut resolution = resolution("54300");
-        *resolution.pointer_mut(place).expect("it exists") = value;
+        *resolution.pointer_mut(place).expect("the value exists") = value;
         resolution
     };
     for (resolution, message) in [
@@ -213,7 +213,8 @@ async fn invalid_resolution_changes_nothing() {
     }
     let twice =
         r#"{"values": {"population": "1", "population": "2"}, "reason": "x", "valid_for_seconds": 1}"#;
-    let answer = control.call(Method::POST, &path, Some(Bytes::from(twice))).await.expect("it answers");
+    let answer =
+        control.call(Method::POST, &path, Some(Bytes::from(twice))).await.expect("the server answers");
     let message = problem(&answer, 400, "invalid_request");
     assert!(message["detail"].as_str().is_some_and(|detail| detail.starts_with("values: ")), "{message}");
     problem(&post(control, "/v1/reviews/no-such/resolve", &resolution("1")).await, 404, "review_unknown");
@@ -252,7 +253,7 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
         loop {
             let page = document(&get(control, &format!("/v1/reviews?{question}{before}")).await);
             listed.extend(
-                page["items"].as_array().expect("a list").iter().map(|review| review["review_id"].clone()),
+                page["items"].as_array().expect("an array").iter().map(|review| review["review_id"].clone()),
             );
             let Some(next) = page["next"].as_str() else { break };
             before = format!("&after={next}");
@@ -268,16 +269,16 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
 /// An envelope with other warnings for the same `inputs`, as another version of oracled could have returned, with its
 /// digest.
 fn altered_envelope(inputs: &DecisionInputs) -> (Box<Envelope>, Sha256Hex) {
-    let mut envelope = serde_json::to_value(decide(inputs)).expect("it is one");
+    let mut envelope = serde_json::to_value(decide(inputs)).expect("plain data");
     let mut set = |name: &str, value| {
-        let members = envelope.as_object_mut().expect("it has members");
+        let members = envelope.as_object_mut().expect("an object");
         members.remove("sha256");
         members.insert(name.to_owned(), value);
         Sha256Hex::of(envelope.to_string().as_bytes())
     };
     let digest = set("warnings", json!(["well!"]));
     set("sha256", json!(digest));
-    (serde_json::from_value(envelope).expect("it is one"), digest)
+    (serde_json::from_value(envelope).expect("valid JSON"), digest)
 }
 
 #[tokio::test]
@@ -287,10 +288,10 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let envelope = verify_population(routes, "census").await;
-    let id = envelope["execution_id"].as_str().expect("it has one").to_owned();
+    let id = envelope["execution_id"].as_str().expect("a string").to_owned();
     let path = format!("/v1/executions/{id}");
     let explained = document(&get(control, &path).await);
-    let [decision] = &explained["decisions"].as_array().expect("a list")[..] else { panic!("{explained}") };
+    let [decision] = &explained["decisions"].as_array().expect("an array")[..] else { panic!("{explained}") };
     assert_eq!((&decision["envelope"], &decision["reproduced"]), (&envelope, &json!(true)));
     let value =
         &decision["inputs"]["calls"]["office-a"]["reply"]["candidate"]["values"]["population"]["value"];
@@ -313,7 +314,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
                 None,
                 EventKind::VerificationDecided(entry),
             ))])
-            .expect("it is accepted");
+            .expect("the request is accepted");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");
     }
     drop((journal, store));
@@ -333,7 +334,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     let answer = document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await);
     assert_eq!(answer, decision["envelope"]);
     let explained = world.ctl(&["explain", "v-other"]);
-    let answer = String::from_utf8(explained.stdout).expect("it is text");
+    let answer = String::from_utf8(explained.stdout).expect("valid UTF-8");
     assert_eq!(explained.status.code(), Some(1), "{answer}");
     assert!(
         answer.contains("as it was returned then; this version of the daemon makes another envelope"),

@@ -40,10 +40,10 @@ async fn envelope_is_returned_from_the_log_byte_for_byte() {
     assert_eq!((&axis["value"], &axis["unit"]), (&json!("54208"), &json!("{person}")));
     assert_eq!(axis["evidence"].as_array().map(Vec::len), Some(2));
     assert!(header(&answer, "location").is_none() && header(&answer, "retry-after").is_none());
-    let canonical = serde_json::to_vec(&envelope).expect("it is JSON");
+    let canonical = serde_json::to_vec(&envelope).expect("valid JSON");
     assert_eq!(answer.body, canonical, "members in order, without white space");
 
-    let id = envelope["execution_id"].as_str().expect("it has one");
+    let id = envelope["execution_id"].as_str().expect("a string");
     let again = get(routes, &format!("/v1/verify/{id}")).await;
     assert_eq!((again.status.as_u16(), &again.body), (200, &answer.body));
     assert!(daemon.stop().success());
@@ -97,7 +97,7 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
     let routes = &mut daemon.routes().await;
     let promised = verify(routes, "census").await;
     assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
-    let place = header(&promised, "location").expect("it has a location").to_owned();
+    let place = header(&promised, "location").expect("the response has a location").to_owned();
     assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&promised, "/execution_id"));
     eventually("the decision is taken", async || get(routes, &place).await.status == 200).await;
     let decided = get(routes, &place).await;
@@ -136,7 +136,7 @@ async fn invalid_verify_request_is_refused_with_its_field() {
         ),
     ] {
         let problem = problem(&post(routes, "/v1/verify", &request).await, 400, "invalid_verification");
-        let detail = problem["detail"].as_str().expect("it has a detail");
+        let detail = problem["detail"].as_str().expect("the problem has a detail");
         assert!(detail.contains(message), "{message}: {detail}");
     }
     for field in ["known_at", "point_in_time"] {
@@ -150,8 +150,8 @@ async fn invalid_verify_request_is_refused_with_its_field() {
         (r#"["census", {"area": "ABW", "year": 1960}, ["population"]]"#.into(), "an object, not an array"),
     ] {
         let answer = routes.call(Method::POST, "/v1/verify", Some(Bytes::from(text))).await;
-        let problem = problem(&answer.expect("it answers"), 400, "invalid_request");
-        let detail = problem["detail"].as_str().expect("it has a detail");
+        let problem = problem(&answer.expect("the server answers"), 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("the problem has a detail");
         assert!(detail.contains(message), "{message}: {detail}");
     }
     problem(&post(routes, "/v1/verify", &verify_request("no-such")).await, 404, "workflow_unknown");
@@ -164,8 +164,8 @@ async fn invalid_verify_request_is_refused_with_its_field() {
 
 /// Address of a server that accepts connections and never answers.
 async fn silent_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system reports it");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the system reports the value");
     tokio::spawn(async move {
         let mut taken = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
@@ -205,8 +205,8 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
     let envelope = document(&response);
     assert_eq!((response.status.as_u16(), &envelope["kind"]), (200, &json!("blocked")), "{envelope}");
     assert_eq!(envelope["candidates"][0]["outcome"], "timed_out");
-    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("it has a retry time");
+    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("the envelope has a retry time");
     assert_eq!(header(&response, "retry-after"), Some(after_ms.div_ceil(1000).to_string().as_str()));
-    let id = envelope["execution_id"].as_str().expect("it has one");
+    let id = envelope["execution_id"].as_str().expect("a string");
     assert_eq!(get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await.body, response.body);
 }

@@ -86,8 +86,8 @@ impl LoadConnections {
                 return Err(io::Error::other("the server does not answer"));
             }
             for event in events.iter().take(ready) {
-                let number = usize::try_from(event.data()).expect("it was a usize");
-                let connection = self.connections.get_mut(number).expect("it was registered");
+                let number = usize::try_from(event.data()).expect("the number came from a usize");
+                let connection = self.connections.get_mut(number).expect("the connection is registered");
                 if !connection.receive(status.as_bytes())? {
                     continue;
                 }

@@ -26,7 +26,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
     let paths: Vec<String> =
         (0..SESSIONS).map(|number| format!("/v1/verdicts/{}", session_id(number))).collect();
     let requests: Vec<Vec<u8>> = paths.iter().map(|path| get(path)).collect();
-    let body = body_of(&world.socket(), paths.first().expect("there are sessions"))?;
+    let body = body_of(&world.socket(), paths.first().expect("at least one session"))?;
     let bare_socket = world.path("bare.sock");
     let bare = BareServer::start(&bare_socket, &world.path("body"), &body)?;
 
@@ -83,7 +83,7 @@ impl ReadSide {
         let mut load = LoadConnections::connect(&self.socket, connections)?;
         let mut turn = requests.iter().cycle();
         let mut next = |request: &mut Vec<u8>| {
-            request.extend_from_slice(turn.next().expect("they go round"));
+            request.extend_from_slice(turn.next().expect("the iterator is endless"));
         };
         load.round(RoundEnd::Elapsed(effort.reading / 10), 200, &mut next)?;
         let cpu_before = cpu_ns(self.pid)?;

@@ -116,7 +116,7 @@ fn judged(
     let judgement = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
     let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, path));
     let entry = AuditEvent::new(now, session_id.clone(), entry);
-    let approved = judgement.outcome.expect("it is a coherent verdict");
+    let approved = judgement.outcome.expect("the verdict is coherent");
     let cached = AuditEvent::new(
         now,
         session_id.clone(),

@@ -143,7 +143,7 @@ impl RegenSides {
             let mut requests = requests.into_iter();
             let cpu_before = cpu_ns(self.pid)?;
             ours.push(load.round(RoundEnd::Sent(verdicts), way.status(), |request| {
-                *request = requests.next().expect("there is one for each");
+                *request = requests.next().expect("one for each");
             })?);
             cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / verdicts as f64);
             bare.push(self.bare.round(connections, effort.generated)?);
@@ -181,9 +181,9 @@ fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
     let mut numbers = numbers.iter();
     let mut load = LoadConnections::connect(socket, numbers.len().min(16))?;
     let round = load.round(RoundEnd::Sent(numbers.len()), 201, |request| {
-        let number = numbers.next().expect("there is one for each");
+        let number = numbers.next().expect("one for each");
         put(request, &format!("/v1/sessions/{}", session_id(*number)), &body)
-            .expect("memory takes what is written");
+            .expect("a write to memory succeeds");
     });
     round.map(drop)
 }

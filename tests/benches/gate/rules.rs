@@ -71,7 +71,7 @@ impl RulesBenchCase {
     /// Evaluates a request with cached facts, which are found by the digest of the submitted facts.
     fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> RulesEvaluation {
         let digest = FactSet::sha256_of(black_box(&self.check.facts));
-        self.evaluated(cache.get(&digest).expect("they are in the cache"))
+        self.evaluated(cache.get(&digest).expect("the verdicts are in the cache"))
     }
 
     /// A cache with the facts. They were evaluated often enough to have an index.

@@ -37,9 +37,9 @@ fn submit(
     let body = json!({"tier": "full", "query": QUERY, "raw": text(ProductTier::Full)}).to_string();
     let mut load = LoadConnections::connect(socket, connections)?;
     load.round(RoundEnd::Sent(submissions), 201, |request| {
-        let number = numbers.next().expect("there is always another number");
+        let number = numbers.next().expect("the range is endless");
         post(request, &format!("/v1/verdicts/{}", session_id(number)), &body)
-            .expect("memory takes what is written");
+            .expect("a write to memory succeeds");
     })
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
             verify(&daemon, &facts, effort.reading, &mut verified).await;
             query(&daemon, &facts, effort.reading, &mut queried).await;
         }
-        let entries = entries(&daemon, facts.first().expect("there are facts")).await;
+        let entries = entries(&daemon, facts.first().expect("at least one fact")).await;
         assert!(daemon.stop().success(), "it stops without an error");
         (verified, queried, entries)
     });
@@ -114,7 +114,7 @@ async fn entries(daemon: &DaemonProcess<'_>, fact: &BenchFact) -> Vec<AuditEvent
     let execution_id = at(&envelope, "/execution_id");
     let execution_id = execution_id.as_str().expect("the envelope has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
-    let lines = str::from_utf8(&log.body).expect("JSON is text").lines();
+    let lines = str::from_utf8(&log.body).expect("JSON is UTF-8").lines();
     let entries: Vec<AuditEvent> =
         lines.map(|line| serde_json::from_str(line).expect("a valid entry")).collect();
     assert_eq!(entries.len(), SOURCES.len() + 1, "one entry for each source call, and the decision");

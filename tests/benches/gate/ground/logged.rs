@@ -68,7 +68,7 @@ fn caller(number: usize) -> RequestCaller {
 }
 
 fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditEvent {
-    let point_in_time = Timestamp::from_second(at).expect("it is a time");
+    let point_in_time = Timestamp::from_second(at).expect("a valid time");
     let request = json!({
         "axes_requested": ["population"],
         "filters": [
@@ -77,13 +77,13 @@ fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditE
         ],
         "point_in_time": point_in_time,
     });
-    let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
+    let request: QueryRequest = serde_json::from_value(request).expect("a valid request");
     AuditEvent::new(
         point_in_time,
         None,
         EventKind::SourceQueried(QueryEntry {
             read: SourceReadKind::Query,
-            oracle_id: Some(SOURCE.parse().expect("it is an id")),
+            oracle_id: Some(SOURCE.parse().expect("a valid id")),
             query_id: Some(format!("q-{at}-{}", fact.year)),
             request_sha256: Sha256Hex::of_canonical_json(&request),
             point_in_time: Some(point_in_time),
