@@ -183,8 +183,9 @@ async fn read_source_axes(options: &GlobalOptions, oracle_id: &SourceId) -> Resu
 fn value_paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
     // a group without a value in any record is one path
-    let is_told = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
-    let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
+    let has_members = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
+    let mut paths: Vec<_> =
+        all.iter().filter(|path| !has_members(path)).map(|path| (*path).clone()).collect();
     paths.sort_by_key(|path| axes.iter().position(|axis| is_axis_of(axis, path)).unwrap_or(axes.len()));
     paths
 }
@@ -222,12 +223,12 @@ fn show(
     let age = metadata.freshness.staleness_seconds;
     let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", format_span(age_s)));
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
-    let coloured = look.paint(&age, !stale);
+    let colored = look.paint(&age, !stale);
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     let version = if version.is_empty() { "none" } else { version };
     writeln!(
         out,
-        "{source}, {}, version {}: {coloured}",
+        "{source}, {}, version {}: {colored}",
         metadata.oracle_tier.into_str(),
         escape_line(version)
     )?;

@@ -54,14 +54,14 @@ impl EvaluationSummary {
     }
 
     /// The causes of the rules with `ERROR`, and the violations of the failing rules that `is_told` accepts.
-    pub(crate) fn collect_messages(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
+    pub(crate) fn collect_messages(&self, is_included: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
         let causes = self.with_verdict(RuleVerdict::Error).map(|AppliedRule { rule, cause, .. }| {
             RuleMessage::new(
                 *rule,
                 format!("the rule could not be evaluated: {}", cause.as_deref().unwrap_or_default()),
             )
         });
-        let failing = self.with_verdict(RuleVerdict::Fail).filter(|applied| is_told(applied.rule));
+        let failing = self.with_verdict(RuleVerdict::Fail).filter(|applied| is_included(applied.rule));
         causes.chain(failing.flat_map(AppliedRule::violations)).collect()
     }
 }

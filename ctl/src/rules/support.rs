@@ -88,8 +88,8 @@ impl SourcedEvaluation {
 /// The claim that a step is about: the text of its span in `text`, or, for a verdict's field, the compared text.
 fn claim_text<'s>(step: &'s RuleEvidence, text: &'s str) -> &'s str {
     let span = step.output.span.as_ref().filter(|span| span.field.is_none());
-    let stands = span.and_then(|span| text.get(span.start..span.end));
-    stands.unwrap_or(&step.input.text).trim()
+    let excerpt = span.and_then(|span| text.get(span.start..span.end));
+    excerpt.unwrap_or(&step.input.text).trim()
 }
 
 fn origin_rows(origin: &SourcedFactOrigin) -> Vec<(&'static str, String)> {

@@ -171,7 +171,8 @@ impl From<serde_saphyr::Error> for FilePartFault {
             ("expected sequence start", "a list is expected"),
             ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
         ];
-        let text = words.iter().find(|(theirs, _)| text == *theirs).map_or(text, |(_, ours)| ours);
+        let text =
+            words.iter().find(|(original, _)| text == *original).map_or(text, |(_, replacement)| replacement);
         Self { position, detail: text.to_owned() }
     }
 }

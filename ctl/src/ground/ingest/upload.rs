@@ -75,15 +75,15 @@ impl IngestRunArgs {
         let (pieces, body) = StreamedBody::new(1);
         let requested = Arc::new(Notify::new());
         let sent = send(payload, bar.length(), pieces, Arc::clone(&requested)).map_err(unreadable)?;
-        let mut answering = pin!(client.upload(&path, body, bar.length(), requested));
+        let mut uploading = pin!(client.upload(&path, body, bar.length(), requested));
         let response = tokio::select! {
             // a payload that cannot be read also breaks the connection; the read error is the cause to report
             biased;
             sent = sent => {
                 sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
-                timeout(PATIENCE, answering).await.map_err(|_| ClientError::Silent(PATIENCE))??
+                timeout(PATIENCE, uploading).await.map_err(|_| ClientError::Silent(PATIENCE))??
             }
-            response = &mut answering => response?,
+            response = &mut uploading => response?,
         };
         bar.finish_and_clear();
         let answer = DaemonResponse::read_whole(response).await?;

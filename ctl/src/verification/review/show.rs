@@ -169,8 +169,8 @@ fn format_provenance((oracle_id, candidate): (&SourceId, &CandidateAnswer)) -> S
 
 fn resolve_command(review: &ReviewCase) -> String {
     let values: Vec<_> = review.axes.keys().map(|path| format!("{path}=VALUE")).collect();
-    let asking = review.axes.keys().filter(|path| review.is_definition_required(path));
-    let definitions: String = asking.map(|path| format!(" --definition {path}=TEXT")).collect();
+    let paths = review.axes.keys().filter(|path| review.is_definition_required(path));
+    let definitions: String = paths.map(|path| format!(" --definition {path}=TEXT")).collect();
     format!(
         "oraclectl review resolve {} {}{definitions} --reason \"…\" --valid-for 90d",
         review.review_id,

@@ -142,9 +142,9 @@ const fn describe_cut(cut: CallTimeLimit) -> &'static str {
 
 /// One conflict between two values, and its outcome.
 pub(crate) fn describe_step(step: &ConflictStep) -> String {
-    let apart = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
+    let difference = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
     let strategy = step.strategy.into_str();
-    let became = match (step.outcome, &step.value) {
+    let outcome = match (step.outcome, &step.value) {
         (ConflictStepOutcome::Kept, _) => format!("{strategy} kept the first"),
         (ConflictStepOutcome::Replaced, _) => format!("{strategy} took the second"),
         (ConflictStepOutcome::Averaged, Some(value)) => format!("{strategy} combined both to {value}"),
@@ -157,7 +157,7 @@ pub(crate) fn describe_step(step: &ConflictStep) -> String {
     let why = why.map(|why| format!(", because {}", describe_reason(why))).unwrap_or_default();
     let (axis, number) = (&step.axis, step.number);
     let text = format!(
-        "{axis} {number}: {} against {}{apart}: {became}{why}",
+        "{axis} {number}: {} against {}{difference}: {outcome}{why}",
         describe_party(&step.standing),
         describe_party(&step.against)
     );
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn conflict_is_shown_with_both_sides_their_difference_and_outcome() {
         let both = "population 1: office-a (primary) 54208 against office-b and office-c (secondary) 54608, 400 apart: ";
-        for (changes, became) in [
+        for (changes, outcome) in [
             (json!({}), "higher_tier_wins kept the first"),
             (json!({"strategy": "most_recent", "outcome": "replaced"}), "most_recent took the second"),
             (
@@ -223,7 +223,7 @@ mod tests {
             ),
             (json!({"outcome": "disputed", "value": null, "reason": "disputed"}), "left undecided"),
         ] {
-            assert_eq!(describe_changed_step(changes), format!("{both}{became}"));
+            assert_eq!(describe_changed_step(changes), format!("{both}{outcome}"));
         }
     }
 

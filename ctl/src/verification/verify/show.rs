@@ -55,9 +55,9 @@ pub(crate) fn show_envelope(
 /// Prints one axis: its value with the evidence, or the reasons why it has none.
 fn show_axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
-        let apart = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
+        let difference = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
-        writeln!(out, "{}: no value ({kind}){}", escape_line(path), apart.unwrap_or_default())?;
+        writeln!(out, "{}: no value ({kind}){}", escape_line(path), difference.unwrap_or_default())?;
         for why in descriptions::describe_reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
         }
