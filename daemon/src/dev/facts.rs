@@ -87,8 +87,8 @@ pub(super) async fn check_texts(walk: &mut DevWalk<'_>) -> anyhow::Result<Chapte
         let evaluation = walk.post("/v1/rules/evaluate", &text_and_facts, StatusCode::OK).await?;
         walk.check(&evaluation, "/verdict", verdict)?;
         let violations = evaluation.pointer("/rules/0/violations/0/message").and_then(Value::as_str);
-        let because = violations.map(|message| format!(" ({message})")).unwrap_or_default();
-        lines.push(format!("{}: {claim}{because}", text(&evaluation, "/verdict")));
+        let reasons = violations.map(|message| format!(" ({message})")).unwrap_or_default();
+        lines.push(format!("{}: {claim}{reasons}", text(&evaluation, "/verdict")));
     }
     Ok(lines)
 }

@@ -310,8 +310,8 @@ impl DaemonConfig {
         flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood = |error| ConfigError::NotUnderstood(describe_without_values(&error));
-        let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
+        let unreadable = |error| ConfigError::NotUnderstood(describe_without_values(&error));
+        let defaults = ::config::Config::try_from(&Self::default()).map_err(unreadable)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) =
             flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
@@ -326,7 +326,7 @@ impl DaemonConfig {
         let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
         sources = sources.add_source(environment.source(Some(variables.keys)));
         let mut config: Self =
-            sources.build().and_then(::config::Config::try_deserialize).map_err(not_understood)?;
+            sources.build().and_then(::config::Config::try_deserialize).map_err(unreadable)?;
         flags.apply_to(&mut config);
         config.check()?;
         Ok(config)

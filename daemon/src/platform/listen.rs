@@ -174,18 +174,18 @@ impl BoundSocket {
 }
 
 fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
-    let mut handed_over = ListenFd::from_env();
+    let mut inherited = ListenFd::from_env();
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
     let (mut routes, mut control) = (None, None);
-    for index in 0..handed_over.len() {
+    for index in 0..inherited.len() {
         let name = names.next().unwrap_or_default();
         let slot = match name {
             ROUTES_NAME => &mut routes,
             CONTROL_NAME => &mut control,
             _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
         };
-        let socket = handed_over.take_unix_listener(index).ok().flatten();
+        let socket = inherited.take_unix_listener(index).ok().flatten();
         *slot = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
     }
     Ok((routes, control))

@@ -47,9 +47,9 @@ impl SourceChecks {
 pub(crate) fn run_to_end<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> impl Future<Output = Result<T, Problem>> {
-    let acted = tokio::spawn(run_as_current_caller(action));
+    let task = tokio::spawn(run_as_current_caller(action));
     async move {
-        acted.await.unwrap_or_else(|error| {
+        task.await.unwrap_or_else(|error| {
             if error.is_panic() {
                 count_request_panic();
             }

@@ -103,9 +103,9 @@ impl CheckPace {
     /// Pauses if the work time is over. Returns whether the check continues.
     fn proceed(&self) -> bool {
         let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
-        let worked = began.elapsed();
-        if worked >= WORK_TIME && !*self.stopped.borrow() {
-            thread::sleep((worked * PAUSE_FACTOR).min(LONGEST_PAUSE));
+        let elapsed = began.elapsed();
+        if elapsed >= WORK_TIME && !*self.stopped.borrow() {
+            thread::sleep((elapsed * PAUSE_FACTOR).min(LONGEST_PAUSE));
             *began = monotonic();
         }
         !*self.stopped.borrow()

@@ -45,10 +45,10 @@ pub async fn post(
     let CircuitRequest { action } = body.parse()?;
     run_to_end(async move {
         // a probe is slow, and changes no state that another control request could change too
-        let _turn = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
-        let steered =
+        let _guard = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
+        let response =
             service.system.oracle_health.ask(ApplyCircuitAction { oracle_id, action, peer }).await??;
-        Ok(Json(CircuitResponse { oracle: steered.status, probe: steered.probe.map(ProbeReport::from) }))
+        Ok(Json(CircuitResponse { oracle: response.status, probe: response.probe.map(ProbeReport::from) }))
     })
     .await
 }

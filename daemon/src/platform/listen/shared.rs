@@ -23,8 +23,8 @@ impl SharedStream {
     pub(super) fn has_client(&self) -> bool {
         let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
         let is_known = poll(&mut polled, PollTimeout::ZERO).is_ok();
-        let hung_up = PollFlags::POLLHUP | PollFlags::POLLERR;
-        !(is_known && polled.iter().filter_map(PollFd::revents).any(|revents| revents.intersects(hung_up)))
+        let hangup = PollFlags::POLLHUP | PollFlags::POLLERR;
+        !(is_known && polled.iter().filter_map(PollFd::revents).any(|revents| revents.intersects(hangup)))
     }
 
     fn poll_write_with(

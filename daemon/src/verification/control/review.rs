@@ -69,8 +69,8 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
             }
             looked_at += 1;
             query.before = Some(state.review.review_id.clone());
-            let is_asked_for = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
-            if is_asked_for {
+            let is_selected = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
+            if is_selected {
                 let listed = ReviewSummary::from(state);
                 bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
                 reviews.push(listed);
