@@ -66,8 +66,8 @@ pub fn coherent_answer(tier: ProductTier, label: VerdictLabel) -> String {
         (ProductTier::Full, "breakdown", breakdown),
         (ProductTier::Strategy, "strategy", strategy),
     ];
-    let asked_for = members.into_iter().filter(|(from, ..)| *from <= tier);
-    asked_for.map(|(_, name, value)| (name.to_owned(), value)).collect::<Value>().to_string()
+    let required = members.into_iter().filter(|(from, ..)| *from <= tier);
+    required.map(|(_, name, value)| (name.to_owned(), value)).collect::<Value>().to_string()
 }
 
 /// Body of a request to generate a verdict of `tier`.

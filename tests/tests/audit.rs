@@ -186,7 +186,7 @@ async fn entries_name_the_second_caller_of_two_concurrent_requests() {
     let first = generation_request(ProductTier::Quick);
     let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &first);
     let second = async {
-        eventually("the model is asked", async || model.request_count() == 1).await;
+        eventually("the model is called", async || model.request_count() == 1).await;
         let other = json!({"tier": "quick", "query": "Sell wax?"});
         sent(&socket, "order-2", "POST", "/v1/verdicts/cs_1", &other).await
     };

@@ -138,8 +138,8 @@ async fn actors_report_handled_messages_and_latency() {
     assert_eq!(names, ACTORS);
     for report in reports.as_array().unwrap() {
         // the upkeep of the verification only has a schedule and gets no messages
-        let is_asked = report["name"] != "verification_upkeep";
-        assert_eq!(report["handled"].as_u64().unwrap() > 0, is_asked, "{report}");
+        let is_expected = report["name"] != "verification_upkeep";
+        assert_eq!(report["handled"].as_u64().unwrap() > 0, is_expected, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");
         assert!(report["latency_p99_us"].as_u64() >= report["latency_p50_us"].as_u64(), "{report}");
     }
@@ -189,9 +189,9 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
         (200, json!({"draining": true, "in_flight": 0}))
     );
 
-    let unready = get(routes, "/readyz").await;
-    assert_eq!(unready.status, 503);
-    assert_eq!(document(&unready), json!({"ready": false, "reasons": ["draining"]}));
+    let not_ready = get(routes, "/readyz").await;
+    assert_eq!(not_ready.status, 503);
+    assert_eq!(document(&not_ready), json!({"ready": false, "reasons": ["draining"]}));
     assert_eq!(get(routes, "/healthz").await.status, 200);
     let check = json!({"session_id": "cs_2", "tier": "quick", "query": "?", "raw": GOOD});
     for (path, body) in [

@@ -571,8 +571,8 @@ async fn refusal_exits_with_1_if_the_output_pipe_is_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regenerated_verdict_and_its_divergence_are_shown() {
     let model = ModelServer::start().await;
-    let saying = |label: &str| ScriptedReply::with_text(&GOOD.replace("GREEN", label));
-    model.next([saying("GREEN"), saying("RED"), saying("AMBER")]);
+    let labeled_reply = |label: &str| ScriptedReply::with_text(&GOOD.replace("GREEN", label));
+    model.next([labeled_reply("GREEN"), labeled_reply("RED"), labeled_reply("AMBER")]);
     let url = model.openai_url();
     let config = format!("[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{url}\"");
     let world = DaemonWorld::with_config(&config);

@@ -90,7 +90,7 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     let passed = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     assert_eq!(passed["verdict"], "PASS", "{passed}");
     let payload = data("world-bank-population/2026-03-06.csv");
-    let mut led_back = Vec::new();
+    let mut traced = Vec::new();
     for step in list(&passed, "/rules/0/evidence") {
         let supporting = &step["output"]["fact"];
         let names = |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == *supporting);
@@ -106,9 +106,9 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
         let place = |name: &str| usize::try_from(chain["raw"][name].as_u64().unwrap()).unwrap();
         let raw = &payload[place("offset")..place("offset") + place("len")];
         assert_eq!(chain["raw_hash"], Sha256Hex::of(raw).as_str());
-        led_back.push(String::from_utf8_lossy(raw).trim().to_owned());
+        traced.push(String::from_utf8_lossy(raw).trim().to_owned());
     }
-    assert_eq!(led_back, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
+    assert_eq!(traced, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
 
     let failed = evaluated(routes, &evaluation_request(FALSE_TEXT)).await;
     assert_eq!(failed["verdict"], "FAIL", "{failed}");
@@ -299,8 +299,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let (mut ontology, source, pipeline) = office_documents(SOURCE);
-    let tells_definition = |template: &Value| template.to_string().contains(":definition}");
-    ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !tells_definition(template));
+    let has_definition = |template: &Value| template.to_string().contains(":definition}");
+    ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !has_definition(template));
     register_all(control, &ontology, &source, &pipeline).await;
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
     approve(control, SOURCE).await;
@@ -425,8 +425,8 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     ordered["rules"] = json!(RULES);
     let routes = &mut daemon.routes().await;
     for session in ["kept", "changed"] {
-        let made = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
-        assert_eq!(made.status, 201, "the first release supports it: {}", document(&made));
+        let created = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
+        assert_eq!(created.status, 201, "the first release supports it: {}", document(&created));
         purge_verdict(control, session).await;
     }
     // the source has another value by now

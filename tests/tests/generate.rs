@@ -18,17 +18,17 @@ async fn generated_verdict_is_judged_stored_and_returned() {
     for tier in ProductTier::ALL {
         let text = coherent_answer(tier, VerdictLabel::Amber);
         model.next([ScriptedReply::with_text(&text)]);
-        let made = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
-        assert_eq!(made.status, 201, "{}", document(&made));
-        let delivered = document(&made);
+        let created = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
+        assert_eq!(created.status, 201, "{}", document(&created));
+        let delivered = document(&created);
         let verdict: Value = serde_json::from_str(&text).unwrap();
         let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| delivered[name].clone());
         assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
         assert_eq!(delivered["decision"]["approved"], true);
 
         let again = read_verdict(routes, tier.into_str()).await;
-        assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &made.body));
-        assert_eq!(read_cached(routes, tier.into_str()).await.body, made.body);
+        assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &created.body));
+        assert_eq!(read_cached(routes, tier.into_str()).await.body, created.body);
         let entries = log(control, &format!("session={tier}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
@@ -50,8 +50,8 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         );
     }
     assert_eq!(model.request_count(), 3);
-    let made = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
-    assert_eq!(read_metric(routes, made).await, 3.0);
+    let created = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
+    assert_eq!(read_metric(routes, created).await, 3.0);
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     assert_eq!(x_cache(&read_verdict(&mut daemon.routes().await, "full").await), Some("HIT"));
@@ -63,11 +63,11 @@ async fn repeated_request_is_replayed_and_a_changed_one_is_a_mismatch() {
     let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let made = request_verdict(routes, "cs_1").await;
+    let created = request_verdict(routes, "cs_1").await;
     for _ in 0..3 {
         let mut replayed = document(&request_verdict(routes, "cs_1").await);
         assert_eq!(replayed.as_object_mut().unwrap().remove("replayed"), Some(json!(true)));
-        assert_eq!(replayed, document(&made));
+        assert_eq!(replayed, document(&created));
     }
     // a session is the same whether its verdict was submitted or generated
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("{}")).await.status, 200);
@@ -172,8 +172,12 @@ async fn code_fence_around_a_model_answer_is_removed() {
     {
         model.next([ScriptedReply::with_text(fenced), ScriptedReply::with_text(fenced)]);
         let session = format!("cs_{n}");
-        let made = request_verdict(routes, &session).await;
-        assert_eq!((made.status.as_u16(), at(&made, "/verdict/verdict")), (201, json!("GREEN")), "{fenced}");
+        let created = request_verdict(routes, &session).await;
+        assert_eq!(
+            (created.status.as_u16(), at(&created, "/verdict/verdict")),
+            (201, json!("GREEN")),
+            "{fenced}"
+        );
         purge_verdict(control, &session).await;
         assert_eq!(read_verdict(routes, &session).await.status, 200, "{fenced}");
     }

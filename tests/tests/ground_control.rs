@@ -380,18 +380,18 @@ async fn cancelled_run_stays_cancelled_after_a_kill() {
     register(control).await;
     let (ontology, source, definition) = ground::example_documents("samples");
     ground::register_all(control, &ontology, &source, &definition).await;
-    let goes_on = reading(control).await;
+    let continuing = reading(control).await;
     // this run waits for the other's slot
     let waits =
         started_run(&ground::ingest(control, "samples", "1", "2020-01-01", "{\"number\": 1}\n").await);
-    for run_id in [&waits, &goes_on] {
+    for run_id in [&waits, &continuing] {
         let cancelled = post(control, &format!("/v1/runs/{run_id}/cancel"), &json!({})).await;
         assert_eq!(cancelled.status, 202, "{}", document(&cancelled));
     }
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    for run_id in [&waits, &goes_on] {
+    for run_id in [&waits, &continuing] {
         assert_eq!(wait_for_run(control, run_id).await["state"], "cancelled");
     }
 }

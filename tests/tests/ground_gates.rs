@@ -132,15 +132,16 @@ async fn approved_run_becomes_visible_after_a_kill() {
             &format!("Land,{},{},1\n", ["AAA", "BBB", "CCC", "DDD"][(number % 4) as usize], 2000 + number);
     }
     let control = &mut daemon.control().await;
-    let begun = started_run(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
-    let run = wait_for_run(control, &begun).await;
+    let run_id = started_run(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!(run["state"], "held", "{run}");
-    let approval = post(control, &format!("/v1/runs/{begun}/approve"), &json!({"reason": "new areas"})).await;
+    let approval =
+        post(control, &format!("/v1/runs/{run_id}/approve"), &json!({"reason": "new areas"})).await;
     assert_eq!(approval.status, 202, "{}", document(&approval));
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let run = wait_for_run(control, &begun).await;
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["decision"]["reason"]), (&json!("completed"), &json!("new areas")));
     assert!(daemon.stop().success());
 }

@@ -445,18 +445,18 @@ async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
                 ingest(&mut control, SOURCE, &format!("of-{is_same}"), "2020-01-01", rows).await
             })
         });
-        let mut begun_runs = Vec::new();
+        let mut started_runs = Vec::new();
         for call in calls.collect::<Vec<_>>() {
             let answer = call.await.expect("the task does not panic");
             match answer.status.as_u16() {
-                202 => begun_runs.push(at(&answer, "/run/run_id").as_str().expect("an id").to_owned()),
+                202 => started_runs.push(at(&answer, "/run/run_id").as_str().expect("an id").to_owned()),
                 409 => drop(problem(&answer, 409, "run_busy")),
                 200 => assert!(is_same, "{}", document(&answer)),
                 _ => panic!("{}", document(&answer)),
             }
         }
-        assert!(!begun_runs.is_empty());
-        for run_id in &begun_runs {
+        assert!(!started_runs.is_empty());
+        for run_id in &started_runs {
             let run = wait_for_run(control, run_id).await;
             assert_eq!(run["state"], "completed", "{run}");
         }
@@ -474,9 +474,9 @@ async fn payload_that_another_source_keeps_is_not_removed() {
     register_all(control, &ontology, &source, &definition).await;
     let payload = "{\"number\": 1, \"size\": 2}\n";
     let alone = run(control, "forgets", "1", "{\"number\": 1}\n").await;
-    let kept = run(control, "samples", "1", payload).await;
-    let forgotten = run(control, "forgets", "2", payload).await;
-    for run in [&alone, &kept, &forgotten] {
+    let stored = run(control, "samples", "1", payload).await;
+    let discarded = run(control, "forgets", "2", payload).await;
+    for run in [&alone, &stored, &discarded] {
         assert_eq!(run["state"], "completed", "{run}");
     }
     // payloads are removed after the end of a run, before the next run of the source begins
@@ -484,10 +484,10 @@ async fn payload_that_another_source_keeps_is_not_removed() {
         ingest(control, "forgets", "3", "2020-01-01", "{\"number\": 3, \"size\": 2}\n").await.status == 202
     })
     .await;
-    let kept = format!("raw/{}.raw", kept["raw_sha256"].as_str().expect("a string"));
+    let stored = format!("raw/{}.raw", stored["raw_sha256"].as_str().expect("a string"));
     let is_raw = |name: &String| name.starts_with("raw/");
     eventually("only the kept payload exists", async || {
-        files(&world.state()).into_keys().filter(is_raw).eq([kept.clone()])
+        files(&world.state()).into_keys().filter(is_raw).eq([stored.clone()])
     })
     .await;
     assert!(daemon.stop().success());

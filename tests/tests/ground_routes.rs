@@ -151,8 +151,8 @@ async fn invalid_query_is_an_error_and_not_an_empty_answer() {
     problem(&ahead, 400, "time_in_future");
     let unknown = json!({"oracle_id": "no-such", "request": {"axes_requested": ["population"]}});
     problem(&post(routes, "/v1/query", &unknown).await, 404, "source_unknown");
-    let misspelt = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
-    problem(&post(routes, "/v1/query", &misspelt).await, 400, "invalid_request");
+    let misspelled = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
+    problem(&post(routes, "/v1/query", &misspelled).await, 400, "invalid_request");
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ async fn begin_submission(world: &DaemonWorld, session: &str, body: &str) -> Wir
     let length = body.len().to_string();
     let headers =
         [("content-type", "application/json"), ("content-length", &length), ("expect", "100-continue")];
-    let go_on = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
-    assert_eq!(go_on.expect("the server answers").status, 100);
+    let interim = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
+    assert_eq!(interim.expect("the server answers").status, 100);
     wire
 }
 
@@ -444,12 +444,12 @@ const CHAPTERS: [(&str, &str, &str); 10] = [
     (
         "the model generates a verdict, and the customer gets it by mail",
         "NULL: ",
-        "mail/verdict:dev-1-asked.txt",
+        "mail/verdict:dev-1-generated.txt",
     ),
     (
         "a lost verdict is regenerated, and the difference is reported",
         "delivered: NULL, regenerated: RED; divergence: significant",
-        "mail/divergence:dev-1-asked:",
+        "mail/divergence:dev-1-generated:",
     ),
     ("a failing model is not called until it recovers", "circuit open after ", "model_unavailable"),
     (
@@ -484,11 +484,14 @@ fn has_in_order<'p>(text: &str, parts: impl IntoIterator<Item = &'p str>) {
 #[tokio::test]
 async fn dev_shows_each_chapter_and_the_responses_with_v() {
     let (world, _) = world_with_tmp();
-    let brief = run_dev(&world, &[]).await;
-    let passed: Vec<_> = brief.lines().filter_map(|line| line.strip_prefix("✓ ")).collect();
+    let short_output = run_dev(&world, &[]).await;
+    let passed: Vec<_> = short_output.lines().filter_map(|line| line.strip_prefix("✓ ")).collect();
     assert_eq!(passed, CHAPTERS.map(|(title, ..)| title));
-    has_in_order(&brief, CHAPTERS.iter().flat_map(|(title, line, _)| [*title, *line]));
-    assert!(brief.contains("\n10 of 10 steps passed (") && !brief.contains("POST "), "{brief}");
+    has_in_order(&short_output, CHAPTERS.iter().flat_map(|(title, line, _)| [*title, *line]));
+    assert!(
+        short_output.contains("\n10 of 10 steps passed (") && !short_output.contains("POST "),
+        "{short_output}"
+    );
     let verbose = run_dev(&world, &["-v"]).await;
     has_in_order(&verbose, CHAPTERS.iter().flat_map(|(title, line, response)| [*title, *line, *response]));
 }

@@ -29,26 +29,26 @@ async fn credential_overrides_key_file_and_key_file_overrides_variable() {
         world.config =
             format!("[model]\nprovider = \"{provider}\"\nname = \"x\"\nbase_url = \"{}\"\n", model.url());
         world.variables.push((variable.into(), "of-the-variable".into()));
-        let asked_with = async |world: &DaemonWorld, session: &str| {
+        let request_with = async |world: &DaemonWorld, session: &str| {
             let daemon = world.serve().await;
             assert_eq!(request_verdict(&mut daemon.routes().await, session).await.status, 201);
             assert!(daemon.stop().success());
             let request = model.requests().pop().expect("the model was called");
             request.header(header).map(|key| key.trim_start_matches("Bearer ").to_owned())
         };
-        assert_eq!(asked_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));
+        assert_eq!(request_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));
 
         let file = write(&world, "key", "of-the-file\r\n");
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
-        assert_eq!(asked_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
+        assert_eq!(request_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
 
         // the credentials directory exists, but does not have this key
         fs::create_dir(world.path("credentials")).unwrap();
         let credentials = world.path("credentials").to_str().unwrap().to_owned();
         world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
-        assert_eq!(asked_with(&world, "cs_3").await.as_deref(), Some("of-the-file"));
+        assert_eq!(request_with(&world, "cs_3").await.as_deref(), Some("of-the-file"));
         write(&world, &format!("credentials/{credential}"), "of-systemd\n");
-        assert_eq!(asked_with(&world, "cs_4").await.as_deref(), Some("of-systemd"));
+        assert_eq!(request_with(&world, "cs_4").await.as_deref(), Some("of-systemd"));
 
         let printed = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
         let log_text = world.service_log() + &world.mirror() + &String::from_utf8_lossy(&printed.stdout);

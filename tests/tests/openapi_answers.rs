@@ -165,7 +165,8 @@ async fn documents(control: &mut Described) {
         {"kind": "freshness_policy", "document": policy},
     ]);
     assert_eq!(at(&control.post("/v1/documents", json!({"documents": documents})).await, "/registered"), 2);
-    let faulty = json!({"documents": [{"kind": "workflow", "document": workflow("other", &["unregistered"], json!({}))}]});
+    let faulty =
+        json!({"documents": [{"kind": "workflow", "document": workflow("other", &["missing"], json!({}))}]});
     assert!(at(&control.post("/v1/documents", faulty).await, "/items/0/fault/code").is_string());
     for kind in ["ontology", "source", "freshness_policy", "pipeline", "adapter", "workflow"] {
         let listed = control.get(&format!("/v1/documents/{kind}?limit=1")).await;
@@ -229,7 +230,7 @@ async fn facts(routes: &mut Described) -> String {
     let found = routes.post("/v1/query", json!({"oracle_id": "office-a", "request": request})).await;
     let record_id = at(&found, "/response/records/0/record_id");
     let record_id = record_id.as_str().expect("a record is found").to_owned();
-    routes.post("/v1/query", json!({"oracle_id": "unregistered", "request": request})).await;
+    routes.post("/v1/query", json!({"oracle_id": "missing", "request": request})).await;
     assert_eq!(routes.get(&format!("/v1/records/{record_id}")).await.status, 200);
     assert_eq!(routes.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     routes.get("/v1/records/0123456789abcdef-7").await;
@@ -281,7 +282,7 @@ async fn sources(control: &mut Described, record_id: &str) {
     assert_eq!(control.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     let date = json!({"deprecate": "2099-01-01"});
     assert_eq!(control.post("/v1/sources/office-b/review", date).await.status, 200);
-    control.get("/v1/sources/unregistered").await;
+    control.get("/v1/sources/missing").await;
 }
 
 async fn runs(control: &mut Described) {

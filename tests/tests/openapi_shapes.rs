@@ -249,8 +249,8 @@ async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
         let changed = change.apply(&whole);
         let MemberChange { object, name, to } = change;
         // any text is read in the place of a digest, but only a digest is ever returned
-        let is_told = is_valid_envelope(&changed) && !(is_digest(&name) && to == Some(json!("?")));
-        assert_eq!(shape.is_valid(&changed), is_told, "{object}/{name}: {to:?}");
+        let is_valid = is_valid_envelope(&changed) && !(is_digest(&name) && to == Some(json!("?")));
+        assert_eq!(shape.is_valid(&changed), is_valid, "{object}/{name}: {to:?}");
     }
 }
 

@@ -96,7 +96,7 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
     model.next([reply(VerdictLabel::Red).after(Duration::from_millis(500))]);
     let mut reader = daemon.routes().await;
     let reading = tokio::spawn(async move { read_verdict(&mut reader, "while").await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     disk::fill(&daemon, &world.state());
     problem(&reading.await.expect("an answer"), 503, "storage_unavailable");
     assert_eq!(

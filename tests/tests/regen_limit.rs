@@ -96,7 +96,7 @@ async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
     register_session(&mut routes, "cs_1", None).await;
     let reader =
         tokio::spawn(async move { routes.call(hyper::Method::GET, "/v1/verdicts/cs_1", None).await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     daemon.kill();
     assert!(reader.await.expect("the process ends").is_err(), "a killed daemon sends no answer");
     let daemon = world.serve().await;

@@ -354,13 +354,13 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
     stream.send(line("before")).await.expect("the server listens");
     assert_eq!(stream.line().await.map(|line| summarize_line(&line).2), Some("PASS".into()));
     disk::fill(&daemon, &world.state());
-    let (mut evaluated, mut turned_away) = (1, 0);
-    while turned_away < 100 {
+    let (mut evaluated, mut rejected) = (1, 0);
+    while rejected < 100 {
         stream.send(line("while").repeat(50)).await.expect("the server listens");
         for _ in 0..50 {
             match summarize_line(&stream.line().await.expect("the server answers")).2.as_str() {
                 "PASS" => evaluated += 1,
-                "storage_unavailable" => turned_away += 1,
+                "storage_unavailable" => rejected += 1,
                 other => unreachable!("{other}"),
             }
         }

@@ -68,9 +68,9 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
             let evaluation = case.evaluated();
             let failed = evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail);
             let failed: Vec<&str> = failed.map(|rule| rule.rule.into_str()).collect();
-            let is_as_wanted = evaluation.verdict == case.verdict && failed == case.failed;
+            let is_as_expected = evaluation.verdict == case.verdict && failed == case.failed;
             let (id, expected) = (&case.id, (case.verdict, &case.failed));
-            (!is_as_wanted)
+            (!is_as_expected)
                 .then(|| format!("{id}: {:?} instead of {expected:?}", (evaluation.verdict, failed)))
         })
         .collect();

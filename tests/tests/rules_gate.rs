@@ -243,8 +243,8 @@ async fn generated_verdict_passes_the_rules_gate() {
         "facts are not shown to the model"
     );
 
-    let made = submit_verdict(routes, "cs_1", &ordered).await;
-    assert_eq!(made.status, 201, "{}", document(&made));
+    let created = submit_verdict(routes, "cs_1", &ordered).await;
+    assert_eq!(created.status, 201, "{}", document(&created));
     let entries = log(control, "session=cs_1&event=rules_evaluated").await;
     let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
     assert_eq!(paths, [(&json!("FAIL"), &json!("generate")), (&json!("PASS"), &json!("generate"))]);
@@ -454,7 +454,7 @@ async fn request_without_facts_waits_for_one_with_facts_and_is_refused() {
     let mut other = daemon.routes().await;
     let checked = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
     let first = tokio::spawn(async move { submit_verdict(&mut other, "cs_1", &checked).await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     let second =
         submit_verdict(&mut daemon.routes().await, "cs_1", &generation_request(ProductTier::Quick)).await;
     rules_refusal(&second);

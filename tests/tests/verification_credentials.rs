@@ -37,11 +37,11 @@ async fn registered(
 }
 
 /// Checks that each request to the office has `mine` and none of `others`.
-fn check_headers(office: &ScriptedSource, mine: Option<&str>, others: &[&str]) {
+fn check_headers(office: &ScriptedSource, own: Option<&str>, others: &[&str]) {
     let heads = office.heads();
     assert!(!heads.is_empty(), "the source was called");
     for head in heads {
-        assert!(mine.is_none_or(|mine| head.contains(mine)), "{head}");
+        assert!(own.is_none_or(|own| head.contains(own)), "{head}");
         assert!(!others.iter().any(|other| head.contains(other)), "{head}");
     }
 }

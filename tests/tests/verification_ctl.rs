@@ -225,8 +225,8 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
     );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
     assert_lines(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
-    let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
-    assert_lines(&promised, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
+    let pending = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
+    assert_lines(&pending, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
     let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
     assert_lines(&waited, &["population: 54208 {person}"]);
 

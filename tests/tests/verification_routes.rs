@@ -95,10 +95,10 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
     register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], later)).await;
     let routes = &mut daemon.routes().await;
-    let promised = verify(routes, "census").await;
-    assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
-    let place = header(&promised, "location").expect("the response has a location").to_owned();
-    assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&promised, "/execution_id"));
+    let pending = verify(routes, "census").await;
+    assert_eq!((pending.status.as_u16(), at(&pending, "/kind")), (202, json!("provisional")));
+    let place = header(&pending, "location").expect("the response has a location").to_owned();
+    assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&pending, "/execution_id"));
     eventually("the decision is taken", async || get(routes, &place).await.status == 200).await;
     let decided = get(routes, &place).await;
     assert_eq!(

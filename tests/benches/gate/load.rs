@@ -94,11 +94,11 @@ impl LoadConnections {
                 let now = Instant::now();
                 latencies.saturating_record(nanoseconds(now - connection.sent_at));
                 answered += 1;
-                let goes_on = match until {
+                let continues = match until {
                     RoundEnd::Elapsed(duration) => now - began < duration,
                     RoundEnd::Sent(requests) => sent < requests,
                 };
-                if goes_on {
+                if continues {
                     connection.send(&mut next)?;
                     sent += 1;
                 }

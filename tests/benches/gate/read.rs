@@ -81,9 +81,9 @@ impl ReadSide {
         requests: &[Vec<u8>],
     ) -> io::Result<()> {
         let mut load = LoadConnections::connect(&self.socket, connections)?;
-        let mut turn = requests.iter().cycle();
+        let mut cycle = requests.iter().cycle();
         let mut next = |request: &mut Vec<u8>| {
-            request.extend_from_slice(turn.next().expect("the iterator is endless"));
+            request.extend_from_slice(cycle.next().expect("the iterator is endless"));
         };
         load.round(RoundEnd::Elapsed(effort.reading / 10), 200, &mut next)?;
         let cpu_before = cpu_ns(self.pid)?;

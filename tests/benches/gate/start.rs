@@ -74,7 +74,7 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     daemon.kill();
     let (from_torn, daemon) = start(&full)?;
     fill_from(&full.socket(), case.stored + case.new, case.new)?;
-    let stop_behind_new = stop(daemon)?;
+    let stop_after_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
@@ -87,7 +87,7 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     ];
     let slowest = stops.into_iter().fold(0.0, f64::max);
     table.group(format!("start, stop and memory with {} full verdicts in the store", case.stored));
-    show_times(case, &starts, from_empty, &phases, [slowest, stop_behind_new], table);
+    show_times(case, &starts, from_empty, &phases, [slowest, stop_after_new], table);
     table.row(BenchRow {
         what: "resident memory, idle".into(),
         measured: format!("{of_full:.1} MiB"),
