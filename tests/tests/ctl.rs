@@ -40,7 +40,7 @@ fn complaint(output: &Output, code: i32) -> String {
 fn with_input(command: &mut Command, input: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("oraclectl starts");
-    let mut stdin = child.stdin.take().expect("the output is piped");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     stdin.write_all(input.as_bytes()).expect("the reader succeeds");
     drop(stdin);
     child.wait_with_output().expect("the process ends")
@@ -405,7 +405,7 @@ async fn rules_list_and_eval_report_results_and_exit_codes() {
     let output = eval(&bad, &["--json"]);
     assert!(complaint(&output, 5).contains("line"));
     let answers = lines(&output.stdout);
-    let problems = [&answers[1], &answers[2]].map(|answers| answers["problem"]["status"].clone());
+    let problems = [&answers[1], &answers[2]].map(|answer| answer["problem"]["status"].clone());
     assert_eq!((answers.len(), &answers[0]["ok"], problems), (3, &json!(true), [json!(400), json!(400)]));
 
     printed(&world.ctl(&["drain"]), 0);

@@ -123,8 +123,8 @@ async fn dispute_and_resolve(daemon: &DaemonProcess<'_>) {
     assert_eq!(ground::put_document(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let mut review_id = String::new();
     for year in [1961, 1960] {
-        let thing = json!({"area": "ABW", "year": year});
-        let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
+        let identity = json!({"area": "ABW", "year": year});
+        let question = json!({"workflow": "census", "where": identity, "axes": ["population"]});
         let answer = post(&mut daemon.routes().await, "/v1/verify", &question).await;
         oracled_tests::at(&answer, "/review_id")
             .as_str()

@@ -112,7 +112,7 @@ impl NormalizedTexts {
 /// Measures a typical evaluation, large ones, the growth with size, and the compilation of facts.
 pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     table.group(
-        "Oracle-A, on one core; in the baseline, each sentence is compared with each fact, without evidence and digests",
+        "Oracle-A, on one core; the baseline compares each sentence with each fact, without evidence and digests",
     );
     table.row(typical(effort));
     for (facts, sentences) in [(10_000, 200), (100_000, 1)] {
