@@ -20,7 +20,7 @@ pub fn can_be_filled(world: &mut DaemonWorld) -> bool {
 /// # Panics
 /// Panics if the system does not permit it.
 pub fn fill(daemon: &DaemonProcess<'_>, state: &Path) {
-    let database = fs::metadata(state.join("store/db")).expect("there is a database");
+    let database = fs::metadata(state.join("store/db")).expect("the database exists");
     // the daemon requires more free space than this before it writes; the rest is for sled's own writes
     bind(daemon, &(database.len() + (2 << 20)).to_string());
 }
@@ -36,7 +36,7 @@ pub fn empty(daemon: &DaemonProcess<'_>) {
 fn bind(daemon: &DaemonProcess<'_>, bytes: &str) {
     let limit = format!("--fsize={bytes}:");
     let bound = Command::new("prlimit").args(["--pid", &daemon.pid().to_string(), &limit]).status();
-    assert!(bound.expect("there is a prlimit").success(), "the limit is set");
+    assert!(bound.expect("prlimit exists").success(), "the limit is set");
 }
 
 /// A disk that a test can fill and empty.
@@ -131,8 +131,8 @@ impl TmpfsDisk {
 
 impl Drop for TmpfsDisk {
     fn drop(&mut self) {
-        self.keeper.kill().expect("it is our child");
-        self.keeper.wait().expect("it is our child");
+        self.keeper.kill().expect("the child process exists");
+        self.keeper.wait().expect("the child process exists");
     }
 }
 

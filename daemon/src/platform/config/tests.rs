@@ -271,7 +271,7 @@ fn keys_of_a_credential_decide_its_kind() {
         let config = of(keys).expect("a valid credential");
         assert_eq!(config.ingestion.credentials.len(), 1);
         // the printed form can be read back
-        let printed = serde_json::to_value(&config).expect("it is plain data");
+        let printed = serde_json::to_value(&config).expect("plain data");
         assert_eq!(serde_json::from_value::<DaemonConfig>(printed).expect("a valid configuration"), config);
     }
     for keys in [
