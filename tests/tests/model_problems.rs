@@ -171,9 +171,9 @@ async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
     model.next([ScriptedReply::error(503, "not now"), ScriptedReply::hang_up()]);
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     let attempts = log(control, "session=cs_1&event=oracle_interaction").await;
-    let attempts: Vec<_> =
+    let outcomes: Vec<_> =
         attempts.iter().map(|entry| (entry["attempt"].as_u64(), entry["status"].as_str())).collect();
-    assert_eq!(attempts, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
+    assert_eq!(outcomes, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
     assert!(attempts.iter().all(|entry| entry["execution_id"] == attempts[0]["execution_id"]));
     assert_eq!(read_metric(routes, "oracled_model_retries_total").await, 2.0);
     // the health counts the result of all attempts, not each attempt
