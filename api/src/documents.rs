@@ -111,7 +111,7 @@ pub struct AppliedDocument {
     pub kind: DocumentKind,
     /// Its id; null if the document cannot be read.
     pub document_id: Option<String>,
-    /// The change, made or only reported; null if the document has a fault.
+    /// The change, applied or only reported; null if the document has a fault.
     pub change: Option<DocumentChangeKind>,
     /// The document that it replaces; null if there is none.
     #[schema(value_type = Option<DocumentContent>)]

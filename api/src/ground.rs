@@ -154,7 +154,7 @@ pub struct PullResponse {
     pub unchanged: bool,
     /// The run that reads the payload; null if there is nothing new.
     pub run: Option<IngestionRun>,
-    /// When the source was asked, if it had nothing new.
+    /// When the source was queried, if it had nothing new.
     pub retrieved_at: Option<Timestamp>,
 }
 

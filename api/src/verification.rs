@@ -71,7 +71,7 @@ pub struct ReviewSummary {
     /// The axes to decide, each with its reasons.
     pub axes: BTreeMap<String, BTreeSet<AxisReason>>,
     /// The values of each source on those axes.
-    pub said: BTreeMap<SourceId, BTreeMap<String, StatedValue>>,
+    pub values: BTreeMap<SourceId, BTreeMap<String, StatedValue>>,
     /// The claimed values on those axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, ValidatedClaim>,
@@ -97,11 +97,11 @@ pub struct ReviewSummary {
 impl From<ReviewState> for ReviewSummary {
     fn from(ReviewState { review, resolved, revoked, dismissed }: ReviewState) -> Self {
         let axes = review.axes;
-        let said = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
+        let values = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
             candidate.values.retain(|path, _| axes.contains_key(path));
             (oracle_id, candidate.values)
         });
-        let said = said.filter(|(_, values)| !values.is_empty()).collect();
+        let values = values.filter(|(_, values)| !values.is_empty()).collect();
         let mut claimed = review.claimed;
         claimed.retain(|path, _| axes.contains_key(path));
         Self {
@@ -111,7 +111,7 @@ impl From<ReviewState> for ReviewSummary {
             point_in_time: review.point_in_time,
             known_at: review.known_at,
             axes,
-            said,
+            values,
             claimed,
             opened_at: review.opened_at,
             resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),

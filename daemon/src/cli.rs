@@ -98,8 +98,8 @@ fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_openapi(of_control: bool) -> anyhow::Result<ExitCode> {
-    let document = if of_control { control::openapi::document() } else { api::openapi::document() };
+fn print_openapi(is_control: bool) -> anyhow::Result<ExitCode> {
+    let document = if is_control { control::openapi::document() } else { api::openapi::document() };
     let document: serde_json::Value = serde_json::from_str(document)?;
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, &document)?;

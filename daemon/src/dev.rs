@@ -31,12 +31,12 @@ const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::ups
 /// # Errors
 /// Any error that prevents the start of the daemon, or the walk.
 pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    let throw_away =
+    let temporary =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
-    let mut config = use_temporary_paths(DaemonConfig::load(&flags)?, &flags, &throw_away);
+    let mut config = use_temporary_paths(DaemonConfig::load(&flags)?, &flags, &temporary);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
-        let outside = DevUpstreams::start(&mut config, &flags, throw_away.path()).await?;
+        let outside = DevUpstreams::start(&mut config, &flags, temporary.path()).await?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
         let [model, mail] = outside.describe();
         writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
@@ -46,9 +46,9 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
         let began = monotonic();
         tokio::select! {
             walked = run_chapters(&mut walk) => walked?,
-            told = wait_for_stop_signal() => {
+            signal = wait_for_stop_signal() => {
                 daemon.stop().await;
-                told?;
+                signal?;
                 bail!("stopped by a signal before the end of the walk");
             }
         }
@@ -111,9 +111,9 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
 
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
 /// variables may belong to a running daemon.
-fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, throw_away: &TempDir) -> DaemonConfig {
+fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary: &TempDir) -> DaemonConfig {
     let own =
-        |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| throw_away.path().join(name));
+        |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| temporary.path().join(name));
     config.state_dir = own(&flags.state_dir, "state");
     config.socket = own(&flags.socket, "oracled.sock");
     config.control_socket = own(&flags.control_socket, "control.sock");
@@ -136,10 +136,10 @@ async fn wait_for_stop_signal() -> io::Result<()> {
 /// or else `cargo run`.
 fn format_next_commands(walk: &DevWalk<'_>, socket: &Path, control_socket: &Path) -> String {
     let this = std::env::args_os().next().unwrap_or_default();
-    let beside = Path::new(&this).with_file_name("oraclectl");
-    let is_there = beside.exists() || beside.parent() == Some(Path::new(""));
+    let sibling = Path::new(&this).with_file_name("oraclectl");
+    let exists = sibling.exists() || sibling.parent() == Some(Path::new(""));
     let oraclectl =
-        if is_there { beside.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
+        if exists { sibling.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
     let (socket, control_socket) = (socket.display(), control_socket.display());
     let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");

@@ -371,9 +371,9 @@ fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
 fn raise_file_limit(connections: usize) -> u64 {
     let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    let wanted = needed.min(hard);
-    if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
-        return wanted;
+    let raised = needed.min(hard);
+    if soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() {
+        return raised;
     }
     soft
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// The documents of both sockets.
 static DOCUMENTS: LazyLock<[Value; 2]> = LazyLock::new(|| {
     [oracled::api::openapi::document(), oracled::control::openapi::document()]
-        .map(|text| serde_json::from_str(text).expect("it is JSON"))
+        .map(|text| serde_json::from_str(text).expect("valid JSON"))
 });
 
 /// Codes that an operation does not declare: no operation has the path, or debug builds only.
@@ -17,9 +17,9 @@ const WITHOUT_OPERATION: [&str; 2] = ["not_found", "method_not_allowed"];
 #[must_use]
 pub fn is_of_template(template: &str, path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
-    let (wanted, given): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
-    wanted.len() == given.len()
-        && wanted.iter().zip(&given).all(|(one, other)| one.starts_with('{') || one == other)
+    let (expected, given): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+    expected.len() == given.len()
+        && expected.iter().zip(&given).all(|(part, other)| part.starts_with('{') || part == other)
 }
 
 /// Checks that an operation declares the status and the problem code of `answer`.

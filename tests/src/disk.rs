@@ -20,7 +20,7 @@ pub fn can_be_filled(world: &mut DaemonWorld) -> bool {
 /// # Panics
 /// Panics if the system does not permit it.
 pub fn fill(daemon: &DaemonProcess<'_>, state: &Path) {
-    let database = fs::metadata(state.join("store/db")).expect("there is a database");
+    let database = fs::metadata(state.join("store/db")).expect("the database exists");
     // the daemon requires more free space than this before it writes; the rest is for sled's own writes
     bind(daemon, &(database.len() + (2 << 20)).to_string());
 }
@@ -36,7 +36,7 @@ pub fn empty(daemon: &DaemonProcess<'_>) {
 fn bind(daemon: &DaemonProcess<'_>, bytes: &str) {
     let limit = format!("--fsize={bytes}:");
     let bound = Command::new("prlimit").args(["--pid", &daemon.pid().to_string(), &limit]).status();
-    assert!(bound.expect("there is a prlimit").success(), "the limit is set");
+    assert!(bound.expect("prlimit exists").success(), "the limit is set");
 }
 
 /// A disk that a test can fill and empty.
@@ -81,7 +81,7 @@ impl TmpfsDisk {
     /// Panics if the state directory exists already.
     #[must_use]
     pub fn mount(world: &DaemonWorld) -> Option<Self> {
-        fs::create_dir(world.state()).expect("it is made");
+        fs::create_dir(world.state()).expect("the directory is created");
         let script = format!(
             "mount -t tmpfs -o size=64m,mode=0700 none '{}' && echo && exec cat",
             world.state().display()
@@ -96,7 +96,7 @@ impl TmpfsDisk {
         let mut line = [0];
         tmpfs.keeper.stdout.as_mut()?.read_exact(&mut line).ok()?;
         let root = format!("/proc/{}/root", tmpfs.keeper.id());
-        let below = world.state().strip_prefix("/").expect("it is absolute").to_owned();
+        let below = world.state().strip_prefix("/").expect("an absolute path").to_owned();
         tmpfs.state = Path::new(&root).join(below);
         Some(tmpfs)
     }
@@ -106,12 +106,12 @@ impl TmpfsDisk {
     /// # Panics
     /// Panics if the file that fills it cannot be written.
     pub fn put_ballast(&self, left: u64) {
-        let mut ballast = File::create(self.state.join("ballast")).expect("it is made");
+        let mut ballast = File::create(self.state.join("ballast")).expect("the file is created");
         for size in [1 << 20, 4096, 1] {
             while ballast.write_all(&vec![0; size]).is_ok() {}
         }
         let full = ballast.metadata().expect("the system reports it").len();
-        ballast.set_len(full - left).expect("it is cut");
+        ballast.set_len(full - left).expect("the file is truncated");
     }
 
     /// Removes the file that fills the tmpfs.
@@ -119,7 +119,7 @@ impl TmpfsDisk {
     /// # Panics
     /// Panics if there is no such file.
     pub fn remove_ballast(&self) {
-        fs::remove_file(self.state.join("ballast")).expect("it is removed");
+        fs::remove_file(self.state.join("ballast")).expect("the file is removed");
     }
 
     /// Command prefix that runs a command in the mount namespace.
@@ -131,8 +131,8 @@ impl TmpfsDisk {
 
 impl Drop for TmpfsDisk {
     fn drop(&mut self) {
-        self.keeper.kill().expect("it is our child");
-        self.keeper.wait().expect("it is our child");
+        self.keeper.kill().expect("the child process exists");
+        self.keeper.wait().expect("the child process exists");
     }
 }
 

@@ -30,7 +30,7 @@ pub fn world_with_model(base_url: &str, config: &str) -> DaemonWorld {
     world
 }
 
-/// A base URL at which no server listens. The port stays reserved while the socket is kept.
+/// A base URL at which no server listens. The port stays reserved while the socket is open.
 ///
 /// # Panics
 /// Panics if the loopback interface has no free port.
@@ -38,7 +38,7 @@ pub fn world_with_model(base_url: &str, config: &str) -> DaemonWorld {
 pub fn unreachable_url() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], 0).into()).expect("the loopback has a port");
-    let url = format!("http://{}", socket.local_addr().expect("it is bound"));
+    let url = format!("http://{}", socket.local_addr().expect("the socket is bound"));
     (socket, url)
 }
 
@@ -66,8 +66,8 @@ pub fn coherent_answer(tier: ProductTier, label: VerdictLabel) -> String {
         (ProductTier::Full, "breakdown", breakdown),
         (ProductTier::Strategy, "strategy", strategy),
     ];
-    let asked_for = members.into_iter().filter(|(from, ..)| *from <= tier);
-    asked_for.map(|(_, name, value)| (name.to_owned(), value)).collect::<Value>().to_string()
+    let required = members.into_iter().filter(|(from, ..)| *from <= tier);
+    required.map(|(_, name, value)| (name.to_owned(), value)).collect::<Value>().to_string()
 }
 
 /// Body of a request to generate a verdict of `tier`.
@@ -84,7 +84,7 @@ pub async fn request_verdict(routes: &mut DaemonClient, session: &str) -> Daemon
 /// Puts `body` to the session.
 pub async fn put_session(routes: &mut DaemonClient, session: &str, body: &Value) -> DaemonResponse {
     let (path, body) = (format!("/v1/sessions/{session}"), Bytes::from(body.to_string()));
-    routes.call(Method::PUT, &path, Some(body)).await.expect("it answers")
+    routes.call(Method::PUT, &path, Some(body)).await.expect("the daemon answers")
 }
 
 /// Registers a quick-tier session; `original` is the label of a first verdict that was delivered without oracled.
@@ -113,7 +113,7 @@ pub async fn read_cached(routes: &mut DaemonClient, session: &str) -> DaemonResp
 /// Panics if the session has no verdict.
 pub async fn purge_verdict(control: &mut DaemonClient, session: &str) {
     let path = format!("/v1/verdicts/{session}");
-    let purged = control.call(Method::DELETE, &path, None).await.expect("it answers");
+    let purged = control.call(Method::DELETE, &path, None).await.expect("the daemon answers");
     assert_eq!(purged.status, 200, "{}", document(&purged));
 }
 

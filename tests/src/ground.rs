@@ -27,7 +27,7 @@ const PIECE_BYTES: usize = 1 << 20;
 #[must_use]
 pub fn example(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
-    serde_json::from_slice(&fs::read(path).expect("it exists")).expect("it is JSON")
+    serde_json::from_slice(&fs::read(path).expect("the file exists")).expect("valid JSON")
 }
 
 /// The example pipeline of `source`, with gates that let every run pass, because payloads of a few records change a
@@ -55,11 +55,11 @@ pub fn example_documents(pipeline: &str) -> (Value, Value, Value) {
     let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
     let mut number = axis("number", "integer");
     number["identity"] = json!(true);
-    let ontology = json!({"ontology_id": "things", "version": "1",
+    let ontology = json!({"ontology_id": "samples", "version": "1",
         "axes": [number, axis("size", "number"), axis("name", "string")]});
     let mut source = example("sources/world-bank-population.json");
     source["oracle_id"] = json!(pipeline);
-    source["ontology"] = json!({"ontology_id": "things", "version": "1"});
+    source["ontology"] = json!({"ontology_id": "samples", "version": "1"});
     source["axes_provided"] = json!(["number", "size", "name"]);
     let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
     let mut definition = open_pipeline("world-bank-population");
@@ -68,9 +68,9 @@ pub fn example_documents(pipeline: &str) -> (Value, Value, Value) {
     definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
     definition["pipeline"]["validation"] =
         json!({"required_fields": ["number"], "reject_on_schema_fail": true});
-    definition["pipeline"]["transformation"]["output_schema_id"] = json!("things@1");
+    definition["pipeline"]["transformation"]["output_schema_id"] = json!("samples@1");
     definition["normalization"] = json!({"normalizer_id": definition["normalization"]["normalizer_id"],
-        "source_schema_id": "things", "target_ontology_id": "things",
+        "source_schema_id": "samples", "target_ontology_id": "samples",
         "axis_mappings": [mapping("number", true), mapping("size", false), mapping("name", false)],
         "value_normalizers": [], "post_normalization_checks": []});
     definition["tables"] = json!({});
@@ -108,7 +108,7 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}
     });
-    for (field, value) in settings.as_object().expect("settings are fields") {
+    for (field, value) in settings.as_object().expect("settings are an object") {
         document[field] = value.clone();
     }
     document
@@ -116,8 +116,10 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
 
 /// Puts `body` at `path`.
 pub async fn put_document(control: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
-    let answer =
-        control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers");
+    let answer = control
+        .call(Method::PUT, path, Some(Bytes::from(body.to_string())))
+        .await
+        .expect("the daemon answers");
     crate::described::check("put", path, &answer);
     answer
 }
@@ -128,7 +130,7 @@ pub async fn put_document(control: &mut DaemonClient, path: &str, body: &Value) 
 /// Panics if one of them is rejected.
 pub async fn register_all(control: &mut DaemonClient, ontology: &Value, source: &Value, pipeline: &Value) {
     let text = |document: &Value, place: &str| {
-        document.pointer(place).and_then(Value::as_str).expect("it is named").to_owned()
+        document.pointer(place).and_then(Value::as_str).expect("the document has an id").to_owned()
     };
     let ontology_path =
         format!("/v1/documents/ontology/{}@{}", text(ontology, "/ontology_id"), text(ontology, "/version"));
@@ -158,8 +160,10 @@ pub async fn register_gated(control: &mut DaemonClient, source: &str) {
 
 async fn register_with(control: &mut DaemonClient, source: &str, pipeline: &Value) {
     let registration = example(&format!("sources/{source}.json"));
-    let ontology =
-        registration.pointer("/ontology/ontology_id").and_then(Value::as_str).expect("it names one");
+    let ontology = registration
+        .pointer("/ontology/ontology_id")
+        .and_then(Value::as_str)
+        .expect("the source has an ontology");
     let ontology = example(&format!("ontologies/{ontology}.json"));
     register_all(control, &ontology, &registration, pipeline).await;
 }
@@ -188,7 +192,7 @@ pub async fn ingest(
     payload: impl Into<Bytes>,
 ) -> DaemonResponse {
     let path = runs_path(pipeline, version, released_at);
-    control.call(Method::POST, &path, Some(payload.into())).await.expect("it answers")
+    control.call(Method::POST, &path, Some(payload.into())).await.expect("the daemon answers")
 }
 
 /// Posts a payload of `size_bytes` in `pieces`, for payloads that are too long to be held in memory.
@@ -200,17 +204,17 @@ pub async fn ingest_pieces(
 ) -> DaemonResponse {
     let mut wire = WireConnection::connect(&world.control_socket()).await;
     let size = size_bytes.to_string();
-    wire.send(head("POST", path, &[("content-length", &size)])).await.expect("it listens");
+    wire.send(head("POST", path, &[("content-length", &size)])).await.expect("the daemon listens");
     let mut waiting = Vec::with_capacity(PIECE_BYTES);
     for piece in pieces {
         waiting.extend(piece);
         if waiting.len() >= PIECE_BYTES {
-            wire.send(&waiting).await.expect("it listens");
+            wire.send(&waiting).await.expect("the daemon listens");
             waiting.clear();
         }
     }
-    wire.send(&waiting).await.expect("it listens");
-    wire.answer().await.expect("it answers")
+    wire.send(&waiting).await.expect("the daemon listens");
+    wire.answer().await.expect("the daemon answers")
 }
 
 /// Id of the run that was started by the request of `answer`.
@@ -221,7 +225,7 @@ pub async fn ingest_pieces(
 pub fn started_run(answer: &DaemonResponse) -> String {
     assert_eq!(answer.status, 202, "{}", document(answer));
     assert_eq!(at(answer, "/unchanged"), false);
-    at(answer, "/run/run_id").as_str().expect("it has an id").to_owned()
+    at(answer, "/run/run_id").as_str().expect("the run has an id").to_owned()
 }
 
 /// Waits until the run has ended and returns it. There is no time limit while the run makes progress.
@@ -260,7 +264,7 @@ pub async fn query_all(routes: &mut DaemonClient, source: &str, request: &Value)
         assert_eq!(answer.status, 200, "{}", document(&answer));
         let mut response = at(&answer, "/response");
         let mut list = |name: &str| response.get_mut(name).and_then(Value::as_array_mut).map(std::mem::take);
-        let records = list("records").expect("there is a list");
+        let records = list("records").expect("an array");
         let provenance = list("provenance").unwrap_or_else(|| vec![Value::Null; records.len()]);
         assert_eq!(records.len(), provenance.len());
         all.extend(records.into_iter().zip(provenance));
@@ -292,8 +296,8 @@ pub fn open_store(state: &Path) -> (Journal, Store) {
 /// Panics if the source is not registered.
 #[must_use]
 pub fn view(store: &Store, source: &str) -> Arc<SourceView> {
-    let id: SourceId = source.parse().expect("it is an id");
-    store.view(&id).expect("its files open").expect("it is registered")
+    let id: SourceId = source.parse().expect("a valid source id");
+    store.view(&id).expect("the files are readable").expect("the source is registered")
 }
 
 /// All statements of a source as JSON lines, from the store of a stopped daemon.
@@ -315,7 +319,7 @@ pub fn export(store: &Store, source: &str) -> Vec<u8> {
 pub fn files(state: &Path) -> BTreeMap<String, u64> {
     let mut files = BTreeMap::new();
     for folder in ["facts", "raw", "work"] {
-        for entry in fs::read_dir(state.join("ground").join(folder)).expect("there is a folder") {
+        for entry in fs::read_dir(state.join("ground").join(folder)).expect("the folder exists") {
             let entry = entry.expect("the system reports it");
             // an unfinished file may be removed meanwhile
             let Ok(metadata) = entry.metadata() else { continue };
@@ -332,10 +336,10 @@ pub fn files(state: &Path) -> BTreeMap<String, u64> {
 #[must_use]
 pub fn named(store: &Store) -> Vec<String> {
     let mut named = Vec::new();
-    for source in store.sources().expect("they are read") {
+    for source in store.sources().expect("the store is readable") {
         named.extend(source.files.iter().map(|file| format!("facts/{}.sorted", file.sha256)));
     }
-    for run in store.runs().expect("they are read") {
+    for run in store.runs().expect("the store is readable") {
         named.extend(run.rows.iter().map(|file| format!("facts/{}.sorted", file.sha256)));
         named.push(format!("raw/{}.raw", run.input.raw_sha256));
     }

@@ -148,10 +148,10 @@ impl DaemonWorld {
     #[must_use]
     pub fn written(&self) -> String {
         let mut written = self.mirror() + &self.service_log();
-        for file in fs::read_dir(self.state().join("store")).expect("there is a store") {
+        for file in fs::read_dir(self.state().join("store")).expect("the store exists") {
             let file = file.expect("the system reports it").path();
             if file.is_file() {
-                written.push_str(&String::from_utf8_lossy(&fs::read(file).expect("it can be read")));
+                written.push_str(&String::from_utf8_lossy(&fs::read(file).expect("the file is readable")));
             }
         }
         written
@@ -163,7 +163,7 @@ impl DaemonWorld {
     pub fn oracled(&self, arguments: &[&str]) -> Command {
         let oracled = program("oracled").into_os_string();
         let mut line = self.wrapper.iter().map(Into::into).chain([oracled]);
-        let mut command = Command::new(line.next().expect("there is a program"));
+        let mut command = Command::new(line.next().expect("the command has a program"));
         command.args(line).args(arguments).stdin(Stdio::null());
         clear_variables(&mut command);
         command.env("HOME", self.dir.path()).envs(self.variables.clone());
@@ -203,7 +203,11 @@ impl DaemonWorld {
     pub async fn ready<'w>(&'w self, mut daemon: DaemonProcess<'w>) -> DaemonProcess<'w> {
         let began = Instant::now();
         while !self.is_answering().await {
-            assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", self.service_log());
+            assert!(
+                daemon.child.try_wait().expect("the child process exists").is_none(),
+                "{}",
+                self.service_log()
+            );
             assert!(began.elapsed() < PATIENCE, "the daemon does not answer: {}", self.service_log());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -260,7 +264,7 @@ impl DaemonWorld {
     pub async fn ctl_in_thread(&self, arguments: &[&str]) -> Output {
         let mut command = self.ctl_command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output()).await;
-        output.expect("it does not panic").expect("oraclectl starts")
+        output.expect("the thread does not panic").expect("oraclectl starts")
     }
 }
 
@@ -272,13 +276,13 @@ impl DaemonWorld {
 pub fn run_to_end(mut command: Command) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
     let began = Instant::now();
-    while child.try_wait().expect("it is our child").is_none() {
+    while child.try_wait().expect("the child process exists").is_none() {
         if began.elapsed() > PATIENCE {
-            child.kill().expect("it is our child");
+            child.kill().expect("the child process exists");
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    child.wait_with_output().expect("it is our child")
+    child.wait_with_output().expect("the child process exists")
 }
 
 /// Returns the error of a daemon that ended by itself: one line on standard error, with exit status 1.
@@ -288,10 +292,10 @@ pub fn run_to_end(mut command: Command) -> Output {
 #[must_use]
 pub fn error_line(command: Command) -> String {
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("oracled: ") && said.lines().count() == 1, "{said}");
-    said
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("oracled: ") && stderr.lines().count() == 1, "{stderr}");
+    stderr
 }
 
 /// A running daemon. Dropping it kills the process.
@@ -322,8 +326,8 @@ impl DaemonProcess<'_> {
 
     /// Kills the process, as a power cut would.
     pub fn kill(mut self) {
-        self.child.kill().expect("it is our child");
-        self.child.wait().expect("it is our child");
+        self.child.kill().expect("the child process exists");
+        self.child.wait().expect("the child process exists");
     }
 
     /// Sends the daemon the signal `name`.
@@ -332,7 +336,7 @@ impl DaemonProcess<'_> {
     /// Panics if the system has no `kill`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status();
-        assert!(sent.expect("there is a shell").success(), "the signal is sent");
+        assert!(sent.expect("a shell exists").success(), "the signal is sent");
     }
 
     /// Sends SIGTERM and waits until the daemon has ended.
@@ -343,7 +347,7 @@ impl DaemonProcess<'_> {
 
     /// Exit status of the daemon if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("it is our child")
+        self.child.try_wait().expect("the child process exists")
     }
 
     /// Waits until the daemon ends.
@@ -353,7 +357,7 @@ impl DaemonProcess<'_> {
     pub fn wait(mut self) -> ExitStatus {
         let began = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
+            if let Some(status) = self.child.try_wait().expect("the child process exists") {
                 return status;
             }
             assert!(began.elapsed() < PATIENCE, "the daemon does not end: {}", self.world.service_log());
@@ -396,15 +400,17 @@ impl Drop for DaemonProcess<'_> {
 
 /// Posts `body` as JSON and returns the answer, which the OpenAPI documents must declare.
 pub async fn post(client: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
-    let answer =
-        client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers");
+    let answer = client
+        .call(Method::POST, path, Some(Bytes::from(body.to_string())))
+        .await
+        .expect("the daemon answers");
     described::check("post", path, &answer);
     answer
 }
 
 /// Gets `path` and returns the answer, which the OpenAPI documents must declare.
 pub async fn get(client: &mut DaemonClient, path: &str) -> DaemonResponse {
-    let answer = client.call(Method::GET, path, None).await.expect("it answers");
+    let answer = client.call(Method::GET, path, None).await.expect("the daemon answers");
     described::check("get", path, &answer);
     answer
 }

@@ -41,7 +41,7 @@ impl ScriptedSource {
     /// # Panics
     /// Panics if the loopback interface has no free port.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("the system reports it").port();
         let silent: AnswerScript = Box::new(|_| String::new());
         let office =
@@ -57,8 +57,8 @@ impl ScriptedSource {
                     }
                 }
                 let head = String::from_utf8_lossy(&head).into_owned();
-                let answer = answering.lock().expect("no holder of the lock panics")(&head);
-                heads.lock().expect("no holder of the lock panics").push(head);
+                let answer = answering.lock().expect("the lock is not poisoned")(&head);
+                heads.lock().expect("the lock is not poisoned").push(head);
                 // the client may have closed the connection already
                 drop(socket.write_all(answer.as_bytes()).await);
             }
@@ -71,7 +71,7 @@ impl ScriptedSource {
     /// # Panics
     /// Panics if a previous answer has panicked.
     pub fn set_answers(&self, answering: impl Fn(&str) -> String + Send + 'static) {
-        *self.answering.lock().expect("no holder of the lock panics") = Box::new(answering);
+        *self.answering.lock().expect("the lock is not poisoned") = Box::new(answering);
     }
 
     /// Sends `answer` to all further requests.
@@ -97,7 +97,7 @@ impl ScriptedSource {
     /// Panics if an answer has panicked.
     #[must_use]
     pub fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("no holder of the lock panics").clone()
+        self.heads.lock().expect("the lock is not poisoned").clone()
     }
 }
 
@@ -121,7 +121,7 @@ pub fn empty(status: &str, headers: &str) -> String {
 #[must_use]
 pub fn population_body(area: &str, people: &str, more: Value) -> String {
     let mut body = json!({"area": area, "year": 1960, "people": people.parse::<u64>().expect("a number")});
-    body.as_object_mut().expect("it is one").extend(more.as_object().expect("fields").clone());
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     body.to_string()
 }
 
@@ -147,8 +147,8 @@ pub fn adapter_of(oracle_id: &str, endpoint: &str, changes: Value) -> Value {
             "target_ontology_id": "population", "axis_mappings": [
                 mapping("area", "area"), mapping("year", "year"), mapping("people", "population")]},
     });
-    let changes = changes.as_object().cloned().expect("changes are fields");
-    document.as_object_mut().expect("it is one").extend(changes);
+    let changes = changes.as_object().cloned().expect("changes are an object");
+    document.as_object_mut().expect("an object").extend(changes);
     document
 }
 
@@ -223,14 +223,14 @@ pub async fn check_source_call(
     envelope: &Value,
     oracle_id: &str,
 ) -> Value {
-    let execution = envelope["execution_id"].as_str().expect("it has one");
+    let execution = envelope["execution_id"].as_str().expect("the envelope has an execution id");
     let explained = world.ctl_in_thread(&["explain", execution]).await;
     assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
     let control = &mut daemon.control().await;
     let decided = get(control, &format!("/v1/executions/{execution}")).await;
     assert_eq!(at(&decided, "/decisions/0/reproduced"), true);
     let entries = log(control, &format!("execution={execution}&event=source_asked")).await;
-    entries.into_iter().find(|entry| entry["oracle_id"] == oracle_id).expect("it was asked")
+    entries.into_iter().find(|entry| entry["oracle_id"] == oracle_id).expect("the source was called")
 }
 
 /// Verifies with the source `office`, and checks that its answer is rejected for the reason `why` and the envelope is
@@ -243,7 +243,7 @@ pub async fn check_refusal(daemon: &DaemonProcess<'_>, world: &DaemonWorld, why:
     assert_eq!(envelope["kind"], "blocked", "{why}: {envelope}");
     let entry = check_source_call(daemon, world, &envelope, "office").await;
     assert_eq!((&entry["status"], &entry["error_code"]), (&json!("error"), &json!("refused")), "{why}");
-    let execution = envelope["execution_id"].as_str().expect("it has one");
+    let execution = envelope["execution_id"].as_str().expect("the envelope has an execution id");
     let decided = get(&mut daemon.control().await, &format!("/v1/executions/{execution}")).await;
     assert_eq!(at(&decided, "/decisions/0/inputs/calls/office/reply/refusal"), why, "{envelope}");
 }
@@ -253,5 +253,5 @@ pub async fn check_refusal(daemon: &DaemonProcess<'_>, world: &DaemonWorld, why:
 /// # Panics
 /// Panics if it is not UTF-8.
 pub async fn read_service_log(world: &DaemonWorld) -> String {
-    String::from_utf8(world.ctl_in_thread(&["health"]).await.stdout).expect("it is text")
+    String::from_utf8(world.ctl_in_thread(&["health"]).await.stdout).expect("the output is UTF-8")
 }

@@ -63,12 +63,12 @@ impl AnswerLedger {
             "{session}: the log and {text:?}"
         );
         match self.sessions.get(session) {
-            Some(KnownSessionState::Cached(told)) => {
-                assert_eq!(found, Some(&told[..]), "{session} was acknowledged: {text:?}");
+            Some(KnownSessionState::Cached(expected)) => {
+                assert_eq!(found, Some(&expected[..]), "{session} was acknowledged: {text:?}");
             }
             Some(KnownSessionState::Purged) => assert_eq!(found, None, "{session} was purged: {text:?}"),
-            Some(KnownSessionState::Unsure(Some(told))) => {
-                assert!(found.is_none_or(|found| found == told), "{session}: {text:?}");
+            Some(KnownSessionState::Unsure(Some(expected))) => {
+                assert!(found.is_none_or(|found| found == expected), "{session}: {text:?}");
             }
             Some(KnownSessionState::Unsure(None)) | None => {}
         }
@@ -105,8 +105,7 @@ impl AnswerLedger {
         for session in self.sessions.keys().chain(chronicle.sessions.iter()) {
             let id = session.parse().expect("a session id");
             let found = store.verdict(&id).expect("the store is read");
-            let document =
-                found.map(|(delivery, _)| serde_json::to_vec(&delivery).expect("it is plain data"));
+            let document = found.map(|(delivery, _)| serde_json::to_vec(&delivery).expect("plain data"));
             self.check(&chronicle, session, document.as_deref());
         }
         chronicle
@@ -210,7 +209,7 @@ pub fn field<'v>(value: &'v Value, name: &str) -> &'v Value {
 
 /// Adds one fact to the submission.
 fn with_facts(mut submission: Value, fact: &str) -> Value {
-    submission.as_object_mut().expect("it is an object").insert("facts".into(), json!([fact]));
+    submission.as_object_mut().expect("an object").insert("facts".into(), json!([fact]));
     submission
 }
 
@@ -253,7 +252,7 @@ impl LoadConfig {
                         .expect("the administrators' socket is served"),
                     rng: fastrand::Rng::with_seed(load.seed.wrapping_mul(1009) + number as u64),
                     name: format!("{}-{number}", load.name),
-                    made: 0,
+                    created: 0,
                     ledger: AnswerLedger::default(),
                 };
                 while !*stop.borrow() {
@@ -266,8 +265,8 @@ impl LoadConfig {
         }
         let (mut ledger, mut lost) = (AnswerLedger::default(), 0);
         while let Some(caller) = callers.join_next().await {
-            let (told, gone) = caller.expect("every answer is valid");
-            ledger.add(told);
+            let (answers, gone) = caller.expect("every answer is valid");
+            ledger.add(answers);
             lost += gone;
         }
         (ledger, lost)
@@ -279,7 +278,7 @@ struct LoadClient {
     control: DaemonClient,
     rng: fastrand::Rng,
     name: String,
-    made: usize,
+    created: usize,
     ledger: AnswerLedger,
 }
 
@@ -298,15 +297,15 @@ impl LoadClient {
 
     /// A new session name.
     fn fresh(&mut self, kind: &str) -> String {
-        self.made += 1;
-        format!("{}-{kind}-{}", self.name, self.made)
+        self.created += 1;
+        format!("{}-{kind}-{}", self.name, self.created)
     }
 
     /// A random session from the ledger.
     fn random_session(&mut self) -> Option<(String, KnownSessionState)> {
         let sessions = &self.ledger.sessions;
         let nth = self.rng.usize(0..sessions.len().max(1));
-        sessions.iter().nth(nth).map(|(session, told)| (session.clone(), told.clone()))
+        sessions.iter().nth(nth).map(|(session, state)| (session.clone(), state.clone()))
     }
 
     async fn call(&mut self, path: &str, body: &Value) -> Result<DaemonResponse, ClientError> {
@@ -365,14 +364,15 @@ impl LoadClient {
 
     /// Submits a second verdict for a session.
     async fn repeat(&mut self) -> Result<(), ClientError> {
-        let Some((session, told)) = self.random_session() else { return Ok(()) };
+        let Some((session, state)) = self.random_session() else { return Ok(()) };
         // the first verdict may have been checked against facts, which the session keeps
-        if told == KnownSessionState::Purged {
+        if state == KnownSessionState::Purged {
             return self.deliver(session, 20..400, true).await;
         }
         let again = with_facts(submission(GOOD), "A sound and simple plan.");
         let answer = self.call(&format!("/v1/verdicts/{session}"), &again).await?;
-        let allowed: &[u16] = if matches!(told, KnownSessionState::Cached(_)) { &[200] } else { &[200, 201] };
+        let allowed: &[u16] =
+            if matches!(state, KnownSessionState::Cached(_)) { &[200] } else { &[200, 201] };
         if !self.done(&answer, allowed) {
             return Ok(());
         }
@@ -381,8 +381,8 @@ impl LoadClient {
             Some(members) => Bytes::from([members, b"}"].concat()),
             None => answer.body,
         };
-        match told {
-            KnownSessionState::Cached(told) => assert_eq!(told, document, "{session}"),
+        match state {
+            KnownSessionState::Cached(expected) => assert_eq!(expected, document, "{session}"),
             _ => self.acknowledge(session, document),
         }
         Ok(())

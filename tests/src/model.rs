@@ -283,7 +283,7 @@ impl Drop for ModelServer {
 }
 
 fn lock(state: &Mutex<ModelServerState>) -> MutexGuard<'_, ModelServerState> {
-    state.lock().expect("no holder of the lock panics")
+    state.lock().expect("the lock is not poisoned")
 }
 
 /// Serves until it is aborted, which closes all connections.

@@ -37,7 +37,7 @@ pub fn pages() -> Vec<ReferencePage> {
         ("The administrators' socket", oracled::control::openapi::document()),
     ];
     let apis: [(_, Value); 2] =
-        apis.map(|(title, document)| (title, serde_json::from_str(document).expect("it is JSON")));
+        apis.map(|(title, document)| (title, serde_json::from_str(document).expect("valid JSON")));
     let [_, (_, control)] = &apis;
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),

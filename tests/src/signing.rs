@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Panics if the pair cannot be created.
 #[must_use]
 pub fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Value) {
-    let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("32 bytes");
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a seed of 32 bytes");
     let x = URL_SAFE_NO_PAD.encode(pair.public_key());
     (pair, json!({"kid": kid, "kty": "OKP", "crv": "Ed25519", "x": x}))
 }

@@ -128,8 +128,8 @@ pub fn body(with_session_id: bool) -> impl Strategy<Value = Value> {
         let names = ["session_id", "tier", "query", "verdict", "raw", "customer_email", "colour"];
         proptest::sample::select(names.to_vec())
     };
-    let spoilt = (whole.clone(), option::of(field()), option::of((field(), value())));
-    let spoilt = spoilt.prop_map(|(mut body, out, put)| {
+    let damaged = (whole.clone(), option::of(field()), option::of((field(), value())));
+    let damaged = damaged.prop_map(|(mut body, out, put)| {
         if let (Value::Object(members), Some(name)) = (&mut body, out) {
             members.remove(name);
         }
@@ -138,7 +138,7 @@ pub fn body(with_session_id: bool) -> impl Strategy<Value = Value> {
         }
         body
     });
-    prop_oneof![3 => whole, 1 => spoilt]
+    prop_oneof![3 => whole, 1 => damaged]
 }
 
 /// Bytes of a request body: JSON of the right shape, of another shape, truncated JSON, or other bytes.

@@ -24,7 +24,7 @@ impl StreamedRequest {
     pub async fn begin(socket: &Path, path: &str) -> Self {
         let mut wire = WireConnection::connect(socket).await;
         let headers = [("content-type", "application/x-ndjson"), ("transfer-encoding", "chunked")];
-        wire.send(head("POST", path, &headers)).await.expect("it listens");
+        wire.send(head("POST", path, &headers)).await.expect("the daemon listens");
         Self { wire, headers: None, body: Vec::new() }
     }
 
@@ -83,7 +83,10 @@ impl StreamedRequest {
         if self.headers.is_none() {
             let (status, headers) = self.wire.answer_head().await?;
             assert_eq!(status, 200, "{headers:?}");
-            assert_eq!(headers.get("content-type").expect("it has a content type"), "application/x-ndjson");
+            assert_eq!(
+                headers.get("content-type").expect("the response has a content type"),
+                "application/x-ndjson"
+            );
             self.headers = Some(headers);
         }
         let size = self.wire.take_until(b"\r\n").await?;

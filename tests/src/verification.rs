@@ -22,8 +22,8 @@ pub fn workflow(workflow_id: &str, oracles: &[&str], settings: Value) -> Value {
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"},
     });
-    let settings = settings.as_object().cloned().expect("settings are fields");
-    document.as_object_mut().expect("it is an object").extend(settings);
+    let settings = settings.as_object().cloned().expect("settings are an object");
+    document.as_object_mut().expect("an object").extend(settings);
     document
 }
 
@@ -70,7 +70,7 @@ pub async fn several_years(daemon: &DaemonProcess<'_>, sources: &[(&str, &str)],
 /// # Panics
 /// Panics if it is rejected.
 pub async fn register(control: &mut DaemonClient, workflow: &Value) {
-    let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("it has an id");
+    let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("the workflow has an id");
     let answer = put_document(control, &format!("/v1/documents/workflow/{workflow_id}"), workflow).await;
     assert_eq!(answer.status, 200, "{}", crate::document(&answer));
 }

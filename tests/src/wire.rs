@@ -18,21 +18,21 @@ const FEWEST: usize = 1000;
 /// Open files that are left to the tests that run in parallel with a test of many connections.
 const LEFT_FILES: usize = 3000;
 
-/// Number of connections for a test that needs `wanted` of them: `wanted`, or as many as the system's limit of open
+/// Number of connections for a test that needs `requested` of them: `requested`, or as many as the system's limit of open
 /// files permits. A lower number is printed.
 ///
 /// # Panics
 /// Panics if that number is too low for a test, or if the limit cannot be raised to the system's maximum.
 #[must_use]
-pub fn connections(wanted: usize) -> usize {
+pub fn connections(requested: usize) -> usize {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system reports it");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system permits it");
     let room = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(LEFT_FILES);
     assert!(room >= FEWEST, "{most} files may be open: at least {} are needed", FEWEST + LEFT_FILES);
-    if room < wanted {
-        println!("{room} connections instead of {wanted}: only {most} files may be open");
+    if room < requested {
+        println!("{room} connections instead of {requested}: only {most} files may be open");
     }
-    wanted.min(room)
+    requested.min(room)
 }
 
 /// One connection to a socket of the daemon.
@@ -69,7 +69,7 @@ impl WireConnection {
 
     /// Waits until the daemon has begun to answer, without reading.
     pub async fn wait_for_answer(&self) {
-        let readable = timeout(PATIENCE, self.stream.readable()).await.expect("it answers");
+        let readable = timeout(PATIENCE, self.stream.readable()).await.expect("the daemon answers");
         readable.expect("the connection is there");
     }
 
@@ -125,7 +125,7 @@ impl WireConnection {
             }
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await;
             // a daemon that closes a connection with unread bytes resets it
-            if read.expect("it answers or hangs up").unwrap_or(0) == 0 {
+            if read.expect("the daemon answers or hangs up").unwrap_or(0) == 0 {
                 return None;
             }
         }

@@ -33,7 +33,7 @@ pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
 fn sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for path in rust_files(&root().join(folder).join("src")) {
-        let name = path.strip_prefix(root()).expect("it lies below").display().to_string();
+        let name = path.strip_prefix(root()).expect("the path is below the root").display().to_string();
         found.insert(name, read(&path));
     }
     assert!(!found.is_empty(), "{folder} has sources");
@@ -172,7 +172,7 @@ fn source_files_have_at_most_350_lines() {
 #[test]
 fn recorded_model_and_mailbox_are_named_only_in_dev() {
     let daemon = sources("daemon");
-    let dev = daemon.get("daemon/src/dev.rs").expect("it has a file");
+    let dev = daemon.get("daemon/src/dev.rs").expect("the module has a file");
     for name in ["model", "mailbox"] {
         assert!(daemon.contains_key(&format!("daemon/src/dev/{name}.rs")), "{name} has a file");
         assert!(dev.contains(&format!("\nmod {name};")), "{name} is private to dev");

@@ -37,7 +37,7 @@ async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &
             [head(method, path, &headers).into_bytes(), body.into_bytes()].concat()
         }
     };
-    let answer = WireConnection::connect(socket).await.exchange(bytes).await.expect("it answers");
+    let answer = WireConnection::connect(socket).await.exchange(bytes).await.expect("the server answers");
     let returned = answer.headers.get("x-request-id").and_then(|id| id.to_str().ok());
     assert_eq!(returned, Some(request_id));
     answer
@@ -126,15 +126,15 @@ async fn entries_name_the_caller_of_a_control_action() {
     ] {
         let answer = sent(&socket, request_id, method, path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
-        let wanted: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
-        assert_eq!(caused_by(&read_whole_log(control).await, request_id), wanted, "{path}");
+        let expected: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
+        assert_eq!(caused_by(&read_whole_log(control).await, request_id), expected, "{path}");
     }
     let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,7586000\n"].concat();
     let length = payload.len().to_string();
     let headers = [("x-request-id", "upload-1"), ("content-length", &length)];
     let path = runs_path(SOURCE, "2023-05-04", "2023-05-04");
     let mut wire = WireConnection::connect(&socket).await;
-    let uploaded = wire.exchange(head("POST", &path, &headers) + &payload).await.expect("it answers");
+    let uploaded = wire.exchange(head("POST", &path, &headers) + &payload).await.expect("the server answers");
     wait_for_run(control, &started_run(&uploaded)).await;
     let entries = read_whole_log(control).await;
     assert_eq!(caused_by(&entries, "upload-1"), ["ingestion_started", "ingestion_ended"]);
@@ -159,7 +159,7 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
     purge_verdict(control, "cs_1").await;
     let read = WireConnection::connect(&socket).await;
     let request = head("GET", "/v1/verdicts/cs_1", &[("x-request-id", "order-2")]);
-    assert_eq!({ read }.exchange(request).await.expect("it answers").status, 200);
+    assert_eq!({ read }.exchange(request).await.expect("the server answers").status, 200);
     let entries = read_whole_log(control).await;
     let made = ["oracle_interaction", "tmm_crosscheck", "verdict_cached"];
     assert_eq!(caused_by(&entries, "order-1"), made);
@@ -186,15 +186,16 @@ async fn entries_name_the_second_caller_of_two_concurrent_requests() {
     let first = generation_request(ProductTier::Quick);
     let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &first);
     let second = async {
-        eventually("the model is asked", async || model.request_count() == 1).await;
+        eventually("the model is called", async || model.request_count() == 1).await;
         let other = json!({"tier": "quick", "query": "Sell wax?"});
         sent(&socket, "order-2", "POST", "/v1/verdicts/cs_1", &other).await
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (422, 201), "{}", document(&second));
-    let entries =
-        read_whole_log(&mut DaemonClient::connect(&world.control_socket()).await.expect("it is served"))
-            .await;
+    let entries = read_whole_log(
+        &mut DaemonClient::connect(&world.control_socket()).await.expect("the socket is served"),
+    )
+    .await;
     assert_eq!(caused_by(&entries, "order-1"), ["oracle_interaction", "tmm_crosscheck"]);
     assert_eq!(caused_by(&entries, "order-2"), ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
 }
@@ -238,7 +239,7 @@ async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
     let answer = sent(&world.socket(), "ask-1", "POST", "/v1/verify", &question).await;
     assert_eq!(at(&answer, "/kind"), "human_review", "{}", document(&answer));
     let review = at(&answer, "/execution_id");
-    let path = format!("/v1/reviews/{}/dismiss", review.as_str().expect("it has an id"));
+    let path = format!("/v1/reviews/{}/dismiss", review.as_str().expect("an id"));
     let order = json!({"reason": "a test"});
     let dismissed = sent(&world.control_socket(), "person-1", "POST", &path, &order).await;
     assert_eq!(dismissed.status, 200, "{}", document(&dismissed));
@@ -254,7 +255,7 @@ async fn generated_request_id_is_in_the_answer_and_the_entry() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let answer = post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await;
-    let request_id = answer.headers["x-request-id"].to_str().expect("it is ASCII");
+    let request_id = answer.headers["x-request-id"].to_str().expect("the header is ASCII");
     let entries = read_whole_log(&mut daemon.control().await).await;
     assert_eq!(caused_by(&entries, request_id), ["tmm_crosscheck", "verdict_cached"]);
 }
@@ -265,8 +266,8 @@ async fn query_is_logged_with_request_digest_and_result() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     one_release(control).await;
-    let asked = question("ABW");
-    let answer = sent(&world.socket(), "q-77", "POST", "/v1/query", &asked).await;
+    let request = question("ABW");
+    let answer = sent(&world.socket(), "q-77", "POST", "/v1/query", &request).await;
     assert_eq!(at(&answer, "/response/records/0/axes/population"), "54208");
     let entry = queries(control, 1).await.remove(0);
     assert_eq!(entry["caller"], caller("q-77"));
@@ -285,9 +286,9 @@ async fn query_is_logged_with_request_digest_and_result() {
     }
     assert!(entry["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{entry}");
     // the digest is of the canonical request, so white space in the request does not change it
-    let spaced = serde_json::to_string_pretty(&asked).expect("it is JSON");
+    let spaced = serde_json::to_string_pretty(&request).expect("valid JSON");
     let spaced = whole_post("/v1/query", &[], spaced);
-    WireConnection::connect(&world.socket()).await.exchange(spaced).await.expect("it answers");
+    WireConnection::connect(&world.socket()).await.exchange(spaced).await.expect("the server answers");
     sent(&world.socket(), "q-78", "POST", "/v1/query", &question("SRB")).await;
     let entries = queries(control, 3).await;
     assert_eq!(entries[1]["request_sha256"], entry["request_sha256"]);
@@ -314,7 +315,7 @@ async fn all_other_reads_of_a_source_are_logged() {
     one_release(control).await;
     let answer = post(routes, "/v1/query", &question("ABW")).await;
     let record_id = at(&answer, "/response/records/0/record_id");
-    let record_id = record_id.as_str().expect("there is one");
+    let record_id = record_id.as_str().expect("at least one");
     for path in [
         format!("/v1/records/{record_id}"),
         format!("/v1/records/{record_id}/provenance"),
@@ -330,7 +331,7 @@ async fn all_other_reads_of_a_source_are_logged() {
     assert_eq!(answer.status, 200, "{}", document(&answer));
     let entries = queries(control, 7).await;
     let read = entries.iter().map(|entry| (&entry["read"], &entry["outcome"], &entry["records_returned"]));
-    let wanted = [
+    let expected = [
         ("query", "answered", 1),
         ("record", "answered", 1),
         ("provenance", "answered", 1),
@@ -339,7 +340,7 @@ async fn all_other_reads_of_a_source_are_logged() {
         ("export", "answered", 2),
         ("query", "answered", 1),
     ];
-    for (read, (kind, outcome, records)) in read.zip(wanted) {
+    for (read, (kind, outcome, records)) in read.zip(expected) {
         assert_eq!(read, (&json!(kind), &json!(outcome), &json!(records)), "{entries:?}");
     }
     assert!(entries.iter().all(|entry| entry["oracle_id"] == SOURCE), "{entries:?}");
@@ -356,7 +357,7 @@ async fn queries_just_before_a_stop_are_in_the_log() {
     }
     assert!(daemon.stop().success());
     let mirror = world.mirror();
-    let entries = mirror.lines().map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
+    let entries = mirror.lines().map(|line| serde_json::from_str::<Value>(line).expect("valid JSON"));
     let events: Vec<_> =
         entries.map(|entry| entry["event"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(events.iter().filter(|event| *event == "source_queried").count(), 300);

@@ -10,12 +10,12 @@ const KIB: usize = 1024;
 
 /// Posts a body without changes.
 async fn send(client: &mut DaemonClient, path: &str, body: impl Into<bytes::Bytes>) -> DaemonResponse {
-    client.call(Method::POST, path, Some(body.into())).await.expect("it answers")
+    client.call(Method::POST, path, Some(body.into())).await.expect("the server answers")
 }
 
 /// Sends a whole request on a connection of its own.
 async fn exchange(world: &DaemonWorld, request: impl AsRef<[u8]>) -> DaemonResponse {
-    WireConnection::connect(&world.socket()).await.exchange(request).await.expect("it answers")
+    WireConnection::connect(&world.socket()).await.exchange(request).await.expect("the server answers")
 }
 
 async fn check_daemon_serves(daemon: &DaemonProcess<'_>) {
@@ -310,12 +310,12 @@ async fn refused_large_body_can_be_sent_in_full_before_the_answer_is_read() {
     let daemon = world.serve().await;
     let large = "x".repeat(5_000_000);
     let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("all of it is read");
-    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("the read succeeds");
+    problem(&wire.answer().await.expect("the server answers"), 413, "body_too_large");
     let mut wire = WireConnection::connect(&world.socket()).await;
     let text =
         head("POST", "/v1/crosscheck", &[("content-type", "text/plain"), ("content-length", "5000000")]);
-    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("all of it is read");
-    problem(&wire.answer().await.expect("it answers"), 415, "unsupported_media_type");
+    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("the read succeeds");
+    problem(&wire.answer().await.expect("the server answers"), 415, "unsupported_media_type");
     check_daemon_serves(&daemon).await;
 }

@@ -94,7 +94,7 @@ async fn incomplete_request_times_out_at_every_stage() {
         }
     };
 
-    let answer = within_its_body.answer().await.expect("it gets an error");
+    let answer = within_its_body.answer().await.expect("an error");
     problem(&answer, 408, "request_timeout");
     timeout(PATIENCE, trickle).await.expect("the connection is closed");
     for wire in [&mut silent, &mut within_its_head, &mut within_its_body, &mut between_requests] {
@@ -136,7 +136,7 @@ async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
     }
     for _ in 0..3 {
         let mut over = WireConnection::connect(&world.socket()).await;
-        let answer = over.answer().await.expect("it gets an error");
+        let answer = over.answer().await.expect("an error");
         let refused = problem(&answer, 503, "overloaded");
         assert!(refused["detail"].as_str().unwrap().contains('3'), "{refused}");
         assert_eq!(
@@ -181,7 +181,7 @@ async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
     daemon.signal("CONT");
     let mut by_status = BTreeMap::<u16, Vec<usize>>::new();
     for (number, wire) in wires.iter_mut().enumerate() {
-        let answer = wire.answer().await.expect("it answers");
+        let answer = wire.answer().await.expect("the server answers");
         if answer.status == 503 {
             problem(&answer, 503, "overloaded");
             assert_eq!(answer.headers["retry-after"], "1");

@@ -8,7 +8,7 @@ fn write(verdict: &Value) -> Value {
 }
 
 fn good() -> Value {
-    serde_json::from_str(GOOD).expect("it is JSON")
+    serde_json::from_str(GOOD).expect("valid JSON")
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn is_closed_to(daemon: &DaemonProcess<'_>, retry_after: std::ops::RangeIn
     for refused in [request_verdict(routes, "cs_1").await, read_verdict(routes, "lost").await] {
         let document = problem(&refused, 503, "model_unavailable");
         assert_eq!(field(&document, "detail"), "the circuit of the oracle `gemini` is open");
-        let wait_s = retry_after_s(&refused).expect("it has a Retry-After");
+        let wait_s = retry_after_s(&refused).expect("a Retry-After header");
         assert!(retry_after.contains(&wait_s), "{wait_s}");
     }
 }
@@ -70,14 +70,15 @@ async fn consecutive_failures_open_the_circuit_and_stop_model_calls() {
     assert_ne!(read_health(routes).await["status"], "circuit_open");
 
     model.set_default(ScriptedReply::error(500, "not now"));
-    let asked = model.request_count();
+    let call_count = model.request_count();
     fail(routes, 3).await;
     let status = read_health(routes).await;
-    let told = ["oracle_id", "status", "consecutive_failures", "held_open"].map(|name| status[name].clone());
-    assert_eq!(told, [json!("gemini"), json!("circuit_open"), json!(3), json!(false)]);
+    let fields =
+        ["oracle_id", "status", "consecutive_failures", "held_open"].map(|name| status[name].clone());
+    assert_eq!(fields, [json!("gemini"), json!("circuit_open"), json!(3), json!(false)]);
     assert!(status["last_error"].as_str().unwrap().contains("not now"), "{status}");
     is_closed_to(&daemon, 25..=30).await;
-    assert_eq!(model.request_count(), asked + 3);
+    assert_eq!(model.request_count(), call_count + 3);
     assert_eq!(event_names(control, "lost").await, ["session_registered"], "no attempt is counted");
     let open = "oracled_verdicts_made_total{path=\"regen\",outcome=\"circuit_open\"}";
     assert_eq!(read_metric(routes, open).await, 1.0);
@@ -118,7 +119,7 @@ async fn half_open_circuit_permits_one_call_and_closes_after_successes() {
     let second = request_verdict(routes, "cs_3").await;
     problem(&second, 503, "model_unavailable");
     assert!(retry_after_s(&second).is_some());
-    assert_eq!(first.await.expect("it is answered").status, 201);
+    assert_eq!(first.await.expect("an answer").status, 201);
     assert_eq!((model.request_count(), model.most_in_flight()), (5, 1));
     assert_eq!(request_verdict(routes, "cs_3").await.status, 201);
     assert_eq!(read_health(routes).await["status"], "healthy");
@@ -126,8 +127,11 @@ async fn half_open_circuit_permits_one_call_and_closes_after_successes() {
         changes(control).await.last().is_some_and(|last| last.1 == "healthy")
     })
     .await;
-    let told: Vec<_> = changes(control).await.into_iter().map(|(_, to, _)| to).collect();
-    assert_eq!(told, ["degraded", "circuit_open", "unhealthy", "circuit_open", "unhealthy", "healthy"]);
+    let transitions: Vec<_> = changes(control).await.into_iter().map(|(_, to, _)| to).collect();
+    assert_eq!(
+        transitions,
+        ["degraded", "circuit_open", "unhealthy", "circuit_open", "unhealthy", "healthy"]
+    );
 }
 
 #[tokio::test]
@@ -149,10 +153,10 @@ async fn administrator_opens_and_closes_the_circuit_with_a_log_entry() {
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
 
     let entries = log(control, "event=oracle_health_changed").await;
-    let told: Vec<_> =
+    let transitions: Vec<_> =
         entries.iter().map(|entry| (entry["to"].as_str().unwrap(), &entry["peer"]["uid"])).collect();
     let uid = json!(nix::unistd::getuid().as_raw());
-    assert_eq!(told, [("circuit_open", &uid), ("healthy", &uid)]);
+    assert_eq!(transitions, [("circuit_open", &uid), ("healthy", &uid)]);
     // the routes' socket has no such path
     let order = Some(json!({"action": "open"}).to_string().into());
     let answer = routes.call(Method::POST, "/v1/health/oracles/gemini", order).await.unwrap();

@@ -73,7 +73,7 @@ fn peer() -> Value {
 
 async fn send(control: &mut DaemonClient, method: Method, path: &str, body: Option<Value>) -> DaemonResponse {
     let body = body.map(|body| body.to_string().into());
-    control.call(method, path, body).await.expect("it answers")
+    control.call(method, path, body).await.expect("the server answers")
 }
 
 async fn drain(control: &mut DaemonClient, draining: bool) -> DaemonResponse {
@@ -138,8 +138,8 @@ async fn actors_report_handled_messages_and_latency() {
     assert_eq!(names, ACTORS);
     for report in reports.as_array().unwrap() {
         // the upkeep of the verification only has a schedule and gets no messages
-        let is_asked = report["name"] != "verification_upkeep";
-        assert_eq!(report["handled"].as_u64().unwrap() > 0, is_asked, "{report}");
+        let is_expected = report["name"] != "verification_upkeep";
+        assert_eq!(report["handled"].as_u64().unwrap() > 0, is_expected, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");
         assert!(report["latency_p99_us"].as_u64() >= report["latency_p50_us"].as_u64(), "{report}");
     }
@@ -189,9 +189,9 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
         (200, json!({"draining": true, "in_flight": 0}))
     );
 
-    let unready = get(routes, "/readyz").await;
-    assert_eq!(unready.status, 503);
-    assert_eq!(document(&unready), json!({"ready": false, "reasons": ["draining"]}));
+    let not_ready = get(routes, "/readyz").await;
+    assert_eq!(not_ready.status, 503);
+    assert_eq!(document(&not_ready), json!({"ready": false, "reasons": ["draining"]}));
     assert_eq!(get(routes, "/healthz").await.status, 200);
     let check = json!({"session_id": "cs_2", "tier": "quick", "query": "?", "raw": GOOD});
     for (path, body) in [
@@ -216,10 +216,10 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
     assert_eq!(get(routes, "/readyz").await.status, 200);
     assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
     let actions = log(control, "event=control_action").await;
-    let said: Vec<_> =
+    let columns: Vec<_> =
         actions.iter().map(|entry| (&entry["action"], &entry["detail"], &entry["peer"])).collect();
     let (action, on, off, peer) = (json!("drain"), json!("draining: true"), json!("draining: false"), peer());
-    assert_eq!(said, [(&action, &on, &peer), (&action, &off, &peer)]);
+    assert_eq!(columns, [(&action, &on, &peer), (&action, &off, &peer)]);
 }
 
 #[tokio::test]
@@ -287,8 +287,8 @@ async fn log_is_filtered_by_session_event_time_and_number() {
     let events: Vec<_> = log(control, "session=cs_7").await.iter().map(|e| e["event"].clone()).collect();
     assert_eq!(events, ["tmm_crosscheck", "tmm_crosscheck", "verdict_cached"]);
     assert_eq!(log(control, "session=cs_7&event=tmm_crosscheck&limit=1").await.len(), 1);
-    assert!(log(control, "session=nobody").await.is_empty());
-    assert!(log(control, "execution=nobody").await.is_empty());
+    assert!(log(control, "session=unknown").await.is_empty());
+    assert!(log(control, "execution=unknown").await.is_empty());
 
     let since = whole[50]["timestamp"].as_str().unwrap();
     let later = log(control, &format!("since={since}&limit=10000")).await;
@@ -307,7 +307,7 @@ async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    for (question, told) in [
+    for (question, message) in [
         ("limit=0", "1 to 10000"),
         ("limit=10001", "1 to 10000"),
         ("limit=many", "limit"),
@@ -319,7 +319,7 @@ async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
     ] {
         for path in ["/v1/log", "/v1/log/follow"] {
             let refused = problem(&get(control, &format!("{path}?{question}")).await, 400, "invalid_request");
-            assert!(refused["detail"].as_str().unwrap().contains(told), "{question}: {refused}");
+            assert!(refused["detail"].as_str().unwrap().contains(message), "{question}: {refused}");
         }
     }
     for bad in ["%FF", "a%2Fb", ""] {
@@ -336,9 +336,9 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
     let mut follow = world.ctl_command(&["log", "-f", "--after", "0", "--json"]);
     let mut follower = follow.stdout(Stdio::piped()).spawn().unwrap();
     let followed = BufReader::new(follower.stdout.take().unwrap());
-    let (tell, told) = mpsc::channel();
-    let reader = thread::spawn(move || followed.lines().for_each(|line| tell.send(line.unwrap()).unwrap()));
-    let next = || serde_json::from_str::<Value>(&told.recv_timeout(PATIENCE).unwrap()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || followed.lines().for_each(|line| sender.send(line.unwrap()).unwrap()));
+    let next = || serde_json::from_str::<Value>(&receiver.recv_timeout(PATIENCE).unwrap()).unwrap();
     assert_eq!(next()["event"], "service_started", "the first entry precedes all requests");
     let routes = &mut daemon.routes().await;
     for number in 0..700 {
@@ -353,7 +353,7 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
     assert!(follower.wait().unwrap().success());
     reader.join().unwrap();
     // the daemon logs its stop after it has disconnected all followers
-    assert_eq!(told.try_iter().count(), 0);
+    assert_eq!(receiver.try_iter().count(), 0);
 }
 
 #[tokio::test]

@@ -11,11 +11,11 @@ use std::path::Path;
 
 /// Twelve lines of the corpus with each tier, each reason, and most flags.
 const EXCERPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/corpus-excerpt.ndjson");
-/// The whole corpus, if it exists beside the repository.
+/// The whole corpus, if it exists next to the repository.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus/verdicts.ndjson");
 
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    field(value, name).as_str().expect("it exists and is text")
+    field(value, name).as_str().expect("the file exists and is UTF-8")
 }
 
 /// Expected log entry of a judgement.
@@ -79,9 +79,9 @@ fn totals(
 fn check_calibration(world: &DaemonWorld, file: &str, judgements: &[CrosscheckJudgment]) {
     let calibrated = world.ctl(&["calibrate", file, "--json"]);
     assert!(calibrated.status.success(), "{calibrated:?}");
-    let report: Value = serde_json::from_slice(&calibrated.stdout).expect("it is JSON");
+    let report: Value = serde_json::from_slice(&calibrated.stdout).expect("valid JSON");
     let by_name = |list: &str, name: &str| -> BTreeMap<String, CorpusCounts> {
-        let list = field(&report, list).as_array().expect("a list").iter();
+        let list = field(&report, list).as_array().expect("an array").iter();
         list.map(|counted| (text(counted, name).to_owned(), CorpusCounts::read(field(counted, "verdicts"))))
             .collect()
     };

@@ -16,40 +16,40 @@ const CASE: &str = "{\"candidate_output\":\"It works.\",\"facts\":[\"It works.\"
 
 /// Standard output of a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(code != 0 || said.is_empty(), "{said}");
-    String::from_utf8(output.stdout.clone()).expect("it is text")
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr_text}");
+    assert!(code != 0 || stderr_text.is_empty(), "{stderr_text}");
+    String::from_utf8(output.stdout.clone()).expect("valid UTF-8")
 }
 
 /// The JSON document on standard output of a run with this exit code.
 fn json_of(output: &Output, code: i32) -> Value {
-    serde_json::from_str(&printed(output, code)).expect("it is one JSON document")
+    serde_json::from_str(&printed(output, code)).expect("one JSON document")
 }
 
 /// The line on standard error of a run with this exit code.
 fn complaint(output: &Output, code: i32) -> String {
-    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    assert!(said.starts_with("oraclectl: "), "{said}");
-    said
+    let stderr_text = String::from_utf8(output.stderr.clone()).expect("valid UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{stderr_text}");
+    assert_eq!(stderr_text.lines().count(), 1, "one line: {stderr_text}");
+    assert!(stderr_text.starts_with("oraclectl: "), "{stderr_text}");
+    stderr_text
 }
 
 /// Runs a command with `input` on standard input.
 fn with_input(command: &mut Command, input: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("oraclectl starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(input.as_bytes()).expect("it reads");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    stdin.write_all(input.as_bytes()).expect("the reader succeeds");
     drop(stdin);
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output().expect("the process ends")
 }
 
 /// Writes a file with this content and returns its path.
 fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
-    fs::write(world.path(name), content).expect("it is written");
-    world.path(name).to_str().expect("it is text").to_owned()
+    fs::write(world.path(name), content).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
 }
 
 async fn deliver(daemon: &DaemonProcess<'_>, session: &str) {
@@ -169,14 +169,14 @@ async fn log_shows_the_entries_that_match_its_options() {
     assert!(shown[0].starts_with("1 ") && shown[0].contains("service_started"), "{shown:?}");
     assert!(shown[1].contains("cs_1 approved submit quick GREEN C=1.0000 pass"), "{shown:?}");
 
-    for (arguments, told) in [
+    for (arguments, message) in [
         (["--event", "verdict_approved"], "tmm_crosscheck"),
         (["--since", "yesterday"], "--since"),
         (["--after", "-1"], "-1"),
     ] {
         let output = world.ctl(&[&["log"][..], &arguments].concat());
         assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{output:?}");
     }
     let refused = complaint(&world.ctl(&["log", "-n", "10001"]), 1);
     assert!(refused.contains("1 to 10000"), "{refused}");
@@ -191,17 +191,17 @@ async fn log_follow_shows_new_entries_and_ends_with_the_daemon() {
     let mut command = world.ctl_command(&["log", "-f", "--event", "verdict_cached"]);
     let mut following = command.stdout(Stdio::piped()).spawn().unwrap();
     let shown = BufReader::new(following.stdout.take().unwrap());
-    let (tell, told) = mpsc::channel();
-    let reader = thread::spawn(move || shown.lines().for_each(|line| tell.send(line.unwrap()).unwrap()));
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || shown.lines().for_each(|line| sender.send(line.unwrap()).unwrap()));
     for session in ["cs_1", "cs_2", "cs_3"] {
         deliver(&daemon, session).await;
-        let line = told.recv_timeout(PATIENCE).unwrap();
+        let line = receiver.recv_timeout(PATIENCE).unwrap();
         assert!(line.contains(&format!("verdict_cached {session} submit quick GREEN")), "{line}");
     }
     assert!(daemon.stop().success());
     assert!(following.wait().unwrap().success());
     reader.join().unwrap();
-    assert_eq!(told.try_iter().count(), 0);
+    assert_eq!(receiver.try_iter().count(), 0);
 }
 
 #[tokio::test]
@@ -300,14 +300,14 @@ async fn verb_without_a_daemon_fails_with_one_line_and_exit_code_3() {
         &["rules", "eval", &cases, "--json"],
     ];
     // without a socket, and with the socket of a daemon that was killed
-    for (stale, told) in [(false, "is the daemon running"), (true, "start the daemon")] {
+    for (stale, message) in [(false, "is the daemon running"), (true, "start the daemon")] {
         if stale {
             world.serve().await.kill();
         }
         for verb in verbs {
             let output = world.ctl_command(verb).env("RUST_BACKTRACE", "1").output().unwrap();
-            let said = complaint(&output, 3);
-            assert!(said.contains(told) && output.stdout.is_empty(), "{verb:?}: {said}");
+            let error = complaint(&output, 3);
+            assert!(error.contains(message) && output.stdout.is_empty(), "{verb:?}: {error}");
         }
     }
 }
@@ -351,8 +351,8 @@ fn calibrate_judges_lines_without_a_daemon() {
     assert_eq!(json_of(&piped, 0)["approval"]["all"]["approved"], 1);
 
     let bad = file(&world, "bad.ndjson", &(line(GOOD) + "{\"tier\":\"platinum\",\"raw\":\"\"}\n"));
-    let said = complaint(&world.ctl(&["calibrate", &bad]), 5);
-    assert!(said.contains("line 2") && said.contains("quick, full, strategy"), "{said}");
+    let error = complaint(&world.ctl(&["calibrate", &bad]), 5);
+    assert!(error.contains("line 2") && error.contains("quick, full, strategy"), "{error}");
     complaint(&world.ctl(&["calibrate", "/nowhere.ndjson"]), 5);
 }
 
@@ -404,9 +404,9 @@ async fn rules_list_and_eval_report_results_and_exit_codes() {
     );
     let output = eval(&bad, &["--json"]);
     assert!(complaint(&output, 5).contains("line"));
-    let told = lines(&output.stdout);
-    let problems = [&told[1], &told[2]].map(|told| told["problem"]["status"].clone());
-    assert_eq!((told.len(), &told[0]["ok"], problems), (3, &json!(true), [json!(400), json!(400)]));
+    let answers = lines(&output.stdout);
+    let problems = [&answers[1], &answers[2]].map(|answer| answer["problem"]["status"].clone());
+    assert_eq!((answers.len(), &answers[0]["ok"], problems), (3, &json!(true), [json!(400), json!(400)]));
 
     printed(&world.ctl(&["drain"]), 0);
     assert!(complaint(&eval(all, &[]), 4).contains("(draining)"));
@@ -443,8 +443,8 @@ async fn rules_check_compares_a_text_with_the_facts_in_a_file() {
     let request = json!({"candidate_output": bad, "facts": ["The lamp is blue", "It weighs 1.2 kg"]});
     let routes = &mut daemon.routes().await;
     let answer = post(routes, "/v1/rules/evaluate", &request).await;
-    let told = printed(&check(bad, &["--json"]), 1);
-    assert_eq!(told.trim_end().as_bytes(), answer.body, "without changes");
+    let report = printed(&check(bad, &["--json"]), 1);
+    assert_eq!(report.trim_end().as_bytes(), answer.body, "without changes");
 
     let text = file(&world, "text", good);
     assert!(printed(&world.ctl(&["rules", "check", &text, "--facts", &facts]), 0).starts_with("PASS"));
@@ -499,8 +499,8 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
     let mut command = Command::new(oracled_tests::program("oraclectl"));
     command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
     let output = command.output().expect("oraclectl starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(" query <ORACLE_ID>") && !said.contains("socket"), "{said}");
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr_text.contains(" query <ORACLE_ID>") && !stderr_text.contains("socket"), "{stderr_text}");
 }
 
 #[test]
@@ -538,8 +538,12 @@ async fn closed_output_pipe_is_not_an_error() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = world.ctl_command(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {:?} {said}", output.status);
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && stderr_text.is_empty(),
+            "{arguments:?}: {:?} {stderr_text}",
+            output.status
+        );
     }
 }
 
@@ -567,8 +571,8 @@ async fn refusal_exits_with_1_if_the_output_pipe_is_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regenerated_verdict_and_its_divergence_are_shown() {
     let model = ModelServer::start().await;
-    let saying = |label: &str| ScriptedReply::with_text(&GOOD.replace("GREEN", label));
-    model.next([saying("GREEN"), saying("RED"), saying("AMBER")]);
+    let labeled_reply = |label: &str| ScriptedReply::with_text(&GOOD.replace("GREEN", label));
+    model.next([labeled_reply("GREEN"), labeled_reply("RED"), labeled_reply("AMBER")]);
     let url = model.openai_url();
     let config = format!("[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{url}\"");
     let world = DaemonWorld::with_config(&config);
@@ -607,8 +611,8 @@ async fn regenerated_verdict_and_its_divergence_are_shown() {
     assert!(none["table"]["cells"].as_array().unwrap().iter().all(|cell| cell["count"] == 0), "{none}");
 
     let shown = printed(&world.ctl(&["log", "--session", "cs_1"]), 0);
-    for said in ["attempt 1 success", "GREEN -> RED significant", "regen_attempted"] {
-        assert!(shown.contains(said), "{said} in {shown}");
+    for message in ["attempt 1 success", "GREEN -> RED significant", "regen_attempted"] {
+        assert!(shown.contains(message), "{message} in {shown}");
     }
     let shown = printed(&world.ctl(&["status"]), 0);
     assert!(shown.contains("openai, made-up") && shown.contains("1 of the last 1"), "{shown}");

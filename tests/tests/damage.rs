@@ -39,7 +39,7 @@ impl UndamagedState {
             assert!(daemon.stop().success());
         }
         ledger.check_store(&world.state());
-        let documents = ledger.sessions.into_iter().map(|(session, told)| match told {
+        let documents = ledger.sessions.into_iter().map(|(session, state)| match state {
             KnownSessionState::Cached(document) => (session, Some(document.to_vec())),
             KnownSessionState::Purged | KnownSessionState::Unsure(_) => (session, None),
         });
@@ -60,12 +60,12 @@ impl UndamagedState {
             async |socket: PathBuf| DaemonClient::connect(&socket).await.map_err(|error| error.to_string());
         let mut routes = connected(world.socket()).await?;
         let mut control = connected(world.control_socket()).await?;
-        for (session, told) in &self.documents {
+        for (session, expected) in &self.documents {
             let path = format!("/v1/verdicts/{session}");
             let answer =
                 routes.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
-            match (answer.status.as_u16(), told) {
-                (200, Some(told)) if *told == answer.body => {}
+            match (answer.status.as_u16(), expected) {
+                (200, Some(expected)) if *expected == answer.body => {}
                 (404, None) => {}
                 (status, _) => return Err(format!("{session}: {status} {}", document(&answer))),
             }
@@ -78,11 +78,11 @@ impl UndamagedState {
             let answer =
                 control.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
             let event = question.strip_prefix("event=").unwrap_or_default();
-            let asked = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
+            let logged_lines = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
             let text = String::from_utf8_lossy(&answer.body);
             let mut answered = text.lines();
             // entries that the daemon itself has logged since then follow
-            if answer.status != 200 || !asked.into_iter().all(|line| answered.next() == Some(line)) {
+            if answer.status != 200 || !logged_lines.into_iter().all(|line| answered.next() == Some(line)) {
                 return Err(format!("{question}: {} {}", answer.status, text.lines().count()));
             }
         }
@@ -91,14 +91,14 @@ impl UndamagedState {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("it is made");
-    for entry in fs::read_dir(from).expect("it is read") {
+    fs::create_dir_all(to).expect("the directory is created");
+    for entry in fs::read_dir(from).expect("the read succeeds") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy_dir(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("it is copied");
+            fs::copy(entry.path(), target).expect("the copy succeeds");
         }
     }
 }
@@ -144,13 +144,16 @@ async fn start_outcome(whole: &UndamagedState, world: &DaemonWorld, what: &str) 
 }
 
 fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -> StartOutcome {
-    let said = world.service_log();
-    assert_eq!(daemon.wait().code(), Some(1), "{what}: {said}");
-    let mut plain = said.lines().filter(|line| !line.starts_with("20"));
+    let log_text = world.service_log();
+    assert_eq!(daemon.wait().code(), Some(1), "{what}: {log_text}");
+    let mut plain = log_text.lines().filter(|line| !line.starts_with("20"));
     let line = plain.next().and_then(|line| line.strip_prefix("oracled: ")).unwrap_or_default();
-    assert!(!line.is_empty() && plain.next().is_none(), "{what}: expected one line with the reason: {said}");
+    assert!(
+        !line.is_empty() && plain.next().is_none(),
+        "{what}: expected one line with the reason: {log_text}"
+    );
     for noise in ["panicked", "backtrace", "place="] {
-        assert!(!said.contains(noise), "{what}: {noise}: {said}");
+        assert!(!log_text.contains(noise), "{what}: {noise}: {log_text}");
     }
     let instructions = ["the whole state directory from a backup", "must be readable and writable"];
     let newer = "run the oracled that wrote it";
@@ -159,39 +162,40 @@ fn refusal_outcome(world: &DaemonWorld, daemon: DaemonProcess<'_>, what: &str) -
 }
 
 fn write(world: &DaemonWorld, file: &str, content: impl AsRef<[u8]>) {
-    fs::write(world.state().join(file), content).expect("it is written");
+    fs::write(world.state().join(file), content).expect("the write succeeds");
 }
 
 fn read(world: &DaemonWorld, file: &str) -> Vec<u8> {
-    fs::read(world.state().join(file)).expect("it is read")
+    fs::read(world.state().join(file)).expect("the read succeeds")
 }
 
 fn remove(world: &DaemonWorld, file: &str) {
     let path = world.state().join(file);
-    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is removed");
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+        .expect("the removal succeeds");
 }
 
 /// Flips a byte or truncates a file, at a random position in its used part.
 fn damage(world: &DaemonWorld, rng: &mut fastrand::Rng) -> String {
-    let store = fs::read_dir(world.state().join("store")).expect("it is read");
+    let store = fs::read_dir(world.state().join("store")).expect("the read succeeds");
     let files: Vec<_> =
         store.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect();
     let others: Vec<_> = files.iter().filter(|path| !path.ends_with("db")).collect();
     let database = world.state().join("store/db");
     // the database holds most of the data
     let file = if rng.u8(0..5) == 0 { rng.choice(others).unwrap_or(&database) } else { &database };
-    let bytes = fs::read(file).expect("it is read");
+    let bytes = fs::read(file).expect("the read succeeds");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("the file is not empty");
     let place = rng.usize(0..=end);
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let opened = OpenOptions::new().write(true).open(file).expect("it opens");
+    let opened = OpenOptions::new().write(true).open(file).expect("the file opens");
     if rng.u8(0..4) == 0 {
-        opened.set_len(place as u64).expect("it is cut");
+        opened.set_len(place as u64).expect("the file is truncated");
         return format!("{name} cut at {place} of {end}");
     }
     let flip = rng.u8(1..);
     let byte = bytes.get(place).expect("the place is within") ^ flip;
-    opened.write_all_at(&[byte], place as u64).expect("it is written");
+    opened.write_all_at(&[byte], place as u64).expect("the write succeeds");
     format!("{name} byte {place} of {end} flipped by {flip:#04x}")
 }
 
@@ -245,7 +249,7 @@ const TAMPERED: [(&str, TamperFn, ExpectedStart); 17] = [
         "a folder as database",
         |now, _| {
             remove(now, "store/db");
-            fs::create_dir(now.state().join("store/db")).expect("it is made");
+            fs::create_dir(now.state().join("store/db")).expect("the directory is created");
         },
         Refuses("store"),
     ),
@@ -292,10 +296,10 @@ fn append(world: &DaemonWorld, file: &str, content: &[u8]) {
 
 /// Path of sled's snapshot.
 fn snapshot(world: &DaemonWorld) -> String {
-    let names = fs::read_dir(world.state().join("store")).expect("it is read");
+    let names = fs::read_dir(world.state().join("store")).expect("the read succeeds");
     let names = names.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());
     let snapshot = names.filter(|name| name.starts_with("snap.")).max();
-    format!("store/{}", snapshot.expect("there is one"))
+    format!("store/{}", snapshot.expect("at least one"))
 }
 
 /// A state, and a copy of it from before the last writes.
@@ -394,7 +398,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
     let whole = UndamagedState::create().await;
     let world = DaemonWorld::default();
     // a file instead of the directory
-    fs::write(world.state(), "").expect("it is written");
+    fs::write(world.state(), "").expect("the write succeeds");
     let StartOutcome::Refuses(line) = start_outcome(&whole, &world, "a file").await else {
         panic!("the state is served")
     };
@@ -403,7 +407,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
     let mut world = whole.copy_to_new_world();
     let set_modes = |state: &Path, mode| {
         for path in [state, &state.join("store")] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("they are set");
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the values are set");
         }
     };
     let state = world.state();
@@ -414,7 +418,7 @@ async fn error_names_a_state_directory_that_is_not_writable() {
         remove(&world, "probe");
         world.wrapper =
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into();
-        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("they are set");
+        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("the values are set");
         let mut probe = std::process::Command::new("setpriv");
         probe.args(&world.wrapper[1..]).arg(oracled_tests::program("oracled")).arg("--version");
         if !probe.output().is_ok_and(|probed| probed.status.success()) {

@@ -28,7 +28,7 @@ fn request(session: &str, summary_bytes: usize) -> Vec<u8> {
 /// Submits a verdict and disconnects after `stays`, while the daemon may be at any step.
 async fn submit_and_disconnect(socket: PathBuf, request: Vec<u8>, stays: Duration) {
     let mut stream = UnixStream::connect(socket).await.expect("the socket is served");
-    stream.write_all(&request).await.expect("it is sent");
+    stream.write_all(&request).await.expect("the request is sent");
     tokio::time::sleep(stays).await;
 }
 
@@ -63,20 +63,31 @@ async fn disconnect_loses_no_write_that_has_begun() {
     .await;
 
     let chronicle = check_served(&mut control, &world.state()).await;
-    let begun: Vec<_> = chronicle.judged.iter().map(|(session, _)| session).collect();
-    println!("{CALLERS} callers disconnected without an answer, {} verdicts started", begun.len());
-    assert!(begun.len() as u64 > CALLERS / 10, "some submissions were started");
-    assert_eq!(begun, chronicle.cached.keys().collect::<Vec<_>>(), "each judged verdict was delivered");
-    assert!(!begun.iter().any(|session| session.ends_with('9')), "incomplete requests were not judged");
+    let judged_sessions: Vec<_> = chronicle.judged.iter().map(|(session, _)| session).collect();
+    println!("{CALLERS} callers disconnected without an answer, {} verdicts started", judged_sessions.len());
+    assert!(judged_sessions.len() as u64 > CALLERS / 10, "some submissions were started");
+    assert_eq!(
+        judged_sessions,
+        chronicle.cached.keys().collect::<Vec<_>>(),
+        "each judged verdict was delivered"
+    );
+    assert!(
+        !judged_sessions.iter().any(|session| session.ends_with('9')),
+        "incomplete requests were not judged"
+    );
     // each verdict was looked up, judged and admitted, although no client waited for the answer
     let reports: Vec<Value> = get(&mut control, "/v1/actors").await.json().expect("the reports are JSON");
     let handled = |actor: &str| {
-        let report = reports.iter().find(|report| field(report, "name") == actor).expect("it reports");
+        let report =
+            reports.iter().find(|report| field(report, "name") == actor).expect("the actor has a report");
         field(report, "handled").clone()
     };
-    assert_eq!((handled("crosscheck"), handled("cache")), (json!(begun.len()), json!(2 * begun.len())));
+    assert_eq!(
+        (handled("crosscheck"), handled("cache")),
+        (json!(judged_sessions.len()), json!(2 * judged_sessions.len()))
+    );
     let ledger = AnswerLedger::default();
-    ledger.check_answers(&mut daemon.routes().await, &chronicle, &begun).await;
+    ledger.check_answers(&mut daemon.routes().await, &chronicle, &judged_sessions).await;
     assert!(daemon.stop().success());
     ledger.check_store(&world.state());
 }

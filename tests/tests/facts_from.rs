@@ -27,7 +27,7 @@ const FALSE_TEXT: &str = "The population of Moldova without Transnistria in 2015
 
 fn data(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data").join(name);
-    fs::read(path).expect("it exists")
+    fs::read(path).expect("the file exists")
 }
 
 /// Registers an example source and ingests one of its releases.
@@ -65,7 +65,7 @@ async fn evaluated(routes: &mut DaemonClient, body: &Value) -> Value {
 }
 
 fn list<'v>(of: &'v Value, place: &str) -> &'v [Value] {
-    of.pointer(place).and_then(Value::as_array).expect("there is a list")
+    of.pointer(place).and_then(Value::as_array).expect("an array")
 }
 
 /// Origins of all facts, each with its facts.
@@ -90,12 +90,12 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     let passed = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     assert_eq!(passed["verdict"], "PASS", "{passed}");
     let payload = data("world-bank-population/2026-03-06.csv");
-    let mut led_back = Vec::new();
+    let mut traced = Vec::new();
     for step in list(&passed, "/rules/0/evidence") {
         let supporting = &step["output"]["fact"];
         let names = |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == *supporting);
-        let origin = origins(&passed).find(names).expect("it has an origin");
-        let record_id = origin["record"]["record_id"].as_str().expect("it is a record's");
+        let origin = origins(&passed).find(names).expect("the fact has an origin");
+        let record_id = origin["record"]["record_id"].as_str().expect("the origin is a record");
         let chain = document(&get(routes, &format!("/v1/records/{record_id}/provenance")).await);
         for (member, same) in
             [("raw_hash", "raw_hash"), ("source_version", "source_version"), ("oracle_id", "oracle_id")]
@@ -106,9 +106,9 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
         let place = |name: &str| usize::try_from(chain["raw"][name].as_u64().unwrap()).unwrap();
         let raw = &payload[place("offset")..place("offset") + place("len")];
         assert_eq!(chain["raw_hash"], Sha256Hex::of(raw).as_str());
-        led_back.push(String::from_utf8_lossy(raw).trim().to_owned());
+        traced.push(String::from_utf8_lossy(raw).trim().to_owned());
     }
-    assert_eq!(led_back, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
+    assert_eq!(traced, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
 
     let failed = evaluated(routes, &evaluation_request(FALSE_TEXT)).await;
     assert_eq!(failed["verdict"], "FAIL", "{failed}");
@@ -121,12 +121,12 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     assert_eq!(evaluated(routes, &rounded).await["verdict"], "PASS");
 
     let entries = log(control, "event=rules_evaluated").await;
-    let told = &entries[0]["facts_from"];
-    let named: Vec<_> = list(told, "/origins").iter().map(|origin| &origin["record"]).collect();
+    let logged_sources = &entries[0]["facts_from"];
+    let named: Vec<_> = list(logged_sources, "/origins").iter().map(|origin| &origin["record"]).collect();
     assert_eq!(named, origins(&passed).map(|origin| &origin["record"]).collect::<Vec<_>>());
-    assert_eq!((&told["origins_omitted"], &told["facts"]), (&json!(0), &json!(21)));
+    assert_eq!((&logged_sources["origins_omitted"], &logged_sources["facts"]), (&json!(0), &json!(21)));
     let sources = Sha256Hex::of(passed["facts_from"].to_string().as_bytes());
-    assert_eq!(told["sha256"], sources.as_str());
+    assert_eq!(logged_sources["sha256"], sources.as_str());
     assert!(!entries[0].to_string().contains("Moldova"));
 }
 
@@ -180,8 +180,11 @@ async fn log_entry_names_at_most_100_origins_and_counts_the_rest() {
     let evaluation = evaluated(&mut daemon.routes().await, &body).await;
     assert_eq!(origins(&evaluation).count(), 126);
     let entries = log(&mut daemon.control().await, "event=rules_evaluated").await;
-    let told = &entries[0]["facts_from"];
-    assert_eq!((list(told, "/origins").len(), &told["origins_omitted"]), (100, &json!(26)));
+    let logged_sources = &entries[0]["facts_from"];
+    assert_eq!(
+        (list(logged_sources, "/origins").len(), &logged_sources["origins_omitted"]),
+        (100, &json!(26))
+    );
 }
 
 #[tokio::test]
@@ -197,14 +200,14 @@ async fn food_text_is_checked_by_quantities_in_any_unit() {
         let body = json!({"candidate_output": text, "facts_from": [query], "rules": ["RULE-PREC-007"]});
         evaluated(routes, &body).await["verdict"].clone()
     };
-    for (text, wanted) in [
+    for (text, expected) in [
         ("100 g of Butter, salted contain 643 mg of sodium.", "PASS"),
         ("100 g of butter, salted contain 0.643 g of sodium, ", "PASS"),
         ("100 g of butter, salted contain 6.43 g of sodium.", "FAIL"),
         ("100 g of butter, salted have 717 kcal.", "PASS"),
         ("100 g of butter, salted have 771 kcal.", "FAIL"),
     ] {
-        assert_eq!(verdict(routes, text).await, wanted, "{text}");
+        assert_eq!(verdict(routes, text).await, expected, "{text}");
     }
 }
 
@@ -220,7 +223,7 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
         body
     };
     let mut unknown = evaluation_request(TRUE_TEXT);
-    unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "nobody",
+    unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "unknown",
         "request": {"axes_requested": ["population"]}}}));
     let mut verified = evaluation_request(TRUE_TEXT);
     verified["facts_from"][0] =
@@ -246,7 +249,7 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
             "invalid_query",
             "facts_from[0]: `people` is not an axis",
         ),
-        (unknown, 404, "source_unknown", "facts_from[1]: no source nobody"),
+        (unknown, 404, "source_unknown", "facts_from[1]: no source unknown"),
         (verified, 404, "workflow_unknown", "facts_from[0]: no workflow people is registered"),
         (entry(json!([])), 400, "invalid_request", "`facts_from` has 0 entries; 1 to 16"),
         (entry(json!(vec![of_2015(); 17])), 400, "invalid_request", "`facts_from` has 17 entries; 1 to 16"),
@@ -256,8 +259,8 @@ async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
         (json!({"candidate_output": "?"}), 400, "invalid_request", "missing field `facts`, or `facts_from`"),
     ] {
         let answer = post(routes, "/v1/rules/evaluate", &body).await;
-        let told = problem(&answer, status, code);
-        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{told}");
+        let rejection = problem(&answer, status, code);
+        assert!(rejection["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{rejection}");
     }
     too_old(control).await;
     problem(&post(routes, "/v1/rules/evaluate", &evaluation_request(TRUE_TEXT)).await, 503, "source_stale");
@@ -282,8 +285,8 @@ async fn blocked_verification_stops_evaluation_and_delivery() {
     let before = log(control, "event=rules_evaluated").await;
     too_old(control).await;
     for (path, body) in [("/v1/rules/evaluate", &check), ("/v1/verdicts/cs_2", &delivery)] {
-        let told = problem(&post(routes, path, body).await, 409, "facts_unavailable");
-        let detail = told["detail"].as_str().expect("it is told");
+        let rejection = problem(&post(routes, path, body).await, 409, "facts_unavailable");
+        let detail = rejection["detail"].as_str().expect("the problem has a detail");
         assert!(detail.starts_with("facts_from[0]: ") && detail.contains("blocked"), "{detail}");
     }
     assert_eq!(log(control, "event=rules_evaluated").await, before);
@@ -296,8 +299,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let (mut ontology, source, pipeline) = office_documents(SOURCE);
-    let tells_definition = |template: &Value| template.to_string().contains(":definition}");
-    ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !tells_definition(template));
+    let has_definition = |template: &Value| template.to_string().contains(":definition}");
+    ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !has_definition(template));
     register_all(control, &ontology, &source, &pipeline).await;
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
     approve(control, SOURCE).await;
@@ -316,8 +319,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     for (entry, of) in [(query("MDA"), "record "), (verify("MDA"), "the decision v-")] {
         let body = json!({"candidate_output": "?", "facts_from": [query("ABW"), entry]});
         let answer = post(routes, "/v1/rules/evaluate", &body).await;
-        let told = problem(&answer, 409, "facts_unavailable");
-        let detail = told["detail"].as_str().unwrap();
+        let result = problem(&answer, 409, "facts_unavailable");
+        let detail = result["detail"].as_str().unwrap();
         assert!(
             detail.starts_with(&format!("facts_from[1]: no fact contains `population` of {of}")),
             "{detail}"
@@ -328,8 +331,8 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
     }
     assert!(log(control, "event=rules_evaluated").await.is_empty());
     for entry in [query("ABW"), verify("ABW")] {
-        let told = evaluated(routes, &json!({"candidate_output": "?", "facts_from": [entry]})).await;
-        assert_eq!(told["facts_from"][0]["facts"], 3, "{told}");
+        let result = evaluated(routes, &json!({"candidate_output": "?", "facts_from": [entry]})).await;
+        assert_eq!(result["facts_from"][0]["facts"], 3, "{result}");
     }
 }
 
@@ -344,17 +347,17 @@ async fn batch_line_has_its_own_sources_and_its_own_problem() {
         evaluation_request(TRUE_TEXT),
         evaluation_request(TRUE_TEXT),
     ];
-    lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("nobody");
+    lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("unknown");
     let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let mut stream = StreamedRequest::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
-    stream.send(body).await.expect("it listens");
-    stream.finish().await.expect("it listens");
+    stream.send(body).await.expect("the server listens");
+    stream.finish().await.expect("the server listens");
     let answers = stream.rest().await;
-    let told: Vec<_> = answers
+    let outcomes: Vec<_> = answers
         .iter()
         .map(|answer| answer.pointer("/evaluation/verdict").or(answer.pointer("/problem/code")).unwrap())
         .collect();
-    assert_eq!(told, ["PASS", "FAIL", "source_unknown", "PASS"]);
+    assert_eq!(outcomes, ["PASS", "FAIL", "source_unknown", "PASS"]);
 }
 
 fn verdict_with_summary(text: &str) -> String {
@@ -363,7 +366,7 @@ fn verdict_with_summary(text: &str) -> String {
 
 fn submitted(text: &str) -> Value {
     let mut body = oracled_tests::submission(&verdict_with_summary(text));
-    let members = body.as_object_mut().expect("it is an object");
+    let members = body.as_object_mut().expect("an object");
     members.extend([("facts_from".into(), json!([of_2015()])), ("rules".into(), json!(RULES))]);
     body
 }
@@ -422,8 +425,8 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     ordered["rules"] = json!(RULES);
     let routes = &mut daemon.routes().await;
     for session in ["kept", "changed"] {
-        let made = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
-        assert_eq!(made.status, 201, "the first release supports it: {}", document(&made));
+        let created = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
+        assert_eq!(created.status, 201, "the first release supports it: {}", document(&created));
         purge_verdict(control, session).await;
     }
     // the source has another value by now
@@ -449,7 +452,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     let daemon = world.serve().await;
     with_population(&daemon).await;
     let file = |name: &str, text: &str| {
-        fs::write(world.path(name), text).expect("it is written");
+        fs::write(world.path(name), text).expect("the write succeeds");
         world.path(name).display().to_string()
     };
     let sources = file("sources.json", &json!([of_2015()]).to_string());
@@ -458,22 +461,23 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         let arguments =
             [&["rules", "check", &text, "--facts-from", &sources, "--rules", RULES[0]], more].concat();
         let output = world.ctl(&arguments);
-        (output.status.code(), String::from_utf8(output.stdout).expect("it is text"))
+        (output.status.code(), String::from_utf8(output.stdout).expect("valid UTF-8"))
     };
     let (status, shown) = check("true.txt", TRUE_TEXT, &[]);
     assert_eq!(status, Some(0), "{shown}");
     let routes = &mut daemon.routes().await;
     let evaluation = evaluated(routes, &evaluation_request(TRUE_TEXT)).await;
     let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
-    let record_id = origins(&evaluation).find(of_moldova).expect("it exists")["record"]["record_id"].clone();
-    let wanted = format!(
+    let record_id =
+        origins(&evaluation).find(of_moldova).expect("the origin exists")["record"]["record_id"].clone();
+    let expected = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
          fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
          source  world-bank-population, primary, version 2026-03-06\n\
          record  {}\n",
-        record_id.as_str().expect("it has an id")
+        record_id.as_str().expect("an id")
     );
-    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
+    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
     assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
     assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
@@ -484,12 +488,12 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     assert_eq!(json.trim_end(), evaluation.to_string());
     let refusal = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stderr).into_owned();
     let text = file("text.txt", TRUE_TEXT);
-    let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
-    assert!(told.contains("text.txt") && told.contains("invalid JSON"), "{told}");
+    let error = refusal(&["rules", "check", &text, "--facts-from", &text]);
+    assert!(error.contains("text.txt") && error.contains("invalid JSON"), "{error}");
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
 
     let shown =
-        String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("it is text");
+        String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("valid UTF-8");
     assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
 
     let verdict = file("verdict.json", &verdict_with_summary(FALSE_TEXT));

@@ -66,13 +66,13 @@ async fn state(seed: usize) -> (DaemonWorld, DaemonWorld) {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("it is made");
-    for entry in fs::read_dir(from).expect("it is read").map(|entry| entry.expect("an entry")) {
+    fs::create_dir_all(to).expect("the directory is created");
+    for entry in fs::read_dir(from).expect("the read succeeds").map(|entry| entry.expect("an entry")) {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy_dir(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("it is copied");
+            fs::copy(entry.path(), target).expect("the copy succeeds");
         }
     }
 }
@@ -82,11 +82,11 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(next) = dirs.pop() {
-        for entry in fs::read_dir(&next).expect("it is read").map(|entry| entry.expect("an entry")) {
+        for entry in fs::read_dir(&next).expect("the read succeeds").map(|entry| entry.expect("an entry")) {
             if entry.path().is_dir() {
                 dirs.push(entry.path());
             } else {
-                found.push(entry.path().strip_prefix(dir).expect("it is below").to_owned());
+                found.push(entry.path().strip_prefix(dir).expect("the path is below the folder").to_owned());
             }
         }
     }
@@ -115,9 +115,9 @@ async fn read_answers(world: &DaemonWorld, log_before: u64) -> Result<FileSwapAn
             let request = json!({"axes_requested": ["name"], "point_in_time": format!("{year}-06-01T00:00:00Z"), "max_results": 100});
             let answer =
                 post(&mut routes, "/v1/query", &json!({"oracle_id": source, "request": request})).await;
-            let told = document(&answer);
-            let said = told.pointer("/response/records").or_else(|| told.get("code")).cloned();
-            answers.facts.push((answer.status.as_u16(), said.unwrap_or_default()));
+            let response = document(&answer);
+            let records = response.pointer("/response/records").or_else(|| response.get("code")).cloned();
+            answers.facts.push((answer.status.as_u16(), records.unwrap_or_default()));
         }
     }
     let path = format!("/v1/log?after=0&limit={log_before}");
@@ -147,7 +147,7 @@ async fn check(world: &DaemonWorld, right: &FileSwapAnswers, what: &str) -> &'st
             assert!(is_fault_reported(world).await, "{what}: no check reports it");
         }
         let mirror: Vec<Value> =
-            lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
+            lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("the read succeeds"));
         let mut rest = right.log.iter();
         for line in mirror.iter().filter(|line| line["seq"].as_u64() <= Some(right.log.len() as u64)) {
             assert!(rest.any(|entry| entry == line), "{what}: not a line of the log: {line}");
@@ -177,8 +177,8 @@ async fn is_fault_reported(world: &DaemonWorld) -> bool {
     for source in SOURCES {
         let verified = world.ctl_in_thread(&["source", "verify", source, "--json"]).await;
         if !verified.status.success() {
-            let told = String::from_utf8_lossy(&verified.stdout).into_owned();
-            return told.contains("sha256") || told.contains("fault");
+            let output = String::from_utf8_lossy(&verified.stdout).into_owned();
+            return output.contains("sha256") || output.contains("fault");
         }
     }
     false
@@ -198,12 +198,12 @@ fn first_wrong_answer(answers: &FileSwapAnswers, right: &FileSwapAnswers) -> Opt
 async fn changed_or_deleted_file_gives_no_wrong_answer() {
     let (world, older) = state(1).await;
     let (foreign, _) = state(2).await;
-    let log = lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
+    let log = lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("the read succeeds"));
     let right = {
         let copy = DaemonWorld::default();
         copy_dir(&world.state(), &copy.state());
         let daemon = copy.serve().await;
-        let right = read_answers(&copy, log.len() as u64).await.expect("it answers");
+        let right = read_answers(&copy, log.len() as u64).await.expect("the server answers");
         assert!(daemon.stop().success());
         right
     };
@@ -214,7 +214,7 @@ async fn changed_or_deleted_file_gives_no_wrong_answer() {
         same.iter().find(|other| *other != file).or(same.first()).map(|other| dir.join(other))
     };
     for file in &all {
-        let bytes = fs::read(world.state().join(file)).expect("it is read");
+        let bytes = fs::read(world.state().join(file)).expect("the read succeeds");
         let another = of_kind(&world.state(), file).filter(|other| *other != world.state().join(file));
         let another = another.unwrap_or_else(|| world.state().join("watermark"));
         let read = |path: PathBuf| fs::read(path).ok();
@@ -238,7 +238,7 @@ async fn changed_or_deleted_file_gives_no_wrong_answer() {
                 Some(content) => fs::write(&path, content),
                 None => fs::remove_file(&path),
             }
-            .expect("it is changed");
+            .expect("the file is changed");
             let what = format!("{} {way}", kind(file));
             println!("{what}: it {}", check(&copy, &right, &what).await);
         }

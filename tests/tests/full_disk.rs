@@ -25,10 +25,10 @@ async fn load_for(world: &DaemonWorld, name: &str, time: Duration, ledger: &mut 
     let calls = tokio::spawn(load.run(stopped));
     tokio::time::sleep(time).await;
     stop.send_replace(true);
-    let (told, lost) = calls.await.expect("every answer is valid");
+    let (answered, lost) = calls.await.expect("every answer is valid");
     assert_eq!(lost, 0, "every request is answered");
-    let failures = told.failures;
-    ledger.add(told);
+    let failures = answered.failures;
+    ledger.add(answered);
     failures
 }
 
@@ -60,21 +60,21 @@ fn names(object: &Value) -> BTreeSet<&str> {
 /// Submits verdicts until the disk is full: first large ones, then ordinary ones, which fit for longer. Returns the
 /// last session that was refused.
 async fn submit_until_full(routes: &mut DaemonClient, name: &str, ledger: &mut AnswerLedger) -> String {
-    let mut turned_away = None;
+    let mut rejected_session = None;
     for (size, verdict) in [("large", large()), ("ordinary", ordinary())] {
-        turned_away = None;
+        rejected_session = None;
         for n in 0..LAST_ONES {
             let session = format!("{name}-{size}-{n}");
             let answer = post(routes, &format!("/v1/verdicts/{session}"), &verdict).await;
             if answer.status != 201 {
                 assert_unavailable(&answer);
-                turned_away = Some(session);
+                rejected_session = Some(session);
                 break;
             }
             ledger.sessions.insert(session, KnownSessionState::Cached(answer.body));
         }
     }
-    turned_away.expect("the disk becomes full")
+    rejected_session.expect("the disk becomes full")
 }
 
 /// Checks a daemon on a full disk.
@@ -82,7 +82,7 @@ async fn check_full(
     world: &DaemonWorld,
     daemon: &DaemonProcess<'_>,
     ledger: &AnswerLedger,
-    turned_away: &str,
+    rejected_session: &str,
 ) {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let small = post(routes, "/v1/verdicts/small", &submission(GOOD)).await;
@@ -90,10 +90,11 @@ async fn check_full(
     let refused = post(routes, "/v1/verdicts/refused", &submission("{}")).await;
     assert_unavailable(&refused);
     assert_unavailable(&post(routes, "/v1/crosscheck", &check_of("check")).await);
-    let some_session = ledger.sessions.iter().find(|(_, told)| matches!(told, KnownSessionState::Cached(_)));
-    let path = format!("/v1/verdicts/{}", some_session.expect("there is one").0);
-    assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("it answers"));
-    for session in [turned_away, "small", "refused", "check"] {
+    let some_session =
+        ledger.sessions.iter().find(|(_, state)| matches!(state, KnownSessionState::Cached(_)));
+    let path = format!("/v1/verdicts/{}", some_session.expect("at least one").0);
+    assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("the server answers"));
+    for session in [rejected_session, "small", "refused", "check"] {
         assert_eq!(get(routes, &format!("/v1/verdicts/{session}")).await.status, 404, "{session}");
     }
 
@@ -121,7 +122,9 @@ async fn check_full(
     expected.remove("seq");
     expected.extend(["log_fallback", "fallback_cause"]);
     let lines = fallback_lines(world);
-    for (session, approved) in [(turned_away, true), ("small", true), ("refused", false), ("check", true)] {
+    for (session, approved) in
+        [(rejected_session, true), ("small", true), ("refused", false), ("check", true)]
+    {
         let of_session =
             |line: &&Value| field(line, "event") == "tmm_crosscheck" && field(line, "session_id") == session;
         let line = lines.iter().find(of_session).expect("the judgement is in the service log");
@@ -141,12 +144,12 @@ async fn a_full_disk(world: &DaemonWorld, disk: &impl TestDisk) -> AnswerLedger 
     let mut ledger = AnswerLedger::default();
     assert_eq!(load_for(world, "before", Duration::from_millis(700), &mut ledger).await, 0);
     disk.fill(&daemon);
-    let turned_away = submit_until_full(&mut daemon.routes().await, "last", &mut ledger).await;
-    check_full(world, &daemon, &ledger, &turned_away).await;
+    let rejected_session = submit_until_full(&mut daemon.routes().await, "last", &mut ledger).await;
+    check_full(world, &daemon, &ledger, &rejected_session).await;
     // long enough for several attempts to write again
     let failures = load_for(world, "full", Duration::from_millis(2500), &mut ledger).await;
     assert!(failures > 0, "the disk was full");
-    check_full(world, &daemon, &ledger, &turned_away).await;
+    check_full(world, &daemon, &ledger, &rejected_session).await;
 
     disk.empty(&daemon);
     let routes = &mut daemon.routes().await;
@@ -159,9 +162,9 @@ async fn a_full_disk(world: &DaemonWorld, disk: &impl TestDisk) -> AnswerLedger 
         (field(&last, "event"), field(&last, "fallback_entries")),
         (&json!("storage_recovered"), &json!(lines))
     );
-    let answer = post(routes, &format!("/v1/verdicts/{turned_away}"), &large()).await;
+    let answer = post(routes, &format!("/v1/verdicts/{rejected_session}"), &large()).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    ledger.sessions.insert(turned_away, KnownSessionState::Cached(answer.body));
+    ledger.sessions.insert(rejected_session, KnownSessionState::Cached(answer.body));
     assert_eq!(load_for(world, "after", Duration::from_millis(300), &mut ledger).await, 0);
     check_served(&mut daemon.control().await, &disk.state()).await;
     assert!(daemon.stop().success());
@@ -183,16 +186,16 @@ async fn a_full_disk(world: &DaemonWorld, disk: &impl TestDisk) -> AnswerLedger 
 
 /// Starts a daemon that finds no space and ends with one line that states so.
 fn refused_for_space(world: &DaemonWorld) {
-    let vain = world.run_until_exit();
-    let said = String::from_utf8_lossy(&vain.stderr).into_owned();
-    assert_eq!(vain.status.code(), Some(1), "{said}");
-    let line = said
+    let failed = world.run_until_exit();
+    let stderr_text = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1), "{stderr_text}");
+    let line = stderr_text
         .lines()
         .last()
         .and_then(|line| line.strip_prefix("oracled: "))
         .expect("the last line is an error");
-    assert_eq!(line.matches("No space left on device").count(), 1, "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(line.matches("No space left on device").count(), 1, "{stderr_text}");
+    assert!(!stderr_text.contains("panicked"), "{stderr_text}");
 }
 
 #[tokio::test]
@@ -274,19 +277,19 @@ async fn payload_of_a_run_that_could_not_start_is_removed() {
     let disk = SizeLimitedDisk(world.state());
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let (ontology, source, pipeline) = ground::example_documents("things");
+    let (ontology, source, pipeline) = ground::example_documents("samples");
     ground::register_all(control, &ontology, &source, &pipeline).await;
     disk.fill(&daemon);
     submit_until_full(routes, "last", &mut AnswerLedger::default()).await;
     let record = "{\"number\": 1}\n";
-    assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
+    assert_unavailable(&ground::ingest(control, "samples", "1", "2020-01-01", record).await);
     disk.empty(&daemon);
     eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     let archived =
-        || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
+        || std::fs::read_dir(world.state().join("ground/raw")).expect("the archive exists").count();
     eventually("the payload is removed", async || archived() == 0).await;
-    let begun = ground::ingest(control, "things", "1", "2020-01-01", record).await;
-    let run = ground::wait_for_run(control, &ground::started_run(&begun)).await;
+    let started = ground::ingest(control, "samples", "1", "2020-01-01", record).await;
+    let run = ground::wait_for_run(control, &ground::started_run(&started)).await;
     assert_eq!((&run["state"], archived()), (&json!("completed"), 1));
     assert!(daemon.stop().success());
 }
@@ -310,8 +313,8 @@ async fn low_disk_space_refuses_new_work_and_serves_reads() {
     assert_eq!(get(routes, "/v1/verdicts/after").await.status, 404);
     assert_eq!(post(routes, "/v1/crosscheck", &check_of("check")).await.status, 200);
     assert_eq!(get(control, "/v1/documents/source").await.status, 200);
-    let begun = ground::ingest(control, "before", "1", "2020-01-01T00:00:00Z", Vec::new()).await;
-    assert_unavailable(&begun);
+    let started = ground::ingest(control, "before", "1", "2020-01-01T00:00:00Z", Vec::new()).await;
+    assert_unavailable(&started);
     let ready = get(routes, "/readyz").await;
     assert_eq!(ready.status, 503);
     let metrics = get(routes, "/metrics").await;

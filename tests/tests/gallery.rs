@@ -15,16 +15,16 @@ async fn run(world: &DaemonWorld, (name, value): (&str, OsString)) -> String {
     command.env("ORACLED_SOCKET", world.socket()).env("ORACLED_CONTROL_SOCKET", world.control_socket());
     let ended = tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
     let Output { status, stdout, stderr } = ended.expect("bash is installed");
-    let said = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(status.success(), "{said}\n{}", String::from_utf8_lossy(&stderr));
-    said
+    let output = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{output}\n{}", String::from_utf8_lossy(&stderr));
+    output
 }
 
 /// A search path that begins with a folder with `oraclectl`.
 fn path(world: &DaemonWorld) -> OsString {
     let folder = world.path("bin");
     std::fs::create_dir(&folder).expect("the world is empty");
-    symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("it is linked");
+    symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("the link is created");
     let mut path = OsString::from(folder);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -32,9 +32,9 @@ fn path(world: &DaemonWorld) -> OsString {
 }
 
 /// The answers to all questions except the last, without lines that contain an age.
-fn answers(said: &str) -> Vec<&str> {
-    let (_, answers) = said.split_once("\n== population of Moldova").expect("the output has queries");
-    let (answers, _) = answers.split_once("\n== freshness").expect("the output has the last query");
+fn answers(text: &str) -> Vec<&str> {
+    let (_, answers) = text.split_once("\n== Moldova's population").expect("the output has queries");
+    let (answers, _) = answers.split_once("\n== how fresh").expect("the output has the last query");
     answers.lines().filter(|line| !line.contains(" days old") && !line.starts_with("warning: ")).collect()
 }
 
@@ -42,9 +42,9 @@ fn answers(said: &str) -> Vec<&str> {
 async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
-    let said = run(&world, ("PATH", path(&world))).await;
-    let mut rest = said.as_str();
-    for told in [
+    let output = run(&world, ("PATH", path(&world))).await;
+    let mut rest = output.as_str();
+    for message in [
         "source world-bank-population is approved",
         "rejected      3: enum_mapping 1, duplicate_key 2",
         "changes       0\n",
@@ -77,19 +77,19 @@ async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
         "is resolved\n",
         "population: 107906 {person}\n  a reviewer decided this value, knowing the answers of the sources",
     ] {
-        let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
-        rest = &rest[at + told.len()..];
+        let at = rest.find(message).unwrap_or_else(|| panic!("{message} is not in\n{rest}"));
+        rest = &rest[at + message.len()..];
     }
     let again = run(&world, ("ORACLECTL", oracled_tests::program("oraclectl").into())).await;
     assert_eq!(again.matches("has brought these records before; nothing changes").count(), 12);
-    assert_eq!(answers(&again), answers(&said));
+    assert_eq!(answers(&again), answers(&output));
 }
 
 #[test]
 fn envelope_in_the_reference_is_intact() {
     let reference = include_str!("../../docs/verification.md");
     let (_, shown) = reference.split_once("```json\n").expect("the reference has an envelope");
-    let (shown, _) = shown.split_once("\n```").expect("it ends");
-    let envelope: Envelope = serde_json::from_str(shown).expect("it is one");
+    let (shown, _) = shown.split_once("\n```").expect("the process ends");
+    let envelope: Envelope = serde_json::from_str(shown).expect("valid JSON");
     assert!(envelope.is_intact());
 }

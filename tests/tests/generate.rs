@@ -18,17 +18,17 @@ async fn generated_verdict_is_judged_stored_and_returned() {
     for tier in ProductTier::ALL {
         let text = coherent_answer(tier, VerdictLabel::Amber);
         model.next([ScriptedReply::with_text(&text)]);
-        let made = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
-        assert_eq!(made.status, 201, "{}", document(&made));
-        let told = document(&made);
+        let created = post(routes, &format!("/v1/verdicts/{tier}"), &generation_request(tier)).await;
+        assert_eq!(created.status, 201, "{}", document(&created));
+        let delivered = document(&created);
         let verdict: Value = serde_json::from_str(&text).unwrap();
-        let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| told[name].clone());
+        let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| delivered[name].clone());
         assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
-        assert_eq!(told["decision"]["approved"], true);
+        assert_eq!(delivered["decision"]["approved"], true);
 
         let again = read_verdict(routes, tier.into_str()).await;
-        assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &made.body));
-        assert_eq!(read_cached(routes, tier.into_str()).await.body, made.body);
+        assert_eq!((x_cache(&again), &again.body), (Some("HIT"), &created.body));
+        assert_eq!(read_cached(routes, tier.into_str()).await.body, created.body);
         let entries = log(control, &format!("session={tier}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
@@ -36,9 +36,9 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         assert_eq!(entries[1]["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
         let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
         assert_eq!(entries[0]["prompt_sha256"], json!(prompt.sha256()));
-        let told = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
+        let fields = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
         assert_eq!(
-            told.map(|name| entries[0][name].clone()),
+            fields.map(|name| entries[0][name].clone()),
             [
                 json!("success"),
                 json!(false),
@@ -50,8 +50,8 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         );
     }
     assert_eq!(model.request_count(), 3);
-    let made = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
-    assert_eq!(read_metric(routes, made).await, 3.0);
+    let created = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
+    assert_eq!(read_metric(routes, created).await, 3.0);
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     assert_eq!(x_cache(&read_verdict(&mut daemon.routes().await, "full").await), Some("HIT"));
@@ -63,11 +63,11 @@ async fn repeated_request_is_replayed_and_a_changed_one_is_a_mismatch() {
     let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let made = request_verdict(routes, "cs_1").await;
+    let created = request_verdict(routes, "cs_1").await;
     for _ in 0..3 {
         let mut replayed = document(&request_verdict(routes, "cs_1").await);
         assert_eq!(replayed.as_object_mut().unwrap().remove("replayed"), Some(json!(true)));
-        assert_eq!(replayed, document(&made));
+        assert_eq!(replayed, document(&created));
     }
     // a session is the same whether its verdict was submitted or generated
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("{}")).await.status, 200);
@@ -137,9 +137,9 @@ async fn rejected_model_answer_is_not_stored() {
         let refused = problem(&read_verdict(routes, &session).await, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["approved"], false);
         problem(&read_cached(routes, &session).await, 404, "verdict_not_cached");
-        let told = event_names(control, &session).await;
+        let events = event_names(control, &session).await;
         assert_eq!(
-            told,
+            events,
             [
                 "oracle_interaction",
                 "tmm_crosscheck",
@@ -172,8 +172,12 @@ async fn code_fence_around_a_model_answer_is_removed() {
     {
         model.next([ScriptedReply::with_text(fenced), ScriptedReply::with_text(fenced)]);
         let session = format!("cs_{n}");
-        let made = request_verdict(routes, &session).await;
-        assert_eq!((made.status.as_u16(), at(&made, "/verdict/verdict")), (201, json!("GREEN")), "{fenced}");
+        let created = request_verdict(routes, &session).await;
+        assert_eq!(
+            (created.status.as_u16(), at(&created, "/verdict/verdict")),
+            (201, json!("GREEN")),
+            "{fenced}"
+        );
         purge_verdict(control, &session).await;
         assert_eq!(read_verdict(routes, &session).await.status, 200, "{fenced}");
     }
@@ -192,7 +196,7 @@ async fn openai_protocol_works_end_to_end() {
         world.variables = key.map(|key| ("OPENAI_API_KEY".to_owned(), key.to_owned())).into_iter().collect();
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-        let asked = model.request_count();
+        let call_count = model.request_count();
         assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
         purge_verdict(control, "cs_1").await;
         assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
@@ -209,7 +213,7 @@ async fn openai_protocol_works_end_to_end() {
             }
             body
         };
-        let seen = model.requests().split_off(asked);
+        let seen = model.requests().split_off(call_count);
         let bodies: Vec<_> = seen.iter().map(|seen| seen.body.clone()).collect();
         assert_eq!(bodies, [body(0.6, 20), body(0.0, 1)]);
         for seen in seen {
@@ -219,8 +223,9 @@ async fn openai_protocol_works_end_to_end() {
         let interactions = log(control, "event=oracle_interaction").await;
         let answer = Sha256Hex::of(openai_answer(GOOD).to_string().as_bytes());
         for interaction in interactions {
-            let told = ["oracle_id", "oracle_version", "finish_reason"].map(|name| interaction[name].clone());
-            assert_eq!(told, [json!("openai"), json!("gpt-made-up-001"), json!("stop")]);
+            let fields =
+                ["oracle_id", "oracle_version", "finish_reason"].map(|name| interaction[name].clone());
+            assert_eq!(fields, [json!("openai"), json!("gpt-made-up-001"), json!("stop")]);
             assert_eq!(interaction["response_hash"], json!(answer));
         }
         assert_eq!(at(&get(control, "/v1/status").await, "/model"), "openai, local");
@@ -266,7 +271,7 @@ async fn unknown_session_error_names_the_registration_route() {
 async fn daemon_without_a_model_accepts_verdicts_and_regenerates_none() {
     let without_a_key = DaemonWorld::default();
     let none = DaemonWorld::with_config("[model]\nprovider = \"none\"");
-    for (world, why, told) in
+    for (world, why, message) in
         [(without_a_key, "model.api_key_file", "it has no key"), (none, "model.provider", "none")]
     {
         let daemon = world.serve().await;
@@ -282,7 +287,7 @@ async fn daemon_without_a_model_accepts_verdicts_and_regenerates_none() {
         problem(&read_verdict(routes, "unknown").await, 404, "session_unknown");
         assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
         let status = document(&get(control, "/v1/status").await);
-        assert!(status["model"].as_str().is_some_and(|model| model.contains(told)), "{status}");
+        assert!(status["model"].as_str().is_some_and(|model| model.contains(message)), "{status}");
         assert_eq!(
             get(routes, "/readyz").await.status,
             200,

@@ -35,9 +35,9 @@ fn payload(records: usize) -> String {
     let mut text = HEADER.to_owned();
     for number in 0..records {
         let code = [number / 26 / 26 % 26, number / 26 % 26, number % 26];
-        let code = code.map(|letter| char::from(b'A' + u8::try_from(letter).expect("there are 26")));
+        let code = code.map(|letter| char::from(b'A' + u8::try_from(letter).expect("26 values")));
         let (code, year) = (String::from_iter(code), 1900 + number / 17_576);
-        writeln!(text, "Land {code},{code},{year},{}", 1000 + number).expect("it is text");
+        writeln!(text, "Land {code},{code},{year},{}", 1000 + number).expect("valid UTF-8");
     }
     text
 }
@@ -59,7 +59,7 @@ async fn reading(control: &mut DaemonClient) -> String {
 
 /// Number of payloads in the archive, complete or not.
 fn archived(world: &DaemonWorld) -> usize {
-    fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count()
+    fs::read_dir(world.state().join("ground/raw")).expect("the archive exists").count()
 }
 
 #[tokio::test]
@@ -175,8 +175,8 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
     }
 
     let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
-    let told = nothing["detail"].as_str().expect("it has a detail");
-    assert!(told.contains("/openapi.json") && told.contains("oraclectl"), "{told}");
+    let detail = nothing["detail"].as_str().expect("the problem has a detail");
+    assert!(detail.contains("/openapi.json") && detail.contains("oraclectl"), "{detail}");
 
     register(control).await;
     let mut ontology = example("ontologies/population.json");
@@ -202,7 +202,7 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
                 Some(HEADER.into()),
             )
             .await;
-        problem(&answer.expect("it answers"), 400, "invalid_request");
+        problem(&answer.expect("the server answers"), 400, "invalid_request");
     }
     assert_eq!(archived(&world), 0, "a refused payload is not archived");
 }
@@ -222,7 +222,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     let mut named = example("sources/world-bank-population.json");
     named["oracle_id"] = json!("other");
     let ontology = example("ontologies/population.json").to_string();
-    for (path, document, told) in [
+    for (path, document, message) in [
         (
             "/v1/documents/ontology/population@2",
             ontology,
@@ -243,17 +243,19 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
             "tables: the name `a` occurs twice in one object",
         ),
     ] {
-        let answer = control.call(Method::PUT, path, Some(document.into())).await.expect("it answers");
+        let answer =
+            control.call(Method::PUT, path, Some(document.into())).await.expect("the server answers");
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(detail.contains(told), "{detail}");
+        assert!(detail.contains(message), "{detail}");
     }
     let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
     problem(&put_document(control, POLICY, &policy).await, 400, "invalid_document");
-    let answer = control.call(Method::PUT, REGISTRATION, Some("{".into())).await.expect("it answers");
+    let answer = control.call(Method::PUT, REGISTRATION, Some("{".into())).await.expect("the server answers");
     problem(&answer, 400, "invalid_json");
     let long = format!("{{\"oracle_name\": \"{}\"}}", "x".repeat(4 * 1024 * 1024));
-    let answer = control.call(Method::PUT, REGISTRATION, Some(long.into())).await.expect("it answers");
+    let answer =
+        control.call(Method::PUT, REGISTRATION, Some(long.into())).await.expect("the server answers");
     problem(&answer, 413, "body_too_large");
     assert_eq!(log(control, "event=document_registered").await.len(), 3);
 }
@@ -376,19 +378,20 @@ async fn cancelled_run_stays_cancelled_after_a_kill() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let (ontology, source, definition) = ground::example_documents("things");
+    let (ontology, source, definition) = ground::example_documents("samples");
     ground::register_all(control, &ontology, &source, &definition).await;
-    let goes_on = reading(control).await;
+    let continuing = reading(control).await;
     // this run waits for the other's slot
-    let waits = started_run(&ground::ingest(control, "things", "1", "2020-01-01", "{\"number\": 1}\n").await);
-    for run_id in [&waits, &goes_on] {
+    let waits =
+        started_run(&ground::ingest(control, "samples", "1", "2020-01-01", "{\"number\": 1}\n").await);
+    for run_id in [&waits, &continuing] {
         let cancelled = post(control, &format!("/v1/runs/{run_id}/cancel"), &json!({})).await;
         assert_eq!(cancelled.status, 202, "{}", document(&cancelled));
     }
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    for run_id in [&waits, &goes_on] {
+    for run_id in [&waits, &continuing] {
         assert_eq!(wait_for_run(control, run_id).await["state"], "cancelled");
     }
 }
@@ -401,7 +404,7 @@ async fn run_completes_if_its_source_changes_meanwhile() {
     register(control).await;
     let run_id = reading(control).await;
     let mut source = example("sources/world-bank-population.json");
-    let provided = source["axes_provided"].as_array_mut().expect("a list");
+    let provided = source["axes_provided"].as_array_mut().expect("an array");
     provided.retain(|axis| axis != "area_name");
     assert_eq!(put_document(control, REGISTRATION, &source).await.status, 200);
     let run = wait_for_run(control, &run_id).await;
@@ -474,24 +477,24 @@ async fn broken_or_stalled_upload_leaves_no_payload() {
     let path = "/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01".to_owned();
     let length = [("content-length", "1000000")];
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
+    wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("the server listens");
     eventually("the upload is being archived", async || archived(&world) == 1).await;
     drop(wire);
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &length) + HEADER).await.expect("it listens");
-    let answer = wire.answer().await.expect("it answers");
+    wire.send(head("POST", &path, &length) + HEADER).await.expect("the server listens");
+    let answer = wire.answer().await.expect("the server answers");
     problem(&answer, 400, "body_broken");
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &[("content-length", "1000001")])).await.expect("it listens");
-    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    wire.send(head("POST", &path, &[("content-length", "1000001")])).await.expect("the server listens");
+    problem(&wire.answer().await.expect("the server answers"), 413, "body_too_large");
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &[("transfer-encoding", "chunked")])).await.expect("it listens");
-    wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("it listens");
-    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    wire.send(head("POST", &path, &[("transfer-encoding", "chunked")])).await.expect("the server listens");
+    wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("the server listens");
+    problem(&wire.answer().await.expect("the server answers"), 413, "body_too_large");
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
     assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await)["items"], json!([]));
 }
@@ -505,13 +508,13 @@ async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     register(&mut daemon.control().await).await;
     let path = world.path("payload");
     fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("a sparse file needs no space");
-    let before = daemon.most_resident_bytes().expect("the system reports it");
-    let path = path.to_str().expect("it is text");
+    let before = daemon.most_resident_bytes().expect("the system reports the value");
+    let path = path.to_str().expect("valid UTF-8");
     let output = world.ctl(&run(path, "2023", &[]));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
-    let after = daemon.most_resident_bytes().expect("the system reports it");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("104857600 bytes") && printed.contains("longer than"), "{printed}");
+    let after = daemon.most_resident_bytes().expect("the system reports the value");
     assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
 }
 
@@ -523,20 +526,20 @@ async fn expect_100_continue_is_answered_before_the_payload_is_sent() {
     let text = payload(2);
     let length = text.len().to_string();
     let headers = [("content-length", length.as_str()), ("expect", "100-continue")];
-    let asked = "version=2023&released_at=2023-07-01";
+    let params = "version=2023&released_at=2023-07-01";
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &format!("/v1/pipelines/other/runs?{asked}"), &headers))
+    wire.send(head("POST", &format!("/v1/pipelines/other/runs?{params}"), &headers))
         .await
-        .expect("it listens");
-    problem(&wire.answer().await.expect("it answers"), 404, "pipeline_unknown");
+        .expect("the server listens");
+    problem(&wire.answer().await.expect("the server answers"), 404, "pipeline_unknown");
 
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{asked}"), &headers))
+    wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{params}"), &headers))
         .await
-        .expect("it listens");
-    assert_eq!(wire.answer().await.expect("it answers").status, 100);
-    wire.send(text).await.expect("it listens");
-    assert!(!started_run(&wire.answer().await.expect("it answers")).is_empty());
+        .expect("the server listens");
+    assert_eq!(wire.answer().await.expect("the server answers").status, 100);
+    wire.send(text).await.expect("the server listens");
+    assert!(!started_run(&wire.answer().await.expect("the server answers")).is_empty());
 }
 
 #[tokio::test]
@@ -551,22 +554,22 @@ async fn upload_may_exceed_the_time_limit_of_requests() {
     let text = payload(2);
     let length = text.len().to_string();
     let mut wire = WireConnection::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &[("content-length", &length)])).await.expect("it listens");
+    wire.send(head("POST", &path, &[("content-length", &length)])).await.expect("the server listens");
     for piece in text.as_bytes().chunks(text.len() / 3 + 1) {
         tokio::time::sleep(std::time::Duration::from_millis(900)).await;
-        wire.send(piece).await.expect("it listens");
+        wire.send(piece).await.expect("the server listens");
     }
-    let run_id = started_run(&wire.answer().await.expect("it answers"));
+    let run_id = started_run(&wire.answer().await.expect("the server answers"));
     assert_eq!(wait_for_run(control, &run_id).await["counts"]["records"], 2);
 }
 
 /// Output of `oraclectl`, which must end with this exit code.
 fn printed(world: &DaemonWorld, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{line:?}: {said}");
-    assert_eq!(said.is_empty(), code == 0, "{line:?}: {said}");
-    String::from_utf8(output.stdout).expect("it is text") + &said
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {stderr_text}");
+    assert_eq!(stderr_text.is_empty(), code == 0, "{line:?}: {stderr_text}");
+    String::from_utf8(output.stdout).expect("valid UTF-8") + &stderr_text
 }
 
 /// Command line that submits a payload.
@@ -577,8 +580,8 @@ fn run<'l>(file: &'l str, version: &'l str, more: &[&'l str]) -> Vec<&'l str> {
 
 /// Writes a file with this content and returns its path.
 fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
-    fs::write(world.path(name), content).expect("it is written");
-    world.path(name).to_str().expect("it is text").to_owned()
+    fs::write(world.path(name), content).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
 }
 
 #[tokio::test]
@@ -618,7 +621,7 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
     assert!(several.contains("population@1, population@2"), "{several}");
     assert!(printed(&world, &["describe", "pipeline", "world-bank-population"], 0).contains("axis_mappings"));
     let schema: Value = serde_json::from_str(&printed(&world, &["schema", "source"], 0)).unwrap();
-    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     let mut source = example("sources/world-bank-population.json");
     assert!(validator.is_valid(&source));
     source["tier"] = json!("primary");
@@ -645,15 +648,16 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let mut pipeline = open_pipeline("world-bank-population");
     pipeline["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
     let faulty = file(&world, "faulty.yaml", &format!("{pipeline}\n---\noracle_name: x\noracle_id: 1 2\n"));
-    let told = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
+    let output = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
     let places = ["faulty.yaml:1: pipeline world-bank-population: ", "faulty.yaml:4:12: "];
     assert!(
-        places.iter().all(|place| told.contains(place)) && told.contains("2 faults; nothing was registered"),
-        "{told}"
+        places.iter().all(|place| output.contains(place))
+            && output.contains("2 faults; nothing was registered"),
+        "{output}"
     );
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
     let report = world.ctl(&["apply", "-f", &sound, "-f", &faulty, "--json"]);
-    let report: Value = serde_json::from_slice(&report.stdout).expect("it is JSON");
+    let report: Value = serde_json::from_slice(&report.stdout).expect("valid JSON");
     assert_eq!(
         (&report["registered"], report["faults"].as_array().map(Vec::len)),
         (&json!(0), Some(2)),
@@ -749,7 +753,7 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
     let csv = printed(&world, &query(&["--csv"]), 0);
     assert_eq!(csv.lines().count(), 251, "{csv}");
     assert!(csv.starts_with("record_id,source_record_id,valid_from,valid_until,area,year,"), "{csv}");
-    let json: Value = serde_json::from_str(&printed(&world, &query(&["--json"]), 0)).expect("it is JSON");
+    let json: Value = serde_json::from_str(&printed(&world, &query(&["--json"]), 0)).expect("valid JSON");
     assert_eq!(json["response"]["records"].as_array().map(Vec::len), Some(250));
     for format in ["--csv", "--json"] {
         let cut = world.ctl(&query(&[format, "-n", "3"]));
@@ -758,12 +762,12 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
     assert!(printed(&world, &query(&["-n", "0"]), 2).contains("0 is not in 1.."));
 
     let mut narrow = world.ctl_command(&query(&["--axes", "population,area_name"]));
-    let shown = narrow.env("COLUMNS", "80").output().expect("it starts");
-    let shown = String::from_utf8(shown.stdout).expect("it is text");
-    let words: Vec<_> = shown.lines().next().expect("it has a heading").split_whitespace().collect();
+    let shown = narrow.env("COLUMNS", "80").output().expect("the start succeeds");
+    let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
+    let words: Vec<_> = shown.lines().next().expect("the table has a heading").split_whitespace().collect();
     assert_eq!(words, ["area", "year", "population", "area_name", "valid", "from", "until", "record"]);
     assert!(shown.ends_with("there are more: -n N\n") && shown.contains(" 1049 "), "{shown}");
-    let record = shown.lines().nth(3).and_then(|row| row.split_whitespace().last()).expect("it has a record");
+    let record = shown.lines().nth(3).and_then(|row| row.split_whitespace().last()).expect("a record");
     assert!(printed(&world, &["provenance", record], 0).contains("which the source calls AAA/1900"));
     for columns in ["60", "80"] {
         let lists: [&[&str]; 4] = [
@@ -773,8 +777,8 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
             &["describe", "ontology", "population"],
         ];
         for list in lists {
-            let shown = world.ctl_command(list).env("COLUMNS", columns).output().expect("it starts");
-            let shown = String::from_utf8(shown.stdout).expect("it is text");
+            let shown = world.ctl_command(list).env("COLUMNS", columns).output().expect("the start succeeds");
+            let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
             let rows = shown.lines().take_while(|line| !line.starts_with("world-bank-population, primary"));
             let rows = rows.filter(|line| !line.starts_with("sha256"));
             let widest = rows.map(|line| line.chars().count()).max();
@@ -796,11 +800,11 @@ async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
     let document = file(&world, "clinic.json", &ontology.to_string());
     assert!(printed(&world, &["apply", "-f", &document], 0).contains("is created"));
     let shown = printed(&world, &["describe", "ontology", "clinic"], 0);
-    for told in [
+    for message in [
         "self-reported, open | closed",
         "equal up to 2 decimal places, the lower value is conservative, state sensitive, at most 24 hours old",
     ] {
-        assert!(shown.contains(told), "{shown}");
+        assert!(shown.contains(message), "{shown}");
     }
 }
 
@@ -853,9 +857,9 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let interrupt = format!("kill -INT {}", child.id());
     assert!(std::process::Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let mut messages = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut messages).unwrap();
     let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
-    assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
+    assert!(messages.contains(&format!("oraclectl ingest cancel {run_id}")), "{messages}");
     assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
 }

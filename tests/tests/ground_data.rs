@@ -159,7 +159,7 @@ fn rows_of(payload: &[u8]) -> PopulationRows {
         let population: Decimal = row[3].parse().ok()?;
         Some([row[1].to_owned(), row[2].to_owned(), row[0].to_owned(), population.to_string()])
     };
-    rows.records().filter_map(|record| row(record.expect("it is CSV"))).collect()
+    rows.records().filter_map(|record| row(record.expect("valid CSV"))).collect()
 }
 
 /// Rows in the answers of the World Bank source.
@@ -176,11 +176,16 @@ fn rows_in(answers: &[(Value, Value)]) -> PopulationRows {
 }
 
 /// Checks that the answered rows are the expected ones.
-fn check_rows(told: &PopulationRows, wanted: &PopulationRows, what: &str) {
+fn check_rows(actual: &PopulationRows, expected: &PopulationRows, what: &str) {
     let shown = |rows: &PopulationRows, others: &PopulationRows| {
         format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>())
     };
-    assert!(told == wanted, "{what}: unexpected {}, missing {}", shown(told, wanted), shown(wanted, told));
+    assert!(
+        actual == expected,
+        "{what}: unexpected {}, missing {}",
+        shown(actual, expected),
+        shown(expected, actual)
+    );
 }
 
 /// Ingests `release`. Returns its run, and the duration in seconds.
@@ -221,26 +226,26 @@ async fn check_releases_by_date(releases: &[TestRelease], order: [usize; 4], gat
         assert_eq!(run["counts"]["records"], rows.len(), "{run}");
         known.push((run["ended_at"].clone(), order[..=number].to_vec(), rows));
     }
-    let asked = |time: &str, known_at: &Value, include_provenance: bool| {
+    let build_query = |time: &str, known_at: &Value, include_provenance: bool| {
         json!({"axes_requested": ["area_name", "population"], "point_in_time": time, "known_at": known_at,
             "include_provenance": include_provenance})
     };
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     // a new connection, because an idle one would have been closed
     let routes = &mut daemon.routes().await;
     for time in releases.iter().map(|release| release.released_at).chain(["2000-01-01", "2021-11-20"]) {
         let at = format!("{time}T00:00:00Z");
-        let all = query_all(routes, WORLD_BANK, &asked(&at, &Value::Null, true)).await;
+        let all = query_all(routes, WORLD_BANK, &build_query(&at, &Value::Null, true)).await;
         for (known_at, ingested, _) in &known {
             let held = ingested.iter().filter(|place| releases[**place].released_at <= time).max();
             let held = held.map(|place| rows_of(&releases[*place].payload)).unwrap_or_default();
-            let answer = query_all(routes, WORLD_BANK, &asked(&at, known_at, false)).await;
+            let answer = query_all(routes, WORLD_BANK, &build_query(&at, known_at, false)).await;
             check_rows(&rows_in(&answer), &held, &format!("{order:?}, as of {time}, known at {known_at}"));
             if ingested.len() == order.len() {
                 check_rows(&rows_in(&all), &held, &format!("{order:?}, as of {time}"));
             }
         }
-        told.extend(all);
+        results.extend(all);
     }
     let control = &mut daemon.control().await;
     let before = (changes_in(read_whole_log(control).await), files(&world.state()));
@@ -256,12 +261,12 @@ async fn check_releases_by_date(releases: &[TestRelease], order: [usize; 4], gat
     );
     assert!(daemon.stop().success());
     let (_journal, store) = open_store(&world.state());
-    for (record, provenance) in &told {
+    for (record, provenance) in &results {
         let raw = slice(&store, provenance);
         let raw = [&b"Country Name,Country Code,Year,Value\n"[..], &raw].concat();
         assert_eq!(rows_of(&raw), rows_in(&[(record.clone(), Value::Null)]), "{provenance}");
     }
-    println!("order {order:?}: {} answers lead to their raw records", told.len());
+    println!("order {order:?}: {} answers lead to their raw records", results.len());
 }
 
 /// Removes the entries of queries, which are logged with a delay.
@@ -273,11 +278,11 @@ fn changes_in(mut entries: Vec<Value>) -> Vec<Value> {
 /// The raw record to which the provenance refers, compared with its digest.
 fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
     let raw = &provenance["raw"];
-    let digest: Sha256Hex = raw["raw_sha256"].as_str().expect("it is text").parse().expect("it is one");
-    let oracle_id = provenance["oracle_id"].as_str().expect("it is text").parse().expect("it is an id");
-    let archive = store.files().archive(&oracle_id, &digest).expect("the payload is there");
-    let number = |name: &str| raw[name].as_u64().expect("it is a number");
-    let slice = archive.slice(number("offset"), number("len")).expect("it can be read");
+    let digest: Sha256Hex = raw["raw_sha256"].as_str().expect("valid UTF-8").parse().expect("a string");
+    let oracle_id = provenance["oracle_id"].as_str().expect("valid UTF-8").parse().expect("a valid id");
+    let archive = store.files().archive(&oracle_id, &digest).expect("the payload exists");
+    let number = |name: &str| raw[name].as_u64().expect("a number");
+    let slice = archive.slice(number("offset"), number("len")).expect("the slice is readable");
     assert_eq!(provenance["raw_hash"], Sha256Hex::of(&slice).as_str(), "{provenance}");
     slice
 }
@@ -339,8 +344,8 @@ fn with_commas(mut value: Value, field: &str) -> Value {
 
 /// Damaged variants of a release.
 fn damages(layout: PayloadLayout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
-    let text = str::from_utf8(payload).expect("it is text");
-    let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON");
+    let text = str::from_utf8(payload).expect("valid UTF-8");
+    let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("valid JSON");
     // the second record of each pair, because the first of a single record would leave none
     let half = |place: usize| place % 2 == 1;
     let (commas, halved): (String, String) = match layout {
@@ -348,16 +353,13 @@ fn damages(layout: PayloadLayout, field: &str, payload: &[u8]) -> Vec<(&'static 
             let document = parsed(text);
             let mut halved = document.clone();
             let mut place = 0..;
-            halved[records]
-                .as_array_mut()
-                .expect("there is a list")
-                .retain(|_| place.next().is_some_and(half));
+            halved[records].as_array_mut().expect("an array").retain(|_| place.next().is_some_and(half));
             (with_commas(document, field).to_string(), halved.to_string())
         }
         PayloadLayout::Delimited(separator) => {
-            let (header, rows) = text.split_once('\n').expect("there is a header");
+            let (header, rows) = text.split_once('\n').expect("a header");
             let comma = |row: &str| {
-                let (before, value) = row.rsplit_once(separator).expect("there are columns");
+                let (before, value) = row.rsplit_once(separator).expect("at least one column");
                 format!("{before}{separator}\"{},0\"\n", value.replace('.', ","))
             };
             let commas: String = rows.lines().map(comma).collect();
@@ -389,7 +391,7 @@ async fn damaged_releases_change_nothing(releases: Vec<TestRelease>) {
         register_gated(control, source).await;
         approve(control, source).await;
         let good = releases.iter().filter(|release| release.source == source);
-        let good = good.max_by_key(|release| release.released_at).expect("there is one");
+        let good = good.max_by_key(|release| release.released_at).expect("at least one");
         run(control, good).await;
         let axes: Vec<_> = example(&format!("sources/{source}.json"))["axes_provided"]
             .as_array()
@@ -400,7 +402,7 @@ async fn damaged_releases_change_nothing(releases: Vec<TestRelease>) {
         assert!(!before.is_empty(), "{source}");
         let mut damages = damages(layout, field, &good.payload);
         if source == "usda-sr" {
-            let text = str::from_utf8(&good.payload).expect("it is text");
+            let text = str::from_utf8(&good.payload).expect("valid UTF-8");
             let renamed = text.replace("\"foodCategory\"", "\"category\"");
             damages.push(("a renamed member of an axis that may be empty", renamed.into()));
         }
@@ -409,7 +411,7 @@ async fn damaged_releases_change_nothing(releases: Vec<TestRelease>) {
             let released_at = format!("2026-10-0{}", number + 1);
             let answer = ingest(control, source, &format!("damaged-{number}"), &released_at, payload).await;
             let run = wait_for_run(control, &started_run(&answer)).await;
-            let state = run["state"].as_str().expect("it has one");
+            let state = run["state"].as_str().expect("a string");
             println!("{source}: {damage}: {state}: {} {}", run["cause"], run["counts"]["effect"]);
             assert!(["held", "failed"].contains(&state), "{source}: {damage}: {run}");
             let after = query_all(&mut daemon.routes().await, source, &request).await;
@@ -450,8 +452,8 @@ fn verified_export(store: &Store, source: &str) -> Vec<u8> {
     for line in exported.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let value: Value = serde_json::from_slice(line).expect("each line is JSON");
         slice(store, &value["provenance"]);
-        let text = str::from_utf8(line).expect("JSON is text");
-        let (_, record) = text.split_once(r#","record":"#).expect("it has a record");
+        let text = str::from_utf8(line).expect("JSON is UTF-8");
+        let (_, record) = text.split_once(r#","record":"#).expect("a record");
         let record = record.strip_suffix('}').expect("a line is an object");
         assert_eq!(value["provenance"]["normalized_hash"], Sha256Hex::of(record.as_bytes()).as_str());
     }
@@ -459,8 +461,10 @@ fn verified_export(store: &Store, source: &str) -> Vec<u8> {
     view.verify_files(&mut view.meter(&BTreeSet::new(), &mut |_| true))
         .expect("the files are what was committed");
     for completed in &view.state.completed {
-        let verified =
-            view.verify_run(completed.release.run, |_| true).expect("it is read").expect("it exists");
+        let verified = view
+            .verify_run(completed.release.run, |_| true)
+            .expect("the read succeeds")
+            .expect("the run exists");
         assert_eq!((verified.fault_count, verified.no_payload), (0, false), "{:?}", verified.faults);
     }
     exported

@@ -19,24 +19,24 @@ fn payload(years: std::ops::Range<u32>, value: u32) -> String {
 
 /// Submits a payload by `oraclectl`.
 fn submit(world: &DaemonWorld, version: &str, payload: &str) -> Output {
-    let file = tempfile::NamedTempFile::new().expect("there is room");
-    fs::write(file.path(), payload).expect("there is room");
-    let path = file.path().to_str().expect("it is text");
+    let file = tempfile::NamedTempFile::new().expect("enough room");
+    fs::write(file.path(), payload).expect("enough room");
+    let path = file.path().to_str().expect("valid UTF-8");
     world.ctl(&["--json", "ingest", "run", SOURCE, path, "--version", version, "--released-at", version])
 }
 
 fn json_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
 }
 
 async fn values(world: &DaemonWorld) -> Vec<Value> {
-    let mut routes = DaemonClient::connect(&world.socket()).await.expect("it is served");
+    let mut routes = DaemonClient::connect(&world.socket()).await.expect("the socket is served");
     let all = query_all(&mut routes, SOURCE, &json!({"axes_requested": ["population"]})).await;
     all.into_iter().map(|(record, _)| record).collect()
 }
 
 async fn prepare_gated_source(world: &DaemonWorld) -> Vec<Value> {
-    let control = &mut DaemonClient::connect(&world.control_socket()).await.expect("it is served");
+    let control = &mut DaemonClient::connect(&world.control_socket()).await.expect("the socket is served");
     register_gated(control, SOURCE).await;
     approve(control, SOURCE).await;
     assert_eq!(submit(world, "2020-01-01", &payload(1900..2000, 1)).status.code(), Some(0));
@@ -44,11 +44,11 @@ async fn prepare_gated_source(world: &DaemonWorld) -> Vec<Value> {
 }
 
 async fn held_gauge(world: &DaemonWorld) -> String {
-    let mut routes = DaemonClient::connect(&world.socket()).await.expect("it is served");
+    let mut routes = DaemonClient::connect(&world.socket()).await.expect("the socket is served");
     let metrics = get(&mut routes, "/metrics").await;
-    let text = String::from_utf8(metrics.body.to_vec()).expect("it is text");
+    let text = String::from_utf8(metrics.body.to_vec()).expect("valid UTF-8");
     let line = text.lines().find(|line| line.starts_with("oracled_source_runs_held{"));
-    line.expect("it exists").rsplit(' ').next().expect("it has a value").to_owned()
+    line.expect("the line exists").rsplit(' ').next().expect("a value").to_owned()
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(output.status.code(), Some(HELD), "{output:?}");
     let run = json_of(&output)["run"].clone();
     assert_eq!((&run["state"], &run["breaches"][0]["gate"]), (&json!("held"), &json!("max_withdrawn_ratio")));
-    let run_id = run["run_id"].as_str().expect("it has one").to_owned();
+    let run_id = run["run_id"].as_str().expect("a string").to_owned();
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
     assert_eq!(
@@ -89,7 +89,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(json_of(&world.ctl(&["--json", "ingest", "show", &run_id]))["undone_by"], by);
     let listed = json_of(&world.ctl(&["--json", "ingest", "list"]));
     let undone =
-        listed["items"].as_array().expect("a list").iter().filter(|seen| !seen["undone_by"].is_null());
+        listed["items"].as_array().expect("an array").iter().filter(|seen| !seen["undone_by"].is_null());
     assert_eq!(undone.map(|seen| &seen["run"]["run_id"]).collect::<Vec<_>>(), [run_id.as_str()]);
     let shown = world.ctl(&["ingest", "show", &run_id]).stdout;
     assert!(String::from_utf8_lossy(&shown).contains(by.as_str().expect("an id")));
@@ -111,13 +111,13 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
         .map(|entry| (entry["state"].clone(), entry["decision"]["reason"].clone()))
         .collect();
     let (held, completed) = (json!("held"), json!("completed"));
-    let wanted = [
+    let expected = [
         (completed.clone(), Value::Null),
         (held, Value::Null),
         (completed.clone(), json!("a smaller census")),
         (completed, json!("it was wrong after all")),
     ];
-    assert_eq!(ended_as, wanted);
+    assert_eq!(ended_as, expected);
     assert!(daemon.stop().success());
 }
 
@@ -132,15 +132,16 @@ async fn approved_run_becomes_visible_after_a_kill() {
             &format!("Land,{},{},1\n", ["AAA", "BBB", "CCC", "DDD"][(number % 4) as usize], 2000 + number);
     }
     let control = &mut daemon.control().await;
-    let begun = started_run(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
-    let run = wait_for_run(control, &begun).await;
+    let run_id = started_run(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!(run["state"], "held", "{run}");
-    let approval = post(control, &format!("/v1/runs/{begun}/approve"), &json!({"reason": "new areas"})).await;
+    let approval =
+        post(control, &format!("/v1/runs/{run_id}/approve"), &json!({"reason": "new areas"})).await;
     assert_eq!(approval.status, 202, "{}", document(&approval));
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let run = wait_for_run(control, &begun).await;
+    let run = wait_for_run(control, &run_id).await;
     assert_eq!((&run["state"], &run["decision"]["reason"]), (&json!("completed"), &json!("new areas")));
     assert!(daemon.stop().success());
 }
@@ -151,7 +152,7 @@ async fn discarded_run_changes_nothing_and_needs_a_reason() {
     let daemon = world.serve().await;
     let before = prepare_gated_source(&world).await;
     let run = json_of(&submit(&world, "2021-01-01", &payload(1900..1950, 2)))["run"].clone();
-    let run_id = run["run_id"].as_str().expect("it has one").to_owned();
+    let run_id = run["run_id"].as_str().expect("a string").to_owned();
     let control = &mut daemon.control().await;
     problem(
         &post(control, &format!("/v1/runs/{run_id}/discard"), &json!({"reason": " "})).await,

@@ -31,10 +31,10 @@ const GROWTH_MAX_BYTES: u64 = 112 * MIB;
 async fn register_sources(daemon: &DaemonProcess<'_>) -> DaemonClient {
     let mut control = daemon.control().await;
     register(&mut control, SOURCE).await;
-    let (ontology, source, definition) = example_documents("things");
+    let (ontology, source, definition) = example_documents("samples");
     register_all(&mut control, &ontology, &source, &definition).await;
     approve(&mut control, SOURCE).await;
-    approve(&mut control, "things").await;
+    approve(&mut control, "samples").await;
     control
 }
 
@@ -46,12 +46,12 @@ async fn run(control: &mut DaemonClient, pipeline: &str, version: &str, payload:
 
 /// All rejects of a run, read in pages of 1,000.
 fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::RejectedRecord> {
-    let run_id = run["run_id"].as_str().expect("it has an id").parse().expect("it is one");
-    let (run, _) = store.run(&run_id).expect("it is read").expect("it is known");
+    let run_id = run["run_id"].as_str().expect("an id").parse().expect("a string");
+    let (run, _) = store.run(&run_id).expect("the read succeeds").expect("the run exists");
     let mut all: Vec<oracled_domain::ground::rejection::RejectedRecord> = Vec::new();
     loop {
         let after = all.last().map(|last| last.position);
-        let page = store.rejects(&run, after, 1000).expect("they are read");
+        let page = store.rejects(&run, after, 1000).expect("the read succeeds");
         if page.is_empty() {
             return all;
         }
@@ -61,9 +61,9 @@ fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection:
 
 /// Result of `work`, and the peak growth of the daemon's memory during it, in bytes.
 async fn memory_growth<T>(daemon: &DaemonProcess<'_>, work: impl Future<Output = T>) -> (T, u64) {
-    let before = daemon.resident_bytes().expect("the system reports it");
+    let before = daemon.resident_bytes().expect("the system reports the value");
     let done = work.await;
-    let most = daemon.most_resident_bytes().expect("the system reports it");
+    let most = daemon.most_resident_bytes().expect("the system reports the value");
     (done, most.saturating_sub(before))
 }
 
@@ -89,7 +89,7 @@ async fn a_long_payload(size_bytes: u64, row_bytes: usize) {
     let pieces =
         std::iter::once(head.into_bytes()).chain((1..=count).map(|number| line(number).into_bytes()));
     let began = Instant::now();
-    let path = runs_path("things", "1", "2020-01-01");
+    let path = runs_path("samples", "1", "2020-01-01");
     let (run, growth) = memory_growth(&daemon, async {
         let run_id = started_run(&ingest_pieces(&world, &path, size, pieces).await);
         wait_for_run(control, &run_id).await
@@ -145,15 +145,15 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
         payload.extend_from_slice(line);
         payload.push(b'\n');
     }
-    let run = run(control, "things", "1", payload).await;
+    let run = run(control, "samples", "1", payload).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(1)), "{run}");
     let store = stop_and_check_files(&world, daemon);
     let rejects = rejects(&store, &run);
     assert_eq!(rejects.len(), lines.len());
-    for (reject, (line, rule, told)) in rejects.iter().zip(&lines) {
+    for (reject, (line, rule, message)) in rejects.iter().zip(&lines) {
         let begin = String::from_utf8_lossy(&line[..line.len().min(60)]);
         let rejection = &reject.rejection;
-        assert!(rejection.rule == *rule && rejection.reason.contains(told), "{begin}: {rejection:?}");
+        assert!(rejection.rule == *rule && rejection.reason.contains(message), "{begin}: {rejection:?}");
         assert_eq!(
             (reject.len as usize, reject.raw_hash.clone()),
             (line.len(), oracled_domain::Sha256Hex::of(line))
@@ -184,15 +184,15 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
         (SOURCE, Vec::new(), "it is missing"),
         (SOURCE, HEADER.into(), "the payload holds no records"),
         (
-            "things",
+            "samples",
             format!("{{\"number\": 1, \"name\": \"{}\"}}\n", "n".repeat(2 << 20)).into(),
             "longer than 1048576",
         ),
     ];
-    for (number, (pipeline, payload, told)) in cases.into_iter().enumerate() {
+    for (number, (pipeline, payload, message)) in cases.into_iter().enumerate() {
         let run = run(control, pipeline, &format!("v{number}"), payload).await;
         let cause = run["cause"].as_str().unwrap_or_default();
-        assert!(run["state"] == "failed" && cause.contains(told), "{run}");
+        assert!(run["state"] == "failed" && cause.contains(message), "{run}");
     }
     // a row with a million fields is a single rejected record
     let wide = format!("{HEADER}{}\nAruba,ABW,1961,55811\n", ",".repeat(999_999));
@@ -229,7 +229,7 @@ async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
         let answer = control
             .call(hyper::Method::PUT, "/v1/documents/source/iso-4217", Some(body))
             .await
-            .expect("it answers");
+            .expect("the server answers");
         assert!((400..500).contains(&answer.status.as_u16()), "{answer:?}");
     }
     stop_and_check_files(&world, daemon);
@@ -240,10 +240,10 @@ async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut register_sources(&daemon).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system reports it");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the system reports the value");
     let file = world.path("schema.json");
-    std::fs::write(&file, "{}").expect("it is written");
+    std::fs::write(&file, "{}").expect("the write succeeds");
     for schema in [
         json!({"$ref": format!("http://{address}/schema.json")}),
         json!({"$schema": format!("http://{address}/dialect"), "type": "object"}),
@@ -253,12 +253,12 @@ async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
         json!({"properties": {"a": {"$ref": "#"}}}),
         json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
     ] {
-        let (_, _, mut definition) = example_documents("things");
+        let (_, _, mut definition) = example_documents("samples");
         definition["schemas"] = json!({"mine": schema});
         definition["pipeline"]["validation"]["schema_id"] = json!("mine");
-        let answer = put_document(control, "/v1/documents/pipeline/things", &definition).await;
-        let told = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(told.contains("schema"), "{schema}: {told}");
+        let answer = put_document(control, "/v1/documents/pipeline/samples", &definition).await;
+        let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
+        assert!(detail.contains("schema"), "{schema}: {detail}");
     }
     let seen = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(seen.is_err(), "no connection was made");
@@ -271,7 +271,7 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
     let daemon = world.serve().await;
     let control = &mut register_sources(&daemon).await;
     let with = |place: &str, pattern: &str| {
-        let (_, _, mut definition) = example_documents("things");
+        let (_, _, mut definition) = example_documents("samples");
         if place == "schema" {
             definition["schemas"] = json!({"mine": {"properties": {"name": {"pattern": pattern}}}});
             definition["pipeline"]["validation"]["schema_id"] = json!("mine");
@@ -281,22 +281,22 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
         definition
     };
     let routes = &mut daemon.routes().await;
-    let asked = |pattern: &str| {
+    let build_query = |pattern: &str| {
         let filter = json!({"axis": "name", "operator": "regex", "value": pattern});
-        json!({"oracle_id": "things", "request": {"axes_requested": ["name"], "filters": [filter]}})
+        json!({"oracle_id": "samples", "request": {"axes_requested": ["name"], "filters": [filter]}})
     };
     let began = Instant::now();
     for bomb in
         ["((a{1000}){1000}){1000}", "(\\w{500}){500}", &"(".repeat(900), "(?=a)b", "(a)\\1", "[", "a{,"]
     {
         for place in ["schema", "check"] {
-            let answer = put_document(control, "/v1/documents/pipeline/things", &with(place, bomb)).await;
+            let answer = put_document(control, "/v1/documents/pipeline/samples", &with(place, bomb)).await;
             if bomb != "a{," {
                 problem(&answer, 400, "invalid_document");
             }
         }
         if bomb != "a{," {
-            problem(&post(routes, "/v1/query", &asked(bomb)).await, 400, "invalid_query");
+            problem(&post(routes, "/v1/query", &build_query(bomb)).await, 400, "invalid_query");
         }
     }
     let name = "a".repeat(60_000);
@@ -304,17 +304,17 @@ async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
     for (number, place) in ["schema", "check"].into_iter().enumerate() {
         let slow = if place == "schema" { "^((a+)+)+$|^b$" } else { "((a+)+)+|b" };
         assert_eq!(
-            put_document(control, "/v1/documents/pipeline/things", &with(place, slow)).await.status,
+            put_document(control, "/v1/documents/pipeline/samples", &with(place, slow)).await.status,
             200
         );
-        let run = run(control, "things", &format!("v{number}"), payload.clone()).await;
+        let run = run(control, "samples", &format!("v{number}"), payload.clone()).await;
         assert_eq!((&run["counts"]["records"], &run["counts"]["rejected"]), (&json!(1), &json!(1)), "{run}");
     }
-    let (_, _, plain) = example_documents("things");
-    assert_eq!(put_document(control, "/v1/documents/pipeline/things", &plain).await.status, 200);
-    let run = run(control, "things", "plain", payload).await;
+    let (_, _, plain) = example_documents("samples");
+    assert_eq!(put_document(control, "/v1/documents/pipeline/samples", &plain).await.status, 200);
+    let run = run(control, "samples", "plain", payload).await;
     assert_eq!(run["counts"]["records"], 2, "{run}");
-    let answer = post(routes, "/v1/query", &asked("^((a+)+)+$")).await;
+    let answer = post(routes, "/v1/query", &build_query("^((a+)+)+$")).await;
     assert_eq!((answer.status.as_u16(), at(&answer, "/response/records")), (200, json!([])));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     stop_and_check_files(&world, daemon);
@@ -328,7 +328,7 @@ async fn many_rejects(count: usize) {
     let line = |number: usize| format!("{{\"number\": \"no number {number:9}\"}}\n");
     let size = (first.len() + count * line(0).len()) as u64;
     let lines = std::iter::once(first).chain((0..count).map(line));
-    let path = runs_path("things", "1", "2020-01-01");
+    let path = runs_path("samples", "1", "2020-01-01");
     let (run, growth) = memory_growth(&daemon, async {
         let pieces = lines.map(String::into_bytes);
         let run_id = started_run(&ingest_pieces(&world, &path, size, pieces).await);
@@ -363,12 +363,12 @@ async fn one_key(count: usize) {
     let mut differ = "{\"number\": 8}\n".to_owned();
     for number in 0..count {
         same.push_str("{\"number\": 7, \"size\": 1}\n");
-        writeln!(differ, "{{\"number\": 7, \"size\": {number}}}").expect("it is text");
+        writeln!(differ, "{{\"number\": 7, \"size\": {number}}}").expect("valid UTF-8");
     }
-    let (run_of_same, growth_of_same) = memory_growth(&daemon, run(control, "things", "same", same)).await;
+    let (run_of_same, growth_of_same) = memory_growth(&daemon, run(control, "samples", "same", same)).await;
     let counts = &run_of_same["counts"];
     assert_eq!((&counts["records"], &counts["collapsed"]), (&json!(1), &json!(count - 1)), "{run_of_same}");
-    let (run_of_others, growth) = memory_growth(&daemon, run(control, "things", "differ", differ)).await;
+    let (run_of_others, growth) = memory_growth(&daemon, run(control, "samples", "differ", differ)).await;
     let counts = &run_of_others["counts"];
     assert_eq!(counts["rejected_by_rule"], json!({"duplicate_key": count}), "{run_of_others}");
     assert_eq!(counts["records"], 1);
@@ -396,7 +396,7 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
     let control = &mut register_sources(&daemon).await;
     let path = runs_path(SOURCE, "1", "2020-01-01");
     let rows = format!("{HEADER}Aruba,ABW,1960,54608\nAruba,ABW,1961,55811\n");
-    let begin = rows.find("Aruba,ABW,1961").expect("it exists").to_string();
+    let begin = rows.find("Aruba,ABW,1961").expect("the row exists").to_string();
     let chunked = ("transfer-encoding", "chunked");
     for (headers, body) in [
         (vec![("content-length", "10"), ("content-length", "12")], rows.clone()),
@@ -417,7 +417,7 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
     // bytes after the declared length do not belong to the payload
     let mut wire = WireConnection::connect(&world.control_socket()).await;
     let answer = wire.exchange(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
-    let run = wait_for_run(control, &started_run(&answer.expect("it answers"))).await;
+    let run = wait_for_run(control, &started_run(&answer.expect("the server answers"))).await;
     assert_eq!((&run["counts"]["read"], &run["raw_bytes"].to_string()), (&json!(1), &begin), "{run}");
     stop_and_check_files(&world, daemon);
 }
@@ -431,7 +431,7 @@ async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
     for number in 0..5000 {
         let letters =
             [number / 676 % 26, number / 26 % 26, number % 26].map(|letter| char::from(b'A' + letter as u8));
-        writeln!(rows, "Land,{},1990,{number}", String::from_iter(letters)).expect("it is text");
+        writeln!(rows, "Land,{},1990,{number}", String::from_iter(letters)).expect("valid UTF-8");
     }
     // all clients submit the same payload, or each a different one
     for is_same in [true, false] {
@@ -445,18 +445,18 @@ async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
                 ingest(&mut control, SOURCE, &format!("of-{is_same}"), "2020-01-01", rows).await
             })
         });
-        let mut begun_runs = Vec::new();
+        let mut started_runs = Vec::new();
         for call in calls.collect::<Vec<_>>() {
-            let answer = call.await.expect("it does not panic");
+            let answer = call.await.expect("the task does not panic");
             match answer.status.as_u16() {
-                202 => begun_runs.push(at(&answer, "/run/run_id").as_str().expect("an id").to_owned()),
+                202 => started_runs.push(at(&answer, "/run/run_id").as_str().expect("an id").to_owned()),
                 409 => drop(problem(&answer, 409, "run_busy")),
                 200 => assert!(is_same, "{}", document(&answer)),
                 _ => panic!("{}", document(&answer)),
             }
         }
-        assert!(!begun_runs.is_empty());
-        for run_id in &begun_runs {
+        assert!(!started_runs.is_empty());
+        for run_id in &started_runs {
             let run = wait_for_run(control, run_id).await;
             assert_eq!(run["state"], "completed", "{run}");
         }
@@ -474,9 +474,9 @@ async fn payload_that_another_source_keeps_is_not_removed() {
     register_all(control, &ontology, &source, &definition).await;
     let payload = "{\"number\": 1, \"size\": 2}\n";
     let alone = run(control, "forgets", "1", "{\"number\": 1}\n").await;
-    let kept = run(control, "things", "1", payload).await;
-    let forgotten = run(control, "forgets", "2", payload).await;
-    for run in [&alone, &kept, &forgotten] {
+    let stored = run(control, "samples", "1", payload).await;
+    let discarded = run(control, "forgets", "2", payload).await;
+    for run in [&alone, &stored, &discarded] {
         assert_eq!(run["state"], "completed", "{run}");
     }
     // payloads are removed after the end of a run, before the next run of the source begins
@@ -484,10 +484,10 @@ async fn payload_that_another_source_keeps_is_not_removed() {
         ingest(control, "forgets", "3", "2020-01-01", "{\"number\": 3, \"size\": 2}\n").await.status == 202
     })
     .await;
-    let kept = format!("raw/{}.raw", kept["raw_sha256"].as_str().expect("it has one"));
+    let stored = format!("raw/{}.raw", stored["raw_sha256"].as_str().expect("a string"));
     let is_raw = |name: &String| name.starts_with("raw/");
     eventually("only the kept payload exists", async || {
-        files(&world.state()).into_keys().filter(is_raw).eq([kept.clone()])
+        files(&world.state()).into_keys().filter(is_raw).eq([stored.clone()])
     })
     .await;
     assert!(daemon.stop().success());
@@ -496,7 +496,7 @@ async fn payload_that_another_source_keeps_is_not_removed() {
 /// Answers every request with `body`, like a source without a newer release.
 async fn serve_for_ever(listener: TcpListener, body: &'static str) {
     loop {
-        let (mut stream, _) = listener.accept().await.expect("the system permits it");
+        let (mut stream, _) = listener.accept().await.expect("the system permits the change");
         tokio::spawn(async move {
             let mut request = [0; 4096];
             let head =
@@ -512,13 +512,13 @@ async fn serve_for_ever(listener: TcpListener, body: &'static str) {
 async fn pulled_payload_without_changes_is_removed() {
     let world = DaemonWorld::with_config("[ingestion]\nallow_local = [\"127.0.0.0/8\"]");
     let daemon = world.serve().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system reports it");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the system reports the value");
     tokio::spawn(serve_for_ever(listener, "{\"number\": 1, \"size\": 2}\n"));
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     let (ontology, source, mut definition) = example_documents("pulled");
     definition["pipeline"]["retrieval"] =
-        json!({"method": "api_pull", "endpoint": format!("http://{address}/things"), "format": "ndjson"});
+        json!({"method": "api_pull", "endpoint": format!("http://{address}/samples"), "format": "ndjson"});
     definition["pipeline"]["audit"]["log_raw_input"] = json!(false);
     register_all(control, &ontology, &source, &definition).await;
     approve(control, "pulled").await;
@@ -547,24 +547,24 @@ async fn requests_in_random_order_do_not_block_a_valid_run() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    let (ontology, source, definition) = example_documents("things");
-    let query = json!({"oracle_id": "things", "request": {"axes_requested": ["size"]}});
+    let (ontology, source, definition) = example_documents("samples");
+    let query = json!({"oracle_id": "samples", "request": {"axes_requested": ["size"]}});
     for round in 0..40 {
         let mut steps: Vec<usize> = (0..10).collect();
         rng.shuffle(&mut steps);
         for step in steps {
             let answer = match step {
-                0 => put_document(control, "/v1/documents/ontology/things@1", &ontology).await,
-                1 => put_document(control, "/v1/documents/source/things", &source).await,
-                2 => put_document(control, "/v1/documents/pipeline/things", &definition).await,
+                0 => put_document(control, "/v1/documents/ontology/samples@1", &ontology).await,
+                1 => put_document(control, "/v1/documents/source/samples", &source).await,
+                2 => put_document(control, "/v1/documents/pipeline/samples", &definition).await,
                 3 => {
                     let payload = format!("{{\"number\": {round}}}\n");
-                    ingest(control, "things", &format!("v{round}"), "2020-01-01", payload).await
+                    ingest(control, "samples", &format!("v{round}"), "2020-01-01", payload).await
                 }
-                4 => post(control, "/v1/sources/things/review", &json!({"approve": {}})).await,
-                5 => post(control, "/v1/sources/things/invalidate", &json!({"reason": "why not"})).await,
-                6 => get(control, "/v1/sources/things/freshness").await,
-                7 => get(control, "/v1/runs?oracle_id=things").await,
+                4 => post(control, "/v1/sources/samples/review", &json!({"approve": {}})).await,
+                5 => post(control, "/v1/sources/samples/invalidate", &json!({"reason": "why not"})).await,
+                6 => get(control, "/v1/sources/samples/freshness").await,
+                7 => get(control, "/v1/runs?oracle_id=samples").await,
                 8 => post(routes, "/v1/query", &query).await,
                 _ => post(control, "/v1/runs/0123456789abcdef/cancel", &json!({})).await,
             };
@@ -577,7 +577,7 @@ async fn requests_in_random_order_do_not_block_a_valid_run() {
         !get(control, "/v1/runs").await.body.windows(9).any(|some| some == b"\"running\"")
     })
     .await;
-    let run = run(control, "things", "last", "{\"number\": 1, \"size\": 2}\n").await;
+    let run = run(control, "samples", "last", "{\"number\": 1, \"size\": 2}\n").await;
     assert_eq!(run["state"], "completed", "{run}");
     read_whole_log(control).await;
     stop_and_check_files(&world, daemon);
@@ -587,16 +587,16 @@ async fn requests_in_random_order_do_not_block_a_valid_run() {
 async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     let daemon = world.serve().await;
     let control = &mut register_sources(&daemon).await;
-    let before = run(control, "things", "1", "{\"number\": 1, \"name\": \"first\"}\n").await;
+    let before = run(control, "samples", "1", "{\"number\": 1, \"name\": \"first\"}\n").await;
     assert_eq!(before["state"], "completed");
     let held = files(&disk.state());
     let mut rng = fastrand::Rng::with_seed(7);
     let mut payload = String::new();
     for number in 0..30_000 {
         let name: String = (0..40).map(|_| rng.alphanumeric()).collect();
-        writeln!(payload, "{{\"number\": {number}, \"name\": \"{name}\"}}").expect("it is text");
+        writeln!(payload, "{{\"number\": {number}, \"name\": \"{name}\"}}").expect("valid UTF-8");
     }
-    let run_id = started_run(&ingest(control, "things", "2", "2021-01-01", payload.clone()).await);
+    let run_id = started_run(&ingest(control, "samples", "2", "2021-01-01", payload.clone()).await);
     let path = format!("/v1/runs/{run_id}");
     eventually("the run reads records", async || {
         at(&get(control, &path).await, "/progress/read").as_u64() > Some(100)
@@ -606,7 +606,7 @@ async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     let routes = &mut daemon.routes().await;
     // a full disk does not stop reads: stored data is served
     assert_eq!(get(routes, "/healthz").await.status, 200);
-    let known = query_all(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    let known = query_all(routes, "samples", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1);
     tokio::time::sleep(Duration::from_secs(6)).await;
     disk.empty(&daemon);
@@ -614,10 +614,10 @@ async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     assert_eq!(failed["state"], "failed", "{failed}");
     let cause = failed["cause"].as_str().unwrap_or_default();
     println!("{cause}");
-    assert!(["No space left", "File too large"].iter().any(|told| cause.contains(told)), "{failed}");
+    assert!(["No space left", "File too large"].iter().any(|message| cause.contains(message)), "{failed}");
     let verdict = post(routes, "/v1/verdicts/after", &submission(GOOD)).await;
     assert_eq!(verdict.status, 201, "{}", document(&verdict));
-    let known = query_all(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    let known = query_all(routes, "samples", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1, "no record of the failed run is visible");
     let mut there = files(&disk.state());
     there.retain(|name, _| !held.contains_key(name));
@@ -627,7 +627,7 @@ async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
         "no payload and no rejects are left"
     );
 
-    let next = run(control, "things", "2", payload).await;
+    let next = run(control, "samples", "2", payload).await;
     assert_eq!((&next["state"], &next["counts"]["records"]), (&json!("completed"), &json!(30_000)), "{next}");
     read_whole_log(control).await;
     assert!(daemon.stop().success(), "{}", world.service_log());

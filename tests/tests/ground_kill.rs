@@ -43,7 +43,7 @@ fn payload(release: usize) -> String {
         let letters = [number / 676 % 26, number / 26 % 26, number % 26];
         let code: String = letters.iter().map(|letter| char::from(b'A' + *letter as u8)).collect();
         let value = number + if number % 10 == release % 10 { release } else { 0 };
-        writeln!(text, "Land {code},{code},{},{value}", 1950 + number / 17_576).expect("it is text");
+        writeln!(text, "Land {code},{code},{},{value}", 1950 + number / 17_576).expect("valid UTF-8");
     }
     text
 }
@@ -78,7 +78,7 @@ async fn ingested(control: &mut DaemonClient, release: usize) -> Value {
 /// export.
 struct UndisturbedResults {
     counts: Vec<Value>,
-    said: Vec<BTreeMap<String, String>>,
+    records: Vec<BTreeMap<String, String>>,
     export: Vec<u8>,
 }
 
@@ -88,16 +88,16 @@ impl UndisturbedResults {
         let daemon = world.serve().await;
         let control = &mut prepare_source(&world).await;
         let routes = &mut daemon.routes().await;
-        let (mut counts, mut told) = (Vec::new(), Vec::new());
+        let (mut counts, mut records) = (Vec::new(), Vec::new());
         for release in 0..releases {
             let run = ingested(control, release).await;
             assert_eq!(run["state"], "completed", "{run}");
             counts.push(run["counts"].clone());
-            told.push(records_of(routes, release).await);
+            records.push(records_of(routes, release).await);
         }
         assert!(daemon.stop().success());
         let (_journal, store) = open_store(&world.state());
-        Self { counts, said: told, export: export(&store, SOURCE) }
+        Self { counts, records, export: export(&store, SOURCE) }
     }
 }
 
@@ -141,7 +141,7 @@ async fn kill_during_runs(kills: usize) {
         tokio::time::sleep(after).await;
         daemon.kill();
         done += 1;
-        upload.await.expect("it does not panic");
+        upload.await.expect("the task does not panic");
         // an interrupted start must not block the next one
         let early = world.spawn();
         tokio::time::sleep(Duration::from_micros(rng.u64(0..200_000))).await;
@@ -165,7 +165,7 @@ async fn kill_during_runs(kills: usize) {
             }
             Some(run) => {
                 cut += usize::from(run["state"] == "running");
-                let run = wait_for_run(control, run["run_id"].as_str().expect("it has an id")).await;
+                let run = wait_for_run(control, run["run_id"].as_str().expect("an id")).await;
                 assert_eq!(run["state"], "completed", "{run}");
                 let now = records_of(routes, release).await;
                 assert!(at_once == before || at_once == now, "the run is visible completely or not at all");
@@ -190,9 +190,9 @@ async fn compare(world: &DaemonWorld, releases: usize) {
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     for release in 0..releases {
-        let run = run_of(control, &version(release)).await.expect("it is known");
+        let run = run_of(control, &version(release)).await.expect("the run exists");
         assert_eq!(run["counts"], undisturbed.counts[release], "release {release}");
-        assert!(records_of(routes, release).await == undisturbed.said[release], "release {release}");
+        assert!(records_of(routes, release).await == undisturbed.records[release], "release {release}");
     }
     let log = read_whole_log(control).await;
     let count = |kind: &str| log.iter().filter(|entry| entry["event"] == kind).count();
@@ -223,7 +223,7 @@ fn normalized_hash(record: &Value) -> String {
     if !definitions.is_empty() {
         content.insert("definitions", definitions);
     }
-    Sha256Hex::of(&serde_json::to_vec(&content).expect("it is plain data")).to_string()
+    Sha256Hex::of(&serde_json::to_vec(&content).expect("plain data")).to_string()
 }
 
 /// Queries the source by scan, index, identity and id until it is stopped. Checks the hash of every record, and
@@ -242,8 +242,8 @@ async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> us
             "axes_requested": ["area", "area_name", "year", "population"], "filters": filters, "include_provenance": true,
             "max_results": 500,
         });
-        let asked = json!({"oracle_id": SOURCE, "request": request});
-        let answer = post(&mut routes, "/v1/query", &asked).await;
+        let query = json!({"oracle_id": SOURCE, "request": request});
+        let answer = post(&mut routes, "/v1/query", &query).await;
         assert_eq!(answer.status, 200, "{}", document(&answer));
         let response = at(&answer, "/response");
         let (records, chains) = (response["records"].as_array(), response["provenance"].as_array());
@@ -254,8 +254,8 @@ async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> us
         }
         checked += pairs.len();
         if let Some((record, chain)) = pairs.get(round * 7 % pairs.len().max(1)) {
-            record["axes"]["area"].as_str().expect("it has one").clone_into(&mut code);
-            let path = format!("/v1/records/{}", record["record_id"].as_str().expect("it has an id"));
+            record["axes"]["area"].as_str().expect("a string").clone_into(&mut code);
+            let path = format!("/v1/records/{}", record["record_id"].as_str().expect("an id"));
             let by_id = document(&get(&mut routes, &path).await);
             assert_eq!(by_id["axes"], record["axes"]);
             assert_eq!(chain["normalized_hash"], normalized_hash(&by_id));
@@ -322,15 +322,15 @@ fn verify_files(view: &SourceView) -> Result<u64, StoreError> {
 
 /// Flips a bit of a byte. A second call restores it.
 fn flip(path: &Path, place: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).expect("it exists");
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("the file exists");
     let mut byte = [0];
-    file.read_exact_at(&mut byte, place).expect("it is long enough");
-    file.write_all_at(&[byte[0] ^ 0x10], place).expect("it is written");
+    file.read_exact_at(&mut byte, place).expect("the file is long enough");
+    file.write_all_at(&[byte[0] ^ 0x10], place).expect("the write succeeds");
 }
 
 /// Some positions in a file, including the first and the last byte.
 fn byte_positions(path: &Path, rng: &mut fastrand::Rng) -> Vec<u64> {
-    let len = fs::metadata(path).expect("it exists").len();
+    let len = fs::metadata(path).expect("the file exists").len();
     [0, len / 2, len - 40, len - 1].into_iter().chain((0..4).map(|_| rng.u64(0..len))).collect()
 }
 
@@ -371,10 +371,12 @@ async fn flipped_byte_in_a_payload_is_found_and_named() {
         check_others_served(&world, routes, control, round).await;
         assert!(daemon.stop().success());
         let (journal, store) = open_store(&world.state());
-        let verified = view(&store, SOURCE).verify_run(1, |_| true).expect("it is read").expect("it exists");
+        let verified =
+            view(&store, SOURCE).verify_run(1, |_| true).expect("the read succeeds").expect("the run exists");
         assert!(verified.fault_count > 0, "byte {place}");
         assert!(verified.faults[0].what.contains(raw.as_str()), "byte {place}: {:?}", verified.faults[0]);
-        let whole = view(&store, SOURCE).verify_run(2, |_| true).expect("it is read").expect("it exists");
+        let whole =
+            view(&store, SOURCE).verify_run(2, |_| true).expect("the read succeeds").expect("the run exists");
         assert_eq!(whole.fault_count, 0);
         drop((journal, store));
         flip(&path, place);
@@ -403,8 +405,11 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
             assert_eq!(at(&answer, "/response/records").as_array().map(Vec::len), Some(RECORDS));
             hidden += 1;
         } else {
-            let told = problem(&answer, 500, "source_damaged")["detail"].to_string();
-            assert!(told.contains(fact.as_str()) && told.contains("oraclectl source rebuild"), "{told}");
+            let detail = problem(&answer, 500, "source_damaged")["detail"].to_string();
+            assert!(
+                detail.contains(fact.as_str()) && detail.contains("oraclectl source rebuild"),
+                "{detail}"
+            );
         }
         let run = ingested(control, next).await;
         if run["state"] == "failed" {
@@ -421,10 +426,10 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
         let (_journal, store) = open_store(&world.state());
         verify_files(&view(&store, SOURCE)).expect("the file is intact again");
         flip(&path, place);
-        let opened = store.view(&SOURCE.parse().expect("it is an id"));
-        let found = opened.and_then(|view| verify_files(&view.expect("it is registered")));
-        let told = found.expect_err("verification finds the damage").to_string();
-        assert!(told.contains(fact.as_str()), "{told}");
+        let opened = store.view(&SOURCE.parse().expect("a valid id"));
+        let found = opened.and_then(|view| verify_files(&view.expect("the source is registered")));
+        let error = found.expect_err("verification finds the damage").to_string();
+        assert!(error.contains(fact.as_str()), "{error}");
         flip(&path, place);
     }
     println!("{hidden} queries did not read the damaged byte");
@@ -434,7 +439,7 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
 fn printed(world: &DaemonWorld, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("it is text")
+    String::from_utf8(output.stdout).expect("valid UTF-8")
 }
 
 #[tokio::test]
@@ -445,12 +450,12 @@ async fn daily_check_finds_a_damaged_payload() {
         view(&store, SOURCE).state.completed[0].raw_sha256.clone()
     };
     let path = ground.join(format!("raw/{raw}.raw"));
-    let place = fs::metadata(&path).expect("it exists").len() / 2;
+    let place = fs::metadata(&path).expect("the file exists").len() / 2;
     flip(&path, place);
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     let metrics = async |routes: &mut DaemonClient| {
-        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
+        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("valid UTF-8")
     };
     let faults = |oracle: &str, count: u64| format!("oracled_source_faults{{oracle=\"{oracle}\"}} {count}\n");
     eventually("both sources are checked", async || {
@@ -488,15 +493,16 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
         let (cut, gone) = (&state.files[0].sha256, &state.completed[1].rows.sha256);
         (export(&store, SOURCE), path(cut.as_str()), path(gone.as_str()))
     };
-    flip(&cut, fs::metadata(&cut).expect("it exists").len() / 3);
-    fs::remove_file(&gone).expect("it exists");
+    flip(&cut, fs::metadata(&cut).expect("the file exists").len() / 3);
+    fs::remove_file(&gone).expect("the file exists");
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    let told = format!("{} is missing; `oraclectl source rebuild {SOURCE}`", gone.display());
-    eventually("the service log names the missing file", async || world.service_log().contains(&told)).await;
+    let message = format!("{} is missing; `oraclectl source rebuild {SOURCE}`", gone.display());
+    eventually("the service log names the missing file", async || world.service_log().contains(&message))
+        .await;
     let missing = |number: u64| format!("oracled_source_files_missing{{oracle=\"{SOURCE}\"}} {number}\n");
     let metrics = async |routes: &mut DaemonClient| {
-        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
+        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("valid UTF-8")
     };
     assert!(metrics(routes).await.contains(&missing(1)));
     let request = json!({"axes_requested": ["population"], "max_results": 10_000});
@@ -514,7 +520,7 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
     assert!(printed(&world, &["source", "export", SOURCE], 0).into_bytes() == before);
     assert!(metrics(routes).await.contains(&missing(0)));
     let again = printed(&world, &["source", "rebuild", SOURCE, "--json"], 0);
-    let again: Value = serde_json::from_str(&again).expect("it is JSON");
+    let again: Value = serde_json::from_str(&again).expect("valid JSON");
     assert_eq!((&again["runs"], &again["files"]), (&json!(0), &json!([])));
     printed(&world, &["source", "verify", SOURCE], 0);
     let entries = log(control, "event=source_rebuilt").await;

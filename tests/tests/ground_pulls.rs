@@ -32,13 +32,13 @@ impl CertificateAuthority {
     }
 
     fn pem(&self) -> String {
-        self.params.self_signed(&self.key).expect("it signs itself").pem()
+        self.params.self_signed(&self.key).expect("the certificate signs itself").pem()
     }
 
     fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
-        let own = self.params.self_signed(&self.key).expect("it signs itself");
-        roots.add(own.der().clone()).expect("it is a certificate");
+        let own = self.params.self_signed(&self.key).expect("the certificate signs itself");
+        roots.add(own.der().clone()).expect("a valid certificate");
         roots
     }
 
@@ -48,7 +48,7 @@ impl CertificateAuthority {
         params.extended_key_usages = vec![usage];
         let signing_key = KeyPair::generate().expect("a key");
         let issuer = Issuer::from_params(&self.params, &self.key);
-        let cert = params.signed_by(&signing_key, &issuer).expect("it is signed");
+        let cert = params.signed_by(&signing_key, &issuer).expect("the certificate is signed");
         CertifiedKey { cert, signing_key }
     }
 
@@ -58,23 +58,24 @@ impl CertificateAuthority {
         let CertifiedKey { cert, signing_key } = self.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let config = config.with_safe_default_protocol_versions().expect("there are some");
+        let config = config.with_safe_default_protocol_versions().expect("at least one");
         let config = match clients {
             None => config.with_no_client_auth(),
             Some(clients) => {
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(clients.roots()), provider);
-                config.with_client_cert_verifier(verifier.build().expect("it has a root"))
+                config.with_client_cert_verifier(verifier.build().expect("the verifier has a root"))
             }
         };
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("it is a key");
-        let config = config.with_single_cert(vec![cert.der().clone()], key).expect("they match");
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a valid key");
+        let config =
+            config.with_single_cert(vec![cert.der().clone()], key).expect("the regular expression matches");
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-        let address = listener.local_addr().expect("the system reports it");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("the system reports the value");
         tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.expect("the system permits it");
+                let (stream, _) = listener.accept().await.expect("the system permits the change");
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -90,7 +91,7 @@ impl CertificateAuthority {
                 });
             }
         });
-        format!("https://{address}/things")
+        format!("https://{address}/samples")
     }
 }
 
@@ -105,10 +106,10 @@ fn world(authority: &CertificateAuthority, certified: &CertifiedKey<KeyPair>, en
     ];
     let [trusted, certificate, key] = files.map(|(name, pem)| {
         let path = world.path(name);
-        fs::write(&path, pem).expect("it is written");
-        path.to_str().expect("it is text").to_owned()
+        fs::write(&path, pem).expect("the write succeeds");
+        path.to_str().expect("valid UTF-8").to_owned()
     });
-    let origin = endpoint.trim_end_matches("/things");
+    let origin = endpoint.trim_end_matches("/samples");
     world.config = format!(
         "[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[ingestion.credentials.member]\norigin = \"{origin}\"\n\
          certificate_file = \"{certificate}\"\nkey_file = \"{key}\"\n"
@@ -144,19 +145,19 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
                 assert_eq!(wait_for_run(control, &run_id).await["state"], "completed", "{pipeline}");
             }
             Some(cause) => {
-                let told = problem(&pulled, 502, "pull_failed").to_string();
-                assert!(told.contains(cause), "{pipeline}: {told}");
+                let detail = problem(&pulled, 502, "pull_failed").to_string();
+                assert!(detail.contains(cause), "{pipeline}: {detail}");
             }
         }
     }
     // the right to register a pipeline must not suffice to send the certificate to another server
     let (_, _, mut definition) = example_documents("member");
-    for endpoint in [other.serve(None).await, "https://example.org/things".into()] {
+    for endpoint in [other.serve(None).await, "https://example.org/samples".into()] {
         definition["pipeline"]["retrieval"] =
             json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson", "authentication": "mtls"});
         let refused = put_document(control, "/v1/documents/pipeline/member", &definition).await;
-        let told = problem(&refused, 400, "invalid_document").to_string();
-        assert!(told.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{told}");
+        let detail = problem(&refused, 400, "invalid_document").to_string();
+        assert!(detail.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{detail}");
     }
     assert!(daemon.stop().success());
 }

@@ -14,7 +14,7 @@ const SOURCE: &str = "world-bank-population";
 
 fn example(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
-    serde_json::from_slice(&fs::read(path).expect("it exists")).expect("it is JSON")
+    serde_json::from_slice(&fs::read(path).expect("the file exists")).expect("valid JSON")
 }
 
 /// Registers and approves a source with two releases.
@@ -32,7 +32,7 @@ async fn pending_releases(control: &mut DaemonClient) -> Vec<String> {
         (format!("/v1/documents/pipeline/{SOURCE}"), oracled_tests::ground::open_pipeline(SOURCE)),
     ] {
         let body = Bytes::from(body.to_string());
-        let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
+        let answer = control.call(Method::PUT, &path, Some(body)).await.expect("the server answers");
         assert_eq!(answer.status, 200, "{}", document(&answer));
     }
     let mut run_ids = Vec::new();
@@ -42,8 +42,8 @@ async fn pending_releases(control: &mut DaemonClient) -> Vec<String> {
     ] {
         let path = format!("/v1/pipelines/{SOURCE}/runs?version={version}&released_at={version}");
         let payload = Bytes::from([HEADER, rows].concat());
-        let answer = control.call(Method::POST, &path, Some(payload)).await.expect("it answers");
-        let run_id = at(&answer, "/run/run_id").as_str().expect("it begins").to_owned();
+        let answer = control.call(Method::POST, &path, Some(payload)).await.expect("the server answers");
+        let run_id = at(&answer, "/run/run_id").as_str().expect("the run starts").to_owned();
         eventually("the run ends", async || {
             at(&get(control, &format!("/v1/runs/{run_id}")).await, "/run/state") == "completed"
         })
@@ -96,7 +96,7 @@ async fn answer_traces_to_the_bytes_of_its_source() {
         }),
     )
     .await;
-    let record = answer.pointer("/response/records/0").expect("there is one").clone();
+    let record = answer.pointer("/response/records/0").expect("at least one").clone();
     assert_eq!(record["axes"], json!({"area": "SRB", "population": "7586000", "year": "1990"}));
     assert_eq!(
         (&record["units"]["population"], &record["definitions"]["population"]),
@@ -104,8 +104,8 @@ async fn answer_traces_to_the_bytes_of_its_source() {
     );
     assert_eq!(record["valid_until"], Value::Null, "the later release has no effect");
     assert_eq!(answer.pointer("/response/explain/access"), Some(&json!("identity_prefix")));
-    let chain = answer.pointer("/response/provenance/0").expect("it was asked for");
-    let id = record["record_id"].as_str().expect("it has an id");
+    let chain = answer.pointer("/response/provenance/0").expect("the answer has provenance");
+    let id = record["record_id"].as_str().expect("an id");
     let mut traced = document(&get(routes, &format!("/v1/records/{id}/provenance")).await);
     let ended = ["valid_until", "superseded_by"].map(|name| traced[name].take());
     assert_eq!(&traced, chain, "the provenance differs only in the later end of validity");
@@ -117,7 +117,7 @@ async fn answer_traces_to_the_bytes_of_its_source() {
     let runs = at(&verified, "/runs");
     assert!(at(&verified, "/file_fault").is_null(), "{runs}");
     let faults: Vec<_> =
-        runs.as_array().expect("a list").iter().map(|run| (&run["records"], &run["fault_count"])).collect();
+        runs.as_array().expect("an array").iter().map(|run| (&run["records"], &run["fault_count"])).collect();
     assert_eq!(faults, [(&json!(2), &json!(0)), (&json!(2), &json!(0))]);
     problem(&get(routes, "/v1/records/0123456789abcdef-0").await, 404, "record_unknown");
 }
@@ -151,8 +151,8 @@ async fn invalid_query_is_an_error_and_not_an_empty_answer() {
     problem(&ahead, 400, "time_in_future");
     let unknown = json!({"oracle_id": "no-such", "request": {"axes_requested": ["population"]}});
     problem(&post(routes, "/v1/query", &unknown).await, 404, "source_unknown");
-    let misspelt = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
-    problem(&post(routes, "/v1/query", &misspelt).await, 400, "invalid_request");
+    let misspelled = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
+    problem(&post(routes, "/v1/query", &misspelled).await, 400, "invalid_request");
 }
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn query_times_accept_days_and_moments_and_reject_other_values() {
         ("known_at", json!("yesterday")),
         ("known_at", json!("2021-01-01T00:00:00")),
     ] {
-        let asked = json!({"oracle_id": SOURCE, "request": request(field, when)});
-        let problem = problem(&post(routes, "/v1/query", &asked).await, 400, "invalid_request");
-        let detail = problem["detail"].as_str().expect("it has a detail");
+        let question = json!({"oracle_id": SOURCE, "request": request(field, when)});
+        let problem = problem(&post(routes, "/v1/query", &question).await, 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("the problem has a detail");
         assert!(detail.starts_with(&format!("request.{field}: ")), "{detail}");
         let forms = "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z";
         assert!(detail.contains(forms), "{detail}");
@@ -192,10 +192,10 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
     let routes = &mut daemon.routes().await;
     let page = document(&get(routes, "/v1/changes?limit=3").await);
     assert_eq!((page["changes"].as_array().map(Vec::len), &page["more"]), (Some(3), &json!(true)), "{page}");
-    let next = page["next"].as_str().expect("there is more");
+    let next = page["next"].as_str().expect("the page has a next page");
     let rest = document(&get(routes, &format!("/v1/changes?since={next}")).await);
     let kinds: Vec<_> =
-        rest["changes"].as_array().expect("a list").iter().map(|change| &change["kind"]).collect();
+        rest["changes"].as_array().expect("an array").iter().map(|change| &change["kind"]).collect();
     assert_eq!(
         (kinds, &rest["more"]),
         (["became_valid", "became_valid", "withdrawn"].map(Value::from).iter().collect(), &json!(false)),
@@ -220,19 +220,21 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
         ],
     });
     let path = format!("/v1/documents/freshness_policy/{SOURCE}");
-    let set =
-        control.call(Method::PUT, &path, Some(Bytes::from(policy.to_string()))).await.expect("it answers");
+    let set = control
+        .call(Method::PUT, &path, Some(Bytes::from(policy.to_string())))
+        .await
+        .expect("the server answers");
     assert_eq!(set.status, 200, "{}", document(&set));
-    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
-    assert_eq!(post(routes, "/v1/query", &asked).await.status, 200);
-    let told = post(routes, "/v1/signals/bank/population", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
-    problem(&post(routes, "/v1/query", &asked).await, 503, "source_stale");
+    let request = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &request).await.status, 200);
+    let response = post(routes, "/v1/signals/bank/population", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": [SOURCE]}));
+    problem(&post(routes, "/v1/query", &request).await, 503, "source_stale");
     let entries = log(control, "event=source_invalidated").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
     problem(&get(routes, "/api/bank/invalidate").await, 405, "method_not_allowed");
-    let told = post(routes, "/api/bank/invalidate", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
+    let response = post(routes, "/api/bank/invalidate", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": [SOURCE]}));
     assert_eq!(log(control, "event=source_invalidated").await.len(), 2);
 }
 
@@ -243,7 +245,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     two_releases(control).await;
     let file = world.path("secret");
-    fs::write(&file, "s3cret\n").expect("it is written");
+    fs::write(&file, "s3cret\n").expect("the write succeeds");
     let webhook = "/v1/signals/bank";
     let policy = |secret_file: &str| {
         json!({
@@ -257,18 +259,18 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
     let path = format!("/v1/documents/freshness_policy/{SOURCE}");
     let mut set = async |secret_file: &str| {
         let body = Bytes::from(policy(secret_file).to_string());
-        control.call(Method::PUT, &path, Some(body)).await.expect("it answers")
+        control.call(Method::PUT, &path, Some(body)).await.expect("the server answers")
     };
     problem(&set("secret").await, 400, "invalid_document");
-    assert_eq!(set(file.to_str().expect("it is text")).await.status, 200);
+    assert_eq!(set(file.to_str().expect("valid UTF-8")).await.status, 200);
     problem(&post(routes, webhook, &json!({})).await, 403, "signal_forbidden");
 
     let send = async |signature: &str| {
         let mut wire = WireConnection::connect(&world.socket()).await;
         let headers = [("content-length", "2"), ("x-hub-signature-256", signature)];
-        wire.send(head("POST", webhook, &headers)).await.expect("it listens");
-        wire.send("{}").await.expect("it listens");
-        wire.answer().await.expect("it answers").status.as_u16()
+        wire.send(head("POST", webhook, &headers)).await.expect("the server listens");
+        wire.send("{}").await.expect("the server listens");
+        wire.answer().await.expect("the server answers").status.as_u16()
     };
     let signed = |key: &[u8]| format!("sha256={}", oracled_domain::Sha256Hex::compute_hmac(key, b"{}"));
     assert_eq!(send(&signed(b"other")).await, 403);
@@ -277,7 +279,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
         assert_eq!(send(&signed(b"s3cret")).await, 200);
     }
     assert_eq!(send(&signed(b"s3cret")).await, 429);
-    fs::remove_file(&file).expect("it existed");
+    fs::remove_file(&file).expect("the file exists");
     assert_eq!(send(&signed(b"s3cret")).await, 500, "without the secret no signal is accepted");
 }
 
@@ -295,10 +297,8 @@ async fn export_has_every_version_and_pruning_keeps_provenance() {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
         .collect();
-    let ids: Vec<_> = lines
-        .iter()
-        .map(|line| line["provenance"]["source_record_id"].as_str().expect("it has one"))
-        .collect();
+    let ids: Vec<_> =
+        lines.iter().map(|line| line["provenance"]["source_record_id"].as_str().expect("a string")).collect();
     assert_eq!(ids, ["ABW/1960", "ABW/1960", "ABW/1961", "SRB/1990"]);
     // the pipeline keeps ended versions for ten years
     let prune = format!("/v1/sources/{SOURCE}/prune");
@@ -309,7 +309,7 @@ async fn export_has_every_version_and_pruning_keeps_provenance() {
     let put = control
         .call(Method::PUT, &format!("/v1/documents/pipeline/{SOURCE}"), Some(body))
         .await
-        .expect("it answers");
+        .expect("the server answers");
     assert_eq!(put.status, 200, "{}", document(&put));
     let pruned = document(&post(control, &prune, &json!({"before": "2025-01-01"})).await);
     assert_eq!(pruned["versions"], 2, "{pruned}");
@@ -320,18 +320,18 @@ async fn export_has_every_version_and_pruning_keeps_provenance() {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
         .collect();
-    let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
-    assert_eq!(said, [true, false, false, true]);
+    let pruned_lines: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
+    assert_eq!(pruned_lines, [true, false, false, true]);
     let pruned: Vec<_> = lines.iter().map(|line| line["provenance"]["pruned"] == true).collect();
-    assert_eq!(pruned, said, "provenance reports it");
+    assert_eq!(pruned, pruned_lines, "provenance reports it");
     let routes = &mut daemon.routes().await;
     let then =
         query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
             .await;
-    let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
+    let warnings = then.pointer("/response/warnings").expect("the response has warnings").to_string();
     assert!(warnings.contains("2 versions"), "{then}");
-    for (line, was_pruned) in lines.iter().zip(said) {
-        let record_id = line["provenance"]["record_id"].as_str().expect("it has one");
+    for (line, was_pruned) in lines.iter().zip(pruned_lines) {
+        let record_id = line["provenance"]["record_id"].as_str().expect("a string");
         let record = document(&get(routes, &format!("/v1/records/{record_id}")).await);
         assert_eq!(
             (record["pruned"] == true, record["axes"] == json!({})),
@@ -366,15 +366,15 @@ async fn signal_reaches_all_sources_if_one_is_damaged() {
         assert_eq!(set.status, 200, "{}", document(&set));
     }
     assert!(daemon.stop().success());
-    for fact in fs::read_dir(world.state().join("ground/facts")).expect("there are some") {
-        fs::write(fact.expect("it is read").path(), "damaged").expect("it is written");
+    for fact in fs::read_dir(world.state().join("ground/facts")).expect("at least one") {
+        fs::write(fact.expect("the read succeeds").path(), "damaged").expect("the write succeeds");
     }
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
-    assert_eq!(post(routes, "/v1/query", &asked).await.status, 500);
-    let told = post(routes, "/v1/signals/all", &json!({})).await;
-    assert_eq!(document(&told), json!({"invalidated": ["iso-4217", SOURCE]}));
+    let request = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &request).await.status, 500);
+    let response = post(routes, "/v1/signals/all", &json!({})).await;
+    assert_eq!(document(&response), json!({"invalidated": ["iso-4217", SOURCE]}));
 }
 
 #[tokio::test]
@@ -395,9 +395,9 @@ async fn unused_request_body_does_not_prevent_the_answer() {
     ] {
         let mut wire = WireConnection::connect(&socket).await;
         for _ in 0..2 {
-            wire.send(head("POST", path, &[("content-length", &length)])).await.expect("it listens");
+            wire.send(head("POST", path, &[("content-length", &length)])).await.expect("the server listens");
             wire.send(&body).await.unwrap_or_else(|error| panic!("{path}: {error}"));
-            let answer = wire.answer().await.expect("it answers");
+            let answer = wire.answer().await.expect("the server answers");
             assert_eq!(answer.status, status, "{path}: {}", document(&answer));
         }
     }

@@ -25,14 +25,14 @@ async fn unknown_oracle_is_refused_without_a_log_entry() {
         let refused = problem(&answer, 404, "oracle_unknown");
         assert_eq!(refused["detail"], "there is no oracle `model`; known: none");
     }
-    for (order, told) in [
+    for (order, message) in [
         (json!({"action": "restart"}), "`open`, `close`, `probe`"),
         (json!({}), "action"),
         (json!({"action": "open", "force": true}), "force"),
     ] {
         let answer = post(control, "/v1/health/oracles/model", &order).await;
         let refused = problem(&answer, 400, "invalid_request");
-        assert!(refused["detail"].as_str().unwrap().contains(told), "{refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(message), "{refused}");
     }
     for name in ["%FF", "a%20b", "a%2Fb", &"x".repeat(81)] {
         let path = format!("/v1/health/oracles/{name}");
@@ -52,7 +52,7 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
     let control = &mut daemon.control().await;
     let known: Vec<_> = document(&get(control, "/v1/health/oracles").await)
         .as_array()
-        .expect("a list")
+        .expect("an array")
         .iter()
         .map(|oracle| oracle["oracle_id"].as_str().expect("a name").to_owned())
         .collect();
@@ -64,10 +64,10 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
             let path = format!("/v1/health/oracles/{oracle}");
             let answer = post(control, &path, &json!({"action": action})).await;
             assert_eq!(answer.status, 200, "{}", document(&answer));
-            let told = document(&answer);
-            steered.push((told["oracle"]["status"].clone(), told["oracle"]["held_open"].clone()));
+            let response = document(&answer);
+            steered.push((response["oracle"]["status"].clone(), response["oracle"]["held_open"].clone()));
             let succeeded = (action == "probe").then_some(&Value::Bool(true));
-            assert_eq!(told.pointer("/probe/succeeded"), succeeded, "{told}");
+            assert_eq!(response.pointer("/probe/succeeded"), succeeded, "{response}");
         }
         let (open, closed) = ((json!("circuit_open"), json!(true)), (json!("healthy"), json!(false)));
         assert_eq!(
@@ -84,13 +84,13 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
         let changed = |to: &str| json!(["oracle_health_changed", oracle, to, uid]);
         expected.extend([changed("circuit_open"), probe.clone(), changed("healthy"), probe]);
     }
-    let said = |entry: &Value| {
+    let change = |entry: &Value| {
         let named =
             if entry["event"] == "control_action" { ["action", "detail"] } else { ["oracle_id", "to"] };
         json!([entry["event"], entry[named[0]], entry[named[1]], entry["peer"]["uid"]])
     };
     let entries = read_whole_log(control).await;
-    assert_eq!(entries.iter().skip(1).map(said).collect::<Vec<_>>(), expected, "entries after the start");
+    assert_eq!(entries.iter().skip(1).map(change).collect::<Vec<_>>(), expected, "entries after the start");
 }
 
 #[tokio::test]
@@ -118,8 +118,8 @@ async fn oraclectl_shows_and_controls_oracles() {
     for action in ["open", "close", "probe"] {
         let refused = world.ctl(&["health", action, "model"]);
         assert_eq!(refused.status.code(), Some(1), "{action}");
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(said, "oraclectl: there is no oracle `model`; known: none (oracle_unknown)\n");
+        let stderr_text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(stderr_text, "oraclectl: there is no oracle `model`; known: none (oracle_unknown)\n");
     }
     assert_eq!(world.ctl(&["health", "open"]).status.code(), Some(2), "the name of the oracle is required");
 }

@@ -1,4 +1,4 @@
-//! Hostile callers of the routes' socket beside an honest one. All submissions of the honest caller succeed.
+//! Hostile callers and an honest one share the routes' socket. All submissions of the honest caller succeed.
 
 use oracled_api::base::client::DaemonClient;
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
@@ -66,7 +66,7 @@ async fn scan_stops_after_its_caller_disconnects() {
     let daemon = world.serve().await;
     costly_source(&mut daemon.control().await, 500, 40_000).await;
     let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.send(whole_post("/v1/query", &[], costly_query(63).to_string())).await.expect("it listens");
+    wire.send(whole_post("/v1/query", &[], costly_query(63).to_string())).await.expect("the server listens");
     drop(wire);
     let routes = &mut daemon.routes().await;
     eventually("the scan is stopped", async || {
@@ -82,7 +82,7 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
     let daemon = world.serve().await;
     let mut honest = daemon.routes().await;
     assert_eq!(get(&mut honest, "/healthz").await.status, 200);
-    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("it runs").count();
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("the program runs").count();
     let before = files();
     let mut flood = Vec::new();
     for _ in 0..many_connections(2000) {
@@ -106,7 +106,7 @@ async fn unread_answers_are_cut_if_evaluations_wait_for_memory() {
     let mut unread = Vec::new();
     for _ in 0..20 {
         let mut wire = WireConnection::connect(&world.socket()).await;
-        wire.send(whole_post("/v1/rules/evaluate", &[], &request)).await.expect("it listens");
+        wire.send(whole_post("/v1/rules/evaluate", &[], &request)).await.expect("the server listens");
         unread.push(wire);
     }
     for wire in &unread[..2] {
@@ -114,7 +114,7 @@ async fn unread_answers_are_cut_if_evaluations_wait_for_memory() {
     }
     let mut honest = daemon.routes().await;
     let answer = honest.call(hyper::Method::POST, "/v1/rules/evaluate", Some(request.clone().into())).await;
-    assert_eq!(answer.expect("it answers").status, 200);
+    assert_eq!(answer.expect("the server answers").status, 200);
 }
 
 /// The state that the hostile callers share.
@@ -224,7 +224,7 @@ fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
     whole_post(path, &[], body.to_string())
 }
 
-/// Runs hostile callers of every kind beside an honest one for `time`. Returns the honest client's p99 without and with
+/// Runs hostile callers of every kind and an honest one for `time`. Returns the honest client's p99 without and with
 /// them.
 async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
     let world = DaemonWorld::with_config("[limits]\nconnections = 150");
@@ -232,8 +232,8 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
     let control = &mut daemon.control().await;
     costly_source(control, 300, 40_000).await;
     // two sources that agree, so that every claim of another value goes to a reviewer
-    let workflow = json!({"workflow_id": "claims", "domain": "things",
-        "ontology": {"ontology_id": "things", "version": "1"}, "axes": ["size"], "oracles": ["costly"],
+    let workflow = json!({"workflow_id": "claims", "domain": "samples",
+        "ontology": {"ontology_id": "samples", "version": "1"}, "axes": ["size"], "oracles": ["costly"],
         "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}});
@@ -242,7 +242,7 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
     assert_eq!(registered.status, 200, "{}", document(&registered));
     let mut routes = daemon.routes().await;
     let quiet = submit_repeatedly(&mut routes, "quiet", time / 5).await;
-    let before = daemon.resident_bytes().expect("it runs");
+    let before = daemon.resident_bytes().expect("the program runs");
 
     let hostile = HostileCaller { socket: world.socket(), over: Arc::default(), done: Arc::default() };
     let evaluation = json!({"candidate_output": "5% A. ".repeat(8000), "facts": ["B"]});
@@ -274,18 +274,18 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
             true,
         )),
     ];
-    let beside = submit_repeatedly(&mut routes, "beside", time).await;
+    let loaded = submit_repeatedly(&mut routes, "loaded", time).await;
     hostile.over.store(true, Ordering::Relaxed);
-    let most = daemon.most_resident_bytes().expect("it runs");
+    let most = daemon.most_resident_bytes().expect("the program runs");
     println!(
         "{} hostile requests; {} honest verdicts, p99 {:?}; alone {}, p99 {:?}; {before} bytes before, at most {most}",
         hostile.done.load(Ordering::Relaxed),
-        beside.len(),
-        p99(beside.clone()),
+        loaded.len(),
+        p99(loaded.clone()),
         quiet.len(),
         p99(quiet.clone())
     );
-    assert!(!beside.is_empty() && hostile.done.load(Ordering::Relaxed) > 0);
+    assert!(!loaded.is_empty() && hostile.done.load(Ordering::Relaxed) > 0);
     assert!(most < before + 600 * KIB * KIB, "{most} bytes at most, {before} before");
     for caller in callers {
         caller.abort();
@@ -293,7 +293,7 @@ async fn measure_under_hostile_load(time: Duration) -> (Duration, Duration) {
     // the first connection was closed because it was idle
     let open = at(&get(&mut daemon.control().await, "/v1/status").await, "/open_reviews");
     assert!(open.as_u64().is_some_and(|open| open <= 1000), "{open}");
-    (p99(quiet), p99(beside))
+    (p99(quiet), p99(loaded))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -304,8 +304,8 @@ async fn honest_submissions_all_succeed_under_hostile_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "five minutes of hostile callers: `just torture`; a release build also asserts the p99"]
 async fn honest_submissions_all_succeed_for_five_minutes() {
-    let (quiet, beside) = measure_under_hostile_load(Duration::from_secs(300)).await;
+    let (quiet, loaded) = measure_under_hostile_load(Duration::from_secs(300)).await;
     // in a debug build the callers' rules and queries alone use both cores
-    let is_met = cfg!(debug_assertions) || beside <= SLOWER_MAX * quiet.max(QUIET_MIN);
-    assert!(is_met, "p99 {beside:?} beside hostile callers, {quiet:?} alone");
+    let is_met = cfg!(debug_assertions) || loaded <= SLOWER_MAX * quiet.max(QUIET_MIN);
+    assert!(is_met, "p99 {loaded:?} with hostile callers, {quiet:?} alone");
 }

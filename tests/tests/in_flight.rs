@@ -18,16 +18,16 @@ const MIB: u64 = 1024 * KIB;
 
 async fn register_all(daemon: &DaemonProcess<'_>, count: usize) {
     const CONNECTIONS: usize = 32;
-    let mut tellers = JoinSet::new();
+    let mut registrations = JoinSet::new();
     for first in 0..CONNECTIONS {
         let mut routes = daemon.routes().await;
-        tellers.spawn(async move {
+        registrations.spawn(async move {
             for n in (first..count).step_by(CONNECTIONS) {
                 register_session(&mut routes, &format!("cs_{n}"), Some(VerdictLabel::Green)).await;
             }
         });
     }
-    tellers.join_all().await;
+    registrations.join_all().await;
 }
 
 #[tokio::test]
@@ -42,8 +42,8 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
     let mut readers = JoinSet::new();
     for _ in 0..count {
         let mut wire = WireConnection::connect(&world.socket()).await;
-        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("it listens");
-        readers.spawn(async move { wire.answer().await.expect("it answers") });
+        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("the server listens");
+        readers.spawn(async move { wire.answer().await.expect("the server answers") });
     }
     let answers = readers.join_all().await;
     assert_eq!(model.request_count(), 1);
@@ -52,7 +52,7 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
     }
     let missed = answers.iter().filter(|answer| x_cache(answer) == Some("MISS")).count();
     assert!(missed > count / 2, "most requests preceded the verdict: {missed}");
-    let told = event_names(&mut daemon.control().await, "cs_1").await;
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
     let expected = [
         "session_registered",
         "regen_attempted",
@@ -61,7 +61,7 @@ async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
         "verdict_cached",
         "regen_divergence_check",
     ];
-    assert_eq!(told, expected, "once");
+    assert_eq!(events, expected, "once");
 }
 
 #[tokio::test]
@@ -84,11 +84,11 @@ async fn concurrent_requests_for_a_first_verdict_share_one_model_call() {
     }
     let answers = callers.join_all().await;
     assert_eq!(model.request_count(), 1);
-    let made: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
-    assert_eq!(made.len(), 1, "{answers:?}");
+    let generated: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert_eq!(generated.len(), 1, "{answers:?}");
     for answer in &answers {
         assert!(answer.status.is_success(), "{}", document(answer));
-        assert_eq!(at(answer, "/cached_at"), at(made[0], "/cached_at"));
+        assert_eq!(at(answer, "/cached_at"), at(generated[0], "/cached_at"));
     }
 }
 
@@ -108,19 +108,19 @@ async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     let before = daemon.resident_bytes().unwrap();
     let mut readers = JoinSet::new();
     for (n, mut wire) in wires.into_iter().enumerate() {
-        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("it listens");
-        readers.spawn(async move { (n, wire.answer().await.expect("it answers")) });
+        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("the server listens");
+        readers.spawn(async move { (n, wire.answer().await.expect("the server answers")) });
     }
-    let (made, turned_away): (Vec<_>, Vec<_>) =
+    let (generated, rejected): (Vec<_>, Vec<_>) =
         readers.join_all().await.into_iter().partition(|(_, answer)| answer.status == 200);
-    for (_, answer) in &turned_away {
+    for (_, answer) in &rejected {
         problem(answer, 503, "model_busy");
         assert_eq!(retry_after_s(answer), Some(1));
     }
     let most = daemon.most_resident_bytes().unwrap();
-    println!("{} of {missing} made; resident: {before} bytes before, {most} at the most", made.len());
-    assert!(made.len() >= AT_ONCE && !turned_away.is_empty());
-    assert_eq!(model.request_count(), made.len());
+    println!("{} of {missing} made; resident: {before} bytes before, {most} at the most", generated.len());
+    assert!(generated.len() >= AT_ONCE && !rejected.is_empty());
+    assert_eq!(model.request_count(), generated.len());
     assert!((2..=AT_ONCE).contains(&model.most_in_flight()), "{}", model.most_in_flight());
     // a connection has buffers, and its request waits for a decision; the database has a page cache
     let allowed = before + missing as u64 * 32 * KIB + 32 * MIB;
@@ -129,13 +129,13 @@ async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     // the daemon serves as before, and a repeated request of a refused client succeeds
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let attempts = log(control, "event=regen_attempted&limit=10000").await;
-    assert_eq!(attempts.len(), made.len(), "a refused request does not count as an attempt");
+    assert_eq!(attempts.len(), generated.len(), "a refused request does not count as an attempt");
     let busy = "oracled_verdicts_made_total{path=\"regen\",outcome=\"model_busy\"}";
-    assert_eq!(read_metric(routes, busy).await, turned_away.len() as f64);
-    for (n, answer) in made.iter().take(20) {
+    assert_eq!(read_metric(routes, busy).await, rejected.len() as f64);
+    for (n, answer) in generated.iter().take(20) {
         assert_eq!(read_cached(routes, &format!("cs_{n}")).await.body, answer.body);
     }
-    for (n, _) in turned_away.iter().take(20) {
+    for (n, _) in rejected.iter().take(20) {
         assert_eq!(x_cache(&read_verdict(routes, &format!("cs_{n}")).await), Some("MISS"));
     }
     assert_eq!(at(&get(control, "/v1/status").await, "/in_flight"), 0);
@@ -158,8 +158,8 @@ async fn verdict_in_flight_is_stored_after_its_client_disconnects() {
     .enumerate()
     {
         let mut wire = WireConnection::connect(&world.socket()).await;
-        wire.send(request).await.expect("it listens");
-        eventually("the model is asked", async || model.request_count() == n + 1).await;
+        wire.send(request).await.expect("the server listens");
+        eventually("the model is called", async || model.request_count() == n + 1).await;
         drop(wire);
         eventually("the verdict is cached", async || read_cached(routes, session).await.status == 200).await;
         assert_eq!(x_cache(&read_verdict(routes, session).await), Some("HIT"));
@@ -185,8 +185,8 @@ async fn stop_in_flight(
     let daemon = world.serve().await;
     register_session(&mut daemon.routes().await, "read", None).await;
     let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.send(request).await.expect("it listens");
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    wire.send(request).await.expect("the server listens");
+    eventually("the model is called", async || model.request_count() == 1).await;
     let began = Instant::now();
     daemon.signal("TERM");
     let answer = wire.answer().await;
@@ -201,7 +201,7 @@ async fn stopped_daemon_completes_verdicts_in_flight() {
         model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(700)));
         let world = model.create_world("");
         let (answer, _) = stop_in_flight(&world, &model, request).await;
-        let answer = answer.expect("it was answered");
+        let answer = answer.expect("the request is answered");
         assert!(answer.status.is_success(), "{}", document(&answer));
         let daemon = world.serve().await;
         assert_eq!(read_cached(&mut daemon.routes().await, session).await.body, answer.body);

@@ -28,18 +28,22 @@ async fn kill_under_load(rounds: usize) {
         let after = Duration::from_millis(rng.u64(20..500));
         tokio::time::sleep(after).await;
         daemon.kill();
-        let (told, lost) = calls.await.expect("every answer is valid");
-        assert_eq!((told.failures, lost), (0, 6), "no failure before the kill, and no connection after it");
-        let mut asked: Vec<_> = told.sessions.keys().cloned().collect();
+        let (answered, lost) = calls.await.expect("every answer is valid");
+        assert_eq!(
+            (answered.failures, lost),
+            (0, 6),
+            "no failure before the kill, and no connection after it"
+        );
+        let mut sessions: Vec<_> = answered.sessions.keys().cloned().collect();
         let known: Vec<_> = ledger.sessions.keys().cloned().collect();
-        asked.extend((0..EARLIER).filter_map(|_| rng.choice(&known).cloned()));
+        sessions.extend((0..EARLIER).filter_map(|_| rng.choice(&known).cloned()));
         println!(
             "round {round}: killed after {} ms, {} answers, {} verdicts acknowledged",
             after.as_millis(),
-            told.answers,
-            told.acknowledged
+            answered.answers,
+            answered.acknowledged
         );
-        ledger.add(told);
+        ledger.add(answered);
 
         // an interrupted start must not block the next one
         let early = world.spawn();
@@ -50,8 +54,8 @@ async fn kill_under_load(rounds: usize) {
         let daemon = world.serve().await;
         let chronicle = check_served(&mut daemon.control().await, &world.state()).await;
         assert_eq!(chronicle.entries, before.entries + 1, "only the start is added");
-        let asked: Vec<_> = asked.iter().collect();
-        ledger.check_answers(&mut daemon.routes().await, &chronicle, &asked).await;
+        let sessions: Vec<_> = sessions.iter().collect();
+        ledger.check_answers(&mut daemon.routes().await, &chronicle, &sessions).await;
         drop(daemon);
     }
     println!("{rounds} rounds, {} verdicts acknowledged, none lost", ledger.acknowledged);

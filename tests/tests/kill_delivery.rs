@@ -28,7 +28,8 @@ async fn register(routes: &mut DaemonClient, session: &str) {
         "original_verdict": "GREEN",
     });
     let path = format!("/v1/sessions/{session}");
-    let answer = routes.call(Method::PUT, &path, Some(body.to_string().into())).await.expect("it answers");
+    let answer =
+        routes.call(Method::PUT, &path, Some(body.to_string().into())).await.expect("the server answers");
     assert_eq!(answer.status, 201, "{}", document(&answer));
 }
 
@@ -54,7 +55,7 @@ async fn request_first_verdict(socket: PathBuf, session: String) -> Option<(u16,
 
 /// Reads or requests the verdicts of these sessions concurrently and returns the answers.
 async fn request_all(socket: PathBuf, sessions: Vec<String>) -> Vec<(u16, String)> {
-    let asked: Vec<_> = sessions
+    let requests: Vec<_> = sessions
         .into_iter()
         .map(|session| {
             let socket = socket.clone();
@@ -68,8 +69,8 @@ async fn request_all(socket: PathBuf, sessions: Vec<String>) -> Vec<(u16, String
         })
         .collect();
     let mut answered = Vec::new();
-    for asked in asked {
-        answered.extend(asked.await.expect("the task does not panic"));
+    for requests in requests {
+        answered.extend(requests.await.expect("the task does not panic"));
     }
     answered
 }
@@ -106,7 +107,7 @@ fn session_of_prompt(request: &ReceivedRequest) -> String {
 /// The session of a mail, from its idempotency key, which is the same for each attempt.
 fn session_of_mail(request: &ReceivedRequest) -> String {
     let key = request.header("idempotency-key").expect("each mail has its key");
-    let session = key.split(':').nth(1).expect("it names its session").to_owned();
+    let session = key.split(':').nth(1).expect("the key names its session").to_owned();
     assert_eq!(key.starts_with("verdict:"), is_generated(&session), "{key}");
     session
 }
@@ -141,10 +142,10 @@ async fn kill_amid_deliveries(rounds: usize) {
         for session in sessions.iter().filter(|session| !is_generated(session)) {
             register(&mut daemon.routes().await, session).await;
         }
-        let asked = tokio::spawn(request_all(world.socket(), sessions));
+        let requesting = tokio::spawn(request_all(world.socket(), sessions));
         tokio::time::sleep(Duration::from_micros(rng.u64(0..ROUND_MS * 1000))).await;
         daemon.kill();
-        let answered = asked.await.expect("the task does not panic");
+        let answered = requesting.await.expect("the task does not panic");
         acknowledged.extend(answered.into_iter().filter(|(status, _)| *status < 300).map(|(_, id)| id));
     }
 
@@ -162,25 +163,31 @@ async fn kill_amid_deliveries(rounds: usize) {
     assert!(acknowledged.is_subset(&there), "each acknowledged verdict is stored");
     println!("{} verdicts acknowledged during kills, {} stored at the end", acknowledged.len(), there.len());
 
-    let asked = count_by_session(&model.requests(), session_of_prompt);
-    let lost = asked.iter().filter(|(session, _)| !is_generated(session));
+    let call_counts = count_by_session(&model.requests(), session_of_prompt);
+    let lost = call_counts.iter().filter(|(session, _)| !is_generated(session));
     assert!(
         lost.clone().all(|(_, times)| *times == 1),
-        "the model is called once for each lost verdict: {asked:?}"
+        "the model is called once for each lost verdict: {call_counts:?}"
     );
     eventually("the outbox is empty", async || {
         let outbox = document(&get(&mut daemon.control().await, "/v1/outbox").await);
         outbox.get("items") == Some(&json!([]))
     })
     .await;
-    check(&read_whole_log(&mut daemon.control().await).await, &there, &asked, &mailbox.requests(), rounds);
+    check(
+        &read_whole_log(&mut daemon.control().await).await,
+        &there,
+        &call_counts,
+        &mailbox.requests(),
+        rounds,
+    );
 }
 
 /// Compares the log with the stored verdicts, the model calls and the mails.
 fn check(
     log: &[Value],
     there: &BTreeSet<String>,
-    asked: &BTreeMap<String, usize>,
+    call_counts: &BTreeMap<String, usize>,
     mails: &[ReceivedRequest],
     kills: usize,
 ) {
@@ -189,17 +196,17 @@ fn check(
     }
     let lost: BTreeSet<_> = there.iter().filter(|session| !is_generated(session)).cloned().collect();
     assert_eq!(with_event(log, "regen_divergence_check"), lost);
-    let (attempted, heard) = (with_event(log, "regen_attempted"), with_event(log, "oracle_interaction"));
-    assert!(there.is_subset(&heard), "each verdict has its model call");
+    let (attempted, called) = (with_event(log, "regen_attempted"), with_event(log, "oracle_interaction"));
+    assert!(there.is_subset(&called), "each verdict has its model call");
     let noted = |session: &&String| is_generated(session) || attempted.contains(*session);
-    assert!(heard.iter().all(|session| noted(&session)), "each call was logged before it was made");
-    assert!(asked.keys().all(|session| noted(&session)), "the model received no unlogged call");
-    let told = count_by_session(mails, session_of_mail);
-    assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), *there, "no mail was lost");
-    let doubled = told.values().map(|times| times - 1).sum::<usize>();
-    println!("{} mails, {doubled} of them sent again after a kill", told.len());
+    assert!(called.iter().all(|session| noted(&session)), "each call was logged before it was made");
+    assert!(call_counts.keys().all(|session| noted(&session)), "the model received no unlogged call");
+    let mail_counts = count_by_session(mails, session_of_mail);
+    assert_eq!(mail_counts.keys().cloned().collect::<BTreeSet<_>>(), *there, "no mail was lost");
+    let doubled = mail_counts.values().map(|times| times - 1).sum::<usize>();
+    println!("{} mails, {doubled} of them sent again after a kill", mail_counts.len());
     // up to four mails were in flight at each kill
-    assert!(doubled <= 4 * kills, "{told:?}");
+    assert!(doubled <= 4 * kills, "{mail_counts:?}");
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl CrateModules {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src");
         let mut files = BTreeMap::new();
         for file in rust_files(&root) {
-            let relative = file.strip_prefix(&root).expect("it lies below").with_extension("");
+            let relative = file.strip_prefix(&root).expect("the path is below the root").with_extension("");
             let mut path: ModulePath =
                 relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             if path.first().is_some_and(|first| first == "bin")
@@ -71,8 +71,8 @@ impl CrateModules {
             if path == ["lib"] {
                 path.clear();
             }
-            let source = fs::read_to_string(&file).expect("it is read");
-            files.insert(path, syn::parse_file(&source).expect("it is Rust"));
+            let source = fs::read_to_string(&file).expect("the read succeeds");
+            files.insert(path, syn::parse_file(&source).expect("valid Rust"));
         }
         assert!(files.len() > 10, "{folder} has sources");
         let mut modules = Self { files, re_exports: BTreeMap::new() };
@@ -281,7 +281,7 @@ fn in_cycles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String
 #[test]
 fn every_test_file_is_named_in_main_rs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let main = fs::read_to_string(folder.join("main.rs")).expect("it is read");
+    let main = fs::read_to_string(folder.join("main.rs")).expect("the read succeeds");
     let named: BTreeSet<_> = main
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))

@@ -22,8 +22,8 @@ async fn begin_submission(world: &DaemonWorld, session: &str, body: &str) -> Wir
     let length = body.len().to_string();
     let headers =
         [("content-type", "application/json"), ("content-length", &length), ("expect", "100-continue")];
-    let go_on = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
-    assert_eq!(go_on.expect("it answers").status, 100);
+    let interim = wire.exchange(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
+    assert_eq!(interim.expect("the server answers").status, 100);
     wire
 }
 
@@ -33,12 +33,12 @@ async fn stops_in_good_order(signal: &str) {
     let body = submission(GOOD).to_string();
     let mut in_flight = begin_submission(&world, "cs_1", &body).await;
     let mut idle = WireConnection::connect(&world.socket()).await;
-    assert_eq!(idle.exchange(head("GET", "/healthz", &[])).await.expect("it answers").status, 200);
+    assert_eq!(idle.exchange(head("GET", "/healthz", &[])).await.expect("the server answers").status, 200);
     daemon.signal(signal);
     eventually("the routes' socket is removed", async || !world.socket().exists()).await;
     idle.wait_for_hangup().await;
-    in_flight.send(&body).await.expect("it still listens");
-    assert_eq!(in_flight.answer().await.expect("it still answers").status, 201, "{signal}");
+    in_flight.send(&body).await.expect("the daemon still listens");
+    assert_eq!(in_flight.answer().await.expect("the daemon still answers").status, 201, "{signal}");
     let status = daemon.wait();
     assert_eq!(status.code(), Some(0), "{signal}: {}", world.service_log());
 
@@ -145,8 +145,8 @@ async fn second_daemon_on_the_same_store_is_refused() {
     let mut second = world.oracled(&["serve", "--state-dir"]);
     second.arg(world.state()).arg("--socket").arg(world.path("2.sock"));
     second.arg("--control-socket").arg(world.path("2c.sock"));
-    let said = error_line(second);
-    assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
+    let error = error_line(second);
+    assert!(error.contains("in use by another process") && error.contains("--state-dir"), "{error}");
     assert!(!world.path("2.sock").exists());
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
 }
@@ -173,11 +173,11 @@ async fn state_files_are_accessible_only_to_the_daemons_user() {
 #[tokio::test]
 async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
     let mut world = DaemonWorld::default();
-    let told = UnixDatagram::bind(world.path("notify")).unwrap();
-    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket = UnixDatagram::bind(world.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut buffer = [0; 4096];
-        let length = told.recv(&mut buffer).expect("systemd gets a message");
+        let length = socket.recv(&mut buffer).expect("systemd gets a message");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     };
     world.variables = vec![
@@ -192,9 +192,9 @@ async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
         assert_eq!(next().trim_end(), "WATCHDOG=1", "the watchdog message is repeated");
     }
     let after_watchdogs = || loop {
-        let said = next();
-        if said.trim_end() != "WATCHDOG=1" {
-            return said;
+        let notification = next();
+        if notification.trim_end() != "WATCHDOG=1" {
+            return notification;
         }
     };
     daemon.signal("HUP");
@@ -226,26 +226,33 @@ async fn json_log_format_writes_each_line_as_json() {
     daemon.signal("HUP");
     eventually("it reloads", async || world.service_log().contains("reloaded")).await;
     assert!(daemon.stop().success());
-    let said = lines(world.service_log().as_bytes());
-    assert!(said.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()), "{said:?}");
-    assert_eq!(said.iter().any(|line| line["level"] == "ERROR"), cfg!(debug_assertions), "{said:?}");
+    let log_lines = lines(world.service_log().as_bytes());
+    assert!(
+        log_lines.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()),
+        "{log_lines:?}"
+    );
+    assert_eq!(
+        log_lines.iter().any(|line| line["level"] == "ERROR"),
+        cfg!(debug_assertions),
+        "{log_lines:?}"
+    );
 }
 
 #[tokio::test]
 async fn state_directory_that_others_can_write_to_is_refused() {
     let world = DaemonWorld::default();
-    fs::create_dir(world.state()).expect("it is made");
+    fs::create_dir(world.state()).expect("the directory is created");
     for (mode, is_taken) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, false), (0o755, true)] {
-        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("the mode is set");
         if is_taken {
             assert!(world.serve().await.stop().success());
             continue;
         }
         let refused = world.run_until_exit();
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {said}");
-        assert!(said.contains("chmod go-w"), "{mode:o}: {said}");
-        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was created");
+        let stderr_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {stderr_text}");
+        assert!(stderr_text.contains("chmod go-w"), "{mode:o}: {stderr_text}");
+        assert_eq!(fs::read_dir(world.state()).expect("the read succeeds").count(), 0, "nothing was created");
     }
 }
 
@@ -285,11 +292,14 @@ fn invalid_configuration_is_refused_with_the_name_of_the_key() {
         let check = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
         assert!(check.stdout.is_empty());
         // an error of syntax is shown with its line
-        let said = String::from_utf8(check.stderr).unwrap();
-        assert_eq!(check.status.code(), Some(1), "{config}: {said}");
-        assert!(said.starts_with("oracled: configuration") && said.contains(named), "{config}: {said}");
+        let stderr_text = String::from_utf8(check.stderr).unwrap();
+        assert_eq!(check.status.code(), Some(1), "{config}: {stderr_text}");
+        assert!(
+            stderr_text.starts_with("oracled: configuration") && stderr_text.contains(named),
+            "{config}: {stderr_text}"
+        );
         let serve = world.run_until_exit();
-        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), said));
+        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), stderr_text));
         assert!(!world.state().exists(), "nothing was created");
     }
     let world = DaemonWorld::default();
@@ -314,7 +324,7 @@ fn flag_overrides_variable_overrides_file_overrides_default() {
         let mut command = world.oracled(&["check-config", "--json"]);
         // a variable can also name the file
         let output = command.args(flags).env("ORACLED_CONFIG", &file).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
+        serde_json::from_slice::<Value>(&output.stdout).expect("valid JSON")
     };
     let limits = |config: &Value| (config["limits"]["idle_s"].clone(), config["limits"]["request_s"].clone());
     let config = printed(&["--state-dir", "/flag", "--log-format", "text"]);
@@ -325,8 +335,8 @@ fn flag_overrides_variable_overrides_file_overrides_default() {
 
     world.variables.push(("ORACLED_CONTCAT".into(), "a@b".into()));
     let refused = world.oracled(&["check-config"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(1) && said.contains("`ORACLED_CONTCAT`"), "{said}");
+    let stderr_text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && stderr_text.contains("`ORACLED_CONTCAT`"), "{stderr_text}");
 }
 
 #[tokio::test]
@@ -336,10 +346,10 @@ async fn unknown_oracled_variables_are_named_and_do_not_prevent_a_start() {
         world.variables.push((name.into(), value.into()));
     }
     let checked = world.oracled(&["check-config", "--json"]).output().unwrap();
-    let said = String::from_utf8(checked.stderr).unwrap();
-    assert!(checked.status.success(), "{said}");
-    assert!(said.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{said}");
-    serde_json::from_slice::<Value>(&checked.stdout).expect("it is JSON");
+    let stderr_text = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.success(), "{stderr_text}");
+    assert!(stderr_text.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{stderr_text}");
+    serde_json::from_slice::<Value>(&checked.stdout).expect("valid JSON");
     let daemon = world.serve().await;
     assert!(daemon.stop().success());
     let logged = world.service_log();
@@ -381,11 +391,14 @@ async fn run_dev(world: &DaemonWorld, options: &[&str]) -> String {
     // the daemon may call a server of this process
     let output =
         tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
-    let output = output.expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step fails and a file has no color: {said}");
-    said
+    let output = output.expect("the start succeeds");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        !printed.contains('✗') && !printed.contains('\u{1b}'),
+        "no step fails and a file has no color: {printed}"
+    );
+    printed
 }
 
 #[tokio::test]
@@ -406,12 +419,13 @@ async fn dev_exits_with_0_and_leaves_no_files() {
 
     // without --exit it serves until a signal stops it, and then removes its files, too
     let mut dev = world.oracled(&["dev"]);
-    dev.stdout(fs::File::create(world.path("said")).unwrap());
+    dev.stdout(fs::File::create(world.path("output")).unwrap());
     let daemon = world.spawn_as(dev);
-    let said = || fs::read_to_string(world.path("said")).unwrap();
-    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
-    let socket =
-        said().lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
+    let output = || fs::read_to_string(world.path("output")).unwrap();
+    eventually("the walk-through is complete", async || output().contains("curl --unix-socket ")).await;
+    let socket = output()
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
     let ready =
         WireConnection::connect(&socket.unwrap()).await.exchange(head("GET", "/readyz", &[])).await.unwrap();
     assert_eq!(ready.status, 200);
@@ -430,12 +444,12 @@ const CHAPTERS: [(&str, &str, &str); 10] = [
     (
         "the model generates a verdict, and the customer gets it by mail",
         "NULL: ",
-        "mail/verdict:dev-1-asked.txt",
+        "mail/verdict:dev-1-generated.txt",
     ),
     (
         "a lost verdict is regenerated, and the difference is reported",
         "delivered: NULL, regenerated: RED; divergence: significant",
-        "mail/divergence:dev-1-asked:",
+        "mail/divergence:dev-1-generated:",
     ),
     ("a failing model is not called until it recovers", "circuit open after ", "model_unavailable"),
     (
@@ -470,11 +484,14 @@ fn has_in_order<'p>(text: &str, parts: impl IntoIterator<Item = &'p str>) {
 #[tokio::test]
 async fn dev_shows_each_chapter_and_the_responses_with_v() {
     let (world, _) = world_with_tmp();
-    let brief = run_dev(&world, &[]).await;
-    let passed: Vec<_> = brief.lines().filter_map(|line| line.strip_prefix("✓ ")).collect();
+    let short_output = run_dev(&world, &[]).await;
+    let passed: Vec<_> = short_output.lines().filter_map(|line| line.strip_prefix("✓ ")).collect();
     assert_eq!(passed, CHAPTERS.map(|(title, ..)| title));
-    has_in_order(&brief, CHAPTERS.iter().flat_map(|(title, line, _)| [*title, *line]));
-    assert!(brief.contains("\n10 of 10 steps passed (") && !brief.contains("POST "), "{brief}");
+    has_in_order(&short_output, CHAPTERS.iter().flat_map(|(title, line, _)| [*title, *line]));
+    assert!(
+        short_output.contains("\n10 of 10 steps passed (") && !short_output.contains("POST "),
+        "{short_output}"
+    );
     let verbose = run_dev(&world, &["-v"]).await;
     has_in_order(&verbose, CHAPTERS.iter().flat_map(|(title, line, response)| [*title, *line, *response]));
 }
@@ -484,26 +501,29 @@ async fn dev_fits_two_screens_and_its_commands_work() {
     let (world, _) = world_with_tmp();
     std::os::unix::fs::symlink(oracled_tests::program("oraclectl"), world.path("oraclectl")).unwrap();
     let mut dev = world.oracled(&["dev"]);
-    // as after `cargo run`: oraclectl is beside the program
-    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("said")).unwrap());
+    // as after `cargo run`: oraclectl is next to the program
+    dev.arg0(world.path("oracled")).stdout(fs::File::create(world.path("output")).unwrap());
     let daemon = world.spawn_as(dev);
-    let said = || fs::read_to_string(world.path("said")).unwrap();
-    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
-    let said = said();
-    assert!(said.lines().count() <= 48 && said.lines().all(|line| line.chars().count() <= 100), "{said}");
-    let (_, commands) = said.split_once("in another terminal:\n").expect("commands are suggested");
-    let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("there are several");
-    let output = Command::new("sh").args(["-ec", commands]).output().expect("it starts");
+    let printed = || fs::read_to_string(world.path("output")).unwrap();
+    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
+    let printed = printed();
+    assert!(
+        printed.lines().count() <= 48 && printed.lines().all(|line| line.chars().count() <= 100),
+        "{printed}"
+    );
+    let (_, commands) = printed.split_once("in another terminal:\n").expect("commands are suggested");
+    let (commands, curl) = commands.trim_end().rsplit_once('\n').expect("several lines");
+    let output = Command::new("sh").args(["-ec", commands]).output().expect("the start succeeds");
     assert!(output.status.success() && output.stderr.is_empty(), "{commands}\n{output:?}");
-    let shown = String::from_utf8(output.stdout).expect("it is text");
+    let shown = String::from_utf8(output.stdout).expect("valid UTF-8");
     has_in_order(&shown, ["service_started", "GREEN", "2026-03-06", "2835978"]);
-    let path = curl.rsplit_once("http://oracled").expect("it has a URL").1;
+    let path = curl.rsplit_once("http://oracled").expect("the command has a URL").1;
     let socket = commands.lines().find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET="));
-    let read = WireConnection::connect(socket.expect("it is set").as_ref())
+    let read = WireConnection::connect(socket.expect("the socket is set").as_ref())
         .await
         .exchange(head("GET", path, &[]))
         .await;
-    assert_eq!(read.expect("it answers").status, 200, "{curl}");
+    assert_eq!(read.expect("the server answers").status, 200, "{curl}");
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
@@ -512,12 +532,12 @@ async fn dev_with_a_failed_chapter_names_it_and_exits_with_1() {
     let (mut world, _) = world_with_tmp();
     // the first two chapters have a longer query
     world.variables.push(("ORACLED_LIMITS__QUERY_BYTES".into(), "70".into()));
-    let output = world.oracled(&["dev", "--exit"]).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let output = world.oracled(&["dev", "--exit"]).output().expect("the start succeeds");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     let fault =
         "✗ a coherent verdict is delivered: POST /v1/verdicts/dev-1-good: expected status 201 Created";
-    assert!(said.contains(fault) && said.contains("8 of 10 steps passed ("), "{said}");
+    assert!(printed.contains(fault) && printed.contains("8 of 10 steps passed ("), "{printed}");
 }
 
 #[tokio::test]
@@ -525,13 +545,13 @@ async fn dev_stops_on_a_signal_and_leaves_no_files() {
     for signal in ["INT", "TERM"] {
         let (world, tmp) = world_with_tmp();
         let mut dev = world.oracled(&["dev"]);
-        dev.stdout(fs::File::create(world.path("said")).unwrap());
+        dev.stdout(fs::File::create(world.path("output")).unwrap());
         let daemon = world.spawn_as(dev);
-        let said = || fs::read_to_string(world.path("said")).unwrap();
-        eventually("a step has passed", async || said().contains("✓ ")).await;
+        let output = || fs::read_to_string(world.path("output")).unwrap();
+        eventually("a step has passed", async || output().contains("✓ ")).await;
         daemon.signal(signal);
         assert_eq!(daemon.wait().code(), Some(1), "{signal}");
-        assert!(!said().contains("steps passed"), "{signal}: {}", said());
+        assert!(!output().contains("steps passed"), "{signal}: {}", output());
         assert!(world.service_log().contains("stopped by a signal before the end of the walk"), "{signal}");
         assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "{signal}");
     }
@@ -552,12 +572,12 @@ async fn dev_uses_the_configured_model_and_mail_service() {
     let good =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/src/dev/good.json")).unwrap();
     model.set_default(ScriptedReply::with_text(&good));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("model   as configured") && said.contains("mail    as configured"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("model   as configured") && output.contains("mail    as configured"), "{output}");
     assert!(
-        said.contains("7 of 9 steps passed, 2 not checked")
-            && said.contains("· the model generates a verdict"),
-        "{said}"
+        output.contains("7 of 9 steps passed, 2 not checked")
+            && output.contains("· the model generates a verdict"),
+        "{output}"
     );
     assert_eq!(model.request_count(), 2, "one call for the first verdict and one for the lost one");
     assert_eq!(
@@ -571,19 +591,19 @@ async fn dev_uses_the_configured_model_and_mail_service() {
 #[tokio::test]
 async fn dev_continues_if_the_configured_mail_service_is_unreachable() {
     let (mut world, _) = world_with_tmp();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{nobody}"))];
+    let unreachable = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{unreachable}"))];
     world.variables.extend(configured.map(|(name, value)| (format!("ORACLED_MAIL__{name}"), value)));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("10 of 10 steps passed"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("10 of 10 steps passed"), "{output}");
 }
 
 #[tokio::test]
 async fn dev_without_a_model_skips_its_steps() {
     let (mut world, _) = world_with_tmp();
     world.variables.push(("ORACLED_MODEL__PROVIDER".into(), "none".into()));
-    let said = run_dev(&world, &[]).await;
-    assert!(said.contains("model   none") && said.contains("7 of 7 steps passed"), "{said}");
+    let output = run_dev(&world, &[]).await;
+    assert!(output.contains("model   none") && output.contains("7 of 7 steps passed"), "{output}");
 }
 
 #[tokio::test]
@@ -600,13 +620,13 @@ async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
     {
         let section = if key == "provider" { "model" } else { "mail" };
         let world = DaemonWorld::with_config(&format!("[{section}]\n{key} = \"{word}\""));
-        let said = error_line(world.command());
-        assert!(said.contains(&format!("the value is not a {key}; allowed: ")), "{said}");
+        let error = error_line(world.command());
+        assert!(error.contains(&format!("the value is not a {key}; allowed: ")), "{error}");
     }
     // without configuration neither of them is used
     let daemon = world.serve().await;
-    let asked = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
+    let request = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
     let routes = &mut daemon.routes().await;
-    problem(&post(routes, "/v1/verdicts/cs_1", &asked).await, 503, "model_unavailable");
+    problem(&post(routes, "/v1/verdicts/cs_1", &request).await, 503, "model_unavailable");
     assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
 }

@@ -31,7 +31,9 @@ fn mail_to(to: &str, kind: MailKind) -> OutboxMail {
     let delivery = VerdictDelivery {
         session_id: "cs_1".parse().expect("an id"),
         query: CustomerQuery::new("Sell \"honey\"?\r\nBcc: x@y.org".into()),
-        approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD)).outcome.expect("it is coherent"),
+        approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD))
+            .outcome
+            .expect("the verdict is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
         regen: (kind == MailKind::DivergenceNotice).then_some(RegenNotes {
             original,
@@ -57,7 +59,7 @@ async fn mail_is_posted_with_its_fields_and_an_idempotency_key() {
     let service = by_http(&format!("{}/base/", server.url()), PATIENCE);
     assert_eq!(service.oracle_id().as_str(), "mail");
     for kind in [MailKind::Verdict, MailKind::DivergenceNotice] {
-        service.send(&mail(kind)).await.expect("it is accepted");
+        service.send(&mail(kind)).await.expect("the request is accepted");
     }
     let [verdict, notice] = &server.requests()[..] else { panic!("two mails") };
     for (seen, mail_id) in [(verdict, "verdict:cs_1"), (notice, "divergence:cs_1:1795168800000000")] {
@@ -109,7 +111,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
         server.next([
             ScriptedReply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")
         ]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
         let cause = format!("HTTP status {status}: no  such user");
         let fault = match status {
             _ if permanent => MailFailureCause::MailForGood,
@@ -121,7 +123,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
     assert_eq!(server.request_count(), 18, "the client neither retries nor follows redirects");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
         server.next([ScriptedReply::bytes(503, "").header("retry-after", header)]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
         assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), wait_s, "{header}");
     }
 }
@@ -139,7 +141,7 @@ async fn mail_with_an_accepting_status_is_sent_for_any_answer_body() {
     }
     // a permanent refusal by status stays permanent
     server.next([ScriptedReply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
-    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
+    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
     assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
 }
 
@@ -154,15 +156,15 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
     ] {
         server.next([reply]);
         let began = Instant::now();
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
         assert!(failed.cause.starts_with(cause), "{failed:?}");
         assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let nobody = by_http(&format!("http://{free}"), PATIENCE);
-    let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
+    let unreachable = by_http(&format!("http://{free}"), PATIENCE);
+    let failed = unreachable.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
     assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
-    assert!(matches!(nobody.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
+    assert!(matches!(unreachable.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
 }
 
 #[tokio::test]
@@ -250,9 +252,9 @@ async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
 
 /// Output of a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    format!("{}{said}", String::from_utf8_lossy(&output.stdout))
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr_text}");
+    format!("{}{stderr_text}", String::from_utf8_lossy(&output.stdout))
 }
 
 #[tokio::test]
@@ -268,12 +270,12 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
     eventually("all are dead", async || dead().await == Some(3)).await;
 
     let shown = printed(&world.ctl(&["outbox", "--dead"]), 0);
-    for told in ["verdict:cs_1", "a@example.org", "dead", "422"] {
-        assert!(shown.contains(told), "{told} in {shown}");
+    for message in ["verdict:cs_1", "a@example.org", "dead", "422"] {
+        assert!(shown.contains(message), "{message} in {shown}");
     }
     assert!(!shown.contains('\u{1b}'), "{shown}");
     let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
-    let page: Value = serde_json::from_str(&page).expect("it is JSON");
+    let page: Value = serde_json::from_str(&page).expect("valid JSON");
     assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (2, &json!("verdict:cs_2")));
     let shown = printed(&world.ctl(&["outbox", "--after", "verdict:cs_2"]), 0);
     assert!(shown.contains("cs_3") && !shown.contains("cs_1"), "{shown}");
@@ -309,7 +311,7 @@ async fn invalid_outbox_request_is_refused() {
     problem(&post(control, "/v1/outbox/a%20b", &json!({"action": "requeue"})).await, 400, "invalid_request");
     problem(&post(control, "/v1/outbox/m", &json!({"action": "send"})).await, 400, "invalid_request");
     problem(&post(control, "/v1/outbox/m", &json!({"action": "requeue"})).await, 404, "mail_unknown");
-    let answer = control.call(Method::DELETE, "/v1/outbox/m", None).await.expect("it answers");
+    let answer = control.call(Method::DELETE, "/v1/outbox/m", None).await.expect("the server answers");
     problem(&answer, 404, "mail_unknown");
     // without a transport no mail is queued
     deliver(&daemon, "cs_1").await;
@@ -321,14 +323,14 @@ async fn missing_or_empty_password_error_names_its_key() {
     let config =
         "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
     let mut world = DaemonWorld::with_config(config);
-    let said = oracled_tests::error_line(world.command());
-    assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
+    let error = oracled_tests::error_line(world.command());
+    assert!(error.contains("SMTP_PASSWORD") && error.contains("mail.password_file"), "{error}");
     let file = world.path("password");
     world.config = format!("{config}password_file = '{}'\n", file.display());
     assert!(oracled_tests::error_line(world.command()).contains("`mail.password_file`"));
-    fs::write(&file, "\n").expect("it is written");
+    fs::write(&file, "\n").expect("the write succeeds");
     assert!(oracled_tests::error_line(world.command()).contains("is empty"));
-    fs::write(&file, "s3cret\n").expect("it is written");
+    fs::write(&file, "s3cret\n").expect("the write succeeds");
     let daemon = world.serve().await;
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
     let checked = printed(&checked, 0);
@@ -353,9 +355,9 @@ fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> SmtpMailServ
 /// Mails that the server has accepted, in order of arrival.
 fn accepted_mails(dir: &Path) -> Vec<String> {
     let mut files: Vec<_> =
-        fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
+        fs::read_dir(dir).expect("the read succeeds").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
-    files.iter().map(|file| fs::read_to_string(file).expect("it is read")).collect()
+    files.iter().map(|file| fs::read_to_string(file).expect("the read succeeds")).collect()
 }
 
 /// Tests against aiosmtpd, a third-party mail server, which `tests/aiosmtpd.sh` starts.
@@ -369,9 +371,9 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     let server = by_smtp(plain, SmtpTls::None, login);
     assert!(matches!(server.probe().await, CircuitCallOutcome::Success { .. }), "it exists");
     for _ in 0..2 {
-        server.send(&mail(MailKind::Verdict)).await.expect("it is accepted");
+        server.send(&mail(MailKind::Verdict)).await.expect("the request is accepted");
     }
-    server.send(&mail(MailKind::DivergenceNotice)).await.expect("it is accepted");
+    server.send(&mail(MailKind::DivergenceNotice)).await.expect("the request is accepted");
     let [first, again, notice] = &accepted_mails(dir.as_ref())[..] else { panic!("three mails") };
     assert_eq!(first, again, "all attempts are equal, with the same Message-ID");
     let (head, body) = first.split_once("\n\n").expect("a mail has a head");
@@ -396,7 +398,7 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
         (by_smtp(plain, SmtpTls::Starttls, login), "STARTTLS"),
         (by_smtp(tls, SmtpTls::Implicit, login), "certificate"),
     ] {
-        let failed = send(&server, "a@b.org").await.expect_err("it is not safe");
+        let failed = send(&server, "a@b.org").await.expect_err("the connection is not encrypted");
         assert!(!failed.is_permanent() && failed.cause.contains(cause), "{failed:?}");
         let CircuitCallOutcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
         assert!(failed.contains(cause), "{failed}");

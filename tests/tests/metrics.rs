@@ -11,7 +11,7 @@ type MetricSamples = BTreeMap<String, f64>;
 
 /// Parses OpenMetrics text and checks the rules of the format.
 fn parsed(text: &str) -> MetricSamples {
-    let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");
+    let body = text.strip_suffix("# EOF\n").expect("the text ends with # EOF");
     assert!(!body.contains("# EOF"));
     let (mut samples, mut families) = (MetricSamples::new(), BTreeSet::new());
     let (mut family, mut kind) = (String::new(), String::new());

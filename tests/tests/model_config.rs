@@ -9,8 +9,8 @@ use std::fs;
 const UNASKED: &str = "[model]\nbase_url = \"http://127.0.0.1:9\"\n";
 
 fn write(world: &DaemonWorld, name: &str, text: &str) -> String {
-    fs::write(world.path(name), text).expect("it is written");
-    world.path(name).to_str().expect("it is text").to_owned()
+    fs::write(world.path(name), text).expect("the write succeeds");
+    world.path(name).to_str().expect("valid UTF-8").to_owned()
 }
 
 /// Starts a daemon that must refuse to start, and returns its error.
@@ -29,33 +29,33 @@ async fn credential_overrides_key_file_and_key_file_overrides_variable() {
         world.config =
             format!("[model]\nprovider = \"{provider}\"\nname = \"x\"\nbase_url = \"{}\"\n", model.url());
         world.variables.push((variable.into(), "of-the-variable".into()));
-        let asked_with = async |world: &DaemonWorld, session: &str| {
+        let request_with = async |world: &DaemonWorld, session: &str| {
             let daemon = world.serve().await;
             assert_eq!(request_verdict(&mut daemon.routes().await, session).await.status, 201);
             assert!(daemon.stop().success());
-            let request = model.requests().pop().expect("it was asked");
+            let request = model.requests().pop().expect("the model was called");
             request.header(header).map(|key| key.trim_start_matches("Bearer ").to_owned())
         };
-        assert_eq!(asked_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));
+        assert_eq!(request_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));
 
         let file = write(&world, "key", "of-the-file\r\n");
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
-        assert_eq!(asked_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
+        assert_eq!(request_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
 
         // the credentials directory exists, but does not have this key
         fs::create_dir(world.path("credentials")).unwrap();
         let credentials = world.path("credentials").to_str().unwrap().to_owned();
         world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
-        assert_eq!(asked_with(&world, "cs_3").await.as_deref(), Some("of-the-file"));
+        assert_eq!(request_with(&world, "cs_3").await.as_deref(), Some("of-the-file"));
         write(&world, &format!("credentials/{credential}"), "of-systemd\n");
-        assert_eq!(asked_with(&world, "cs_4").await.as_deref(), Some("of-systemd"));
+        assert_eq!(request_with(&world, "cs_4").await.as_deref(), Some("of-systemd"));
 
         let printed = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
-        let said = world.service_log() + &world.mirror() + &String::from_utf8_lossy(&printed.stdout);
-        assert!(said.contains("api_key_file"), "{said}");
+        let log_text = world.service_log() + &world.mirror() + &String::from_utf8_lossy(&printed.stdout);
+        assert!(log_text.contains("api_key_file"), "{log_text}");
         assert!(
-            !["of-the-variable", "of-the-file", "of-systemd"].iter().any(|key| said.contains(key)),
-            "{said}"
+            !["of-the-variable", "of-the-file", "of-systemd"].iter().any(|key| log_text.contains(key)),
+            "{log_text}"
         );
     }
 }
@@ -76,8 +76,8 @@ async fn unusable_key_file_is_refused_without_fallback() {
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
         // another key exists, which must not be used instead
         world.variables.push(("GEMINI_API_KEY".into(), "of-the-variable".into()));
-        let said = error_line(world.command());
-        assert!(said.contains(why) && !said.contains("q7x") && !said.contains("y8z"), "{text:?}: {said}");
+        let error = error_line(world.command());
+        assert!(error.contains(why) && !error.contains("q7x") && !error.contains("y8z"), "{text:?}: {error}");
         assert!(!world.state().join("oracle_log.jsonl").exists(), "no log was created");
     }
     let mut world = DaemonWorld::with_config(UNASKED);
@@ -98,14 +98,14 @@ async fn invalid_base_url_is_refused_with_its_key() {
     for url in ["", "localhost:8080", "ftp://models", "http://", "unix:///run/model.sock", "http://a b"] {
         let mut world = DaemonWorld::with_config(&format!("[model]\nbase_url = \"{url}\""));
         world.variables.push(("GEMINI_API_KEY".into(), "k".into()));
-        let said = error_line(world.command());
-        assert!(said.contains("`model.base_url`"), "{url}: {said}");
+        let error = error_line(world.command());
+        assert!(error.contains("`model.base_url`"), "{url}: {error}");
     }
 }
 
 #[tokio::test]
 async fn invalid_model_setting_is_refused_with_the_allowed_values() {
-    for (config, said) in [
+    for (config, message) in [
         ("[model]\nprovider = \"grok\"", "not a provider; allowed: none, gemini, openai"),
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
         (
@@ -133,7 +133,7 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[health]\nfailure_threshold = 0", "health.failure_threshold"),
     ] {
         let error = start_error(config);
-        assert!(error.contains(said), "{config}: {error}");
+        assert!(error.contains(message), "{config}: {error}");
     }
 }
 
@@ -143,8 +143,8 @@ async fn daemon_without_a_key_serves_and_logs_that_it_generates_nothing() {
     let daemon = world.serve().await;
     register_session(&mut daemon.routes().await, "cs_1", None).await;
     assert!(daemon.stop().success());
-    let said = world.service_log();
-    assert!(said.contains("no verdicts are generated; see `model.api_key_file`"), "{said}");
+    let log_text = world.service_log();
+    assert!(log_text.contains("no verdicts are generated; see `model.api_key_file`"), "{log_text}");
 }
 
 #[tokio::test]
@@ -196,11 +196,11 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
             let checked = command.arg(world.config_file()).args(flags).output().expect("oracled starts");
             (checked.status.success(), String::from_utf8_lossy(&checked.stderr).into_owned())
         };
-        let (allowed, said) = check(&[]);
-        assert_eq!(allowed, key.is_none(), "{config}: {said}");
-        assert!(said.contains(key.unwrap_or_default()) && !said.contains("s3cret"), "{config}: {said}");
-        let (allowed, said) = check(&["--allow-cleartext"]);
-        assert!(allowed && said.contains(key.unwrap_or_default()), "{config}: {said}");
+        let (allowed, text) = check(&[]);
+        assert_eq!(allowed, key.is_none(), "{config}: {text}");
+        assert!(text.contains(key.unwrap_or_default()) && !text.contains("s3cret"), "{config}: {text}");
+        let (allowed, text) = check(&["--allow-cleartext"]);
+        assert!(allowed && text.contains(key.unwrap_or_default()), "{config}: {text}");
         if key.is_some() {
             assert!(error_line(world.command()).contains(key.unwrap_or_default()), "{config}");
         }
@@ -229,8 +229,8 @@ async fn configuration_error_does_not_quote_a_secret() {
         world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
         let mut command = world.oracled(&["check-config", "--config"]);
         let checked = command.arg(world.config_file()).output().expect("oracled starts");
-        let said = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
-        assert!(!checked.status.success() && !said.contains("s3cret"), "{config}: {said}");
+        let stderr_text = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
+        assert!(!checked.status.success() && !stderr_text.contains("s3cret"), "{config}: {stderr_text}");
     }
 }
 

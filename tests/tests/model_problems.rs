@@ -21,33 +21,33 @@ struct ModelProblemCase {
     error_code: &'static str,
     /// Expected `Retry-After` of a request for a first verdict.
     retry_after_s: Option<u64>,
-    said: &'static str,
+    message: &'static str,
 }
 
 fn cases() -> Vec<ModelProblemCase> {
-    let unavailable = |reply, error_code, retry_after_s, said| ModelProblemCase {
+    let unavailable = |reply, error_code, retry_after_s, message| ModelProblemCase {
         reply,
         status: 503,
         code: "model_unavailable",
         error_code,
         retry_after_s,
-        said,
+        message,
     };
-    let refused = |answer: &Value, error_code, said| ModelProblemCase {
+    let refused = |answer: &Value, error_code, message| ModelProblemCase {
         reply: ScriptedReply::json(200, answer),
         status: 502,
         code: "model_refused",
         error_code,
         retry_after_s: None,
-        said,
+        message,
     };
-    let refused_request = |status, error_code, said| ModelProblemCase {
-        reply: ScriptedReply::error(status, said),
+    let refused_request = |status, error_code, message| ModelProblemCase {
+        reply: ScriptedReply::error(status, message),
         status: 502,
         code: "model_refused_request",
         error_code,
         retry_after_s: None,
-        said,
+        message,
     };
     let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
     vec![
@@ -78,7 +78,7 @@ fn cases() -> Vec<ModelProblemCase> {
             code: "model_timeout",
             error_code: "timeout",
             retry_after_s: Some(5),
-            said: "in time",
+            message: "in time",
         },
         refused(&json!({"promptFeedback": {"blockReason": "SAFETY"}}), "prompt_blocked:SAFETY", "SAFETY"),
         refused(&stopped, "finish_reason:MAX_TOKENS", "MAX_TOKENS"),
@@ -88,8 +88,8 @@ fn cases() -> Vec<ModelProblemCase> {
 
 fn check_answer(answer: &DaemonResponse, case: &ModelProblemCase, retry_after_s_: Option<u64>) {
     let document = problem(answer, case.status, case.code);
-    let detail = field(&document, "detail").as_str().expect("it has a detail");
-    assert!(detail.contains(case.said), "{detail}");
+    let detail = field(&document, "detail").as_str().expect("the problem has a detail");
+    assert!(detail.contains(case.message), "{detail}");
     assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
 }
 
@@ -171,9 +171,9 @@ async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
     model.next([ScriptedReply::error(503, "not now"), ScriptedReply::hang_up()]);
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     let attempts = log(control, "session=cs_1&event=oracle_interaction").await;
-    let told: Vec<_> =
+    let outcomes: Vec<_> =
         attempts.iter().map(|entry| (entry["attempt"].as_u64(), entry["status"].as_str())).collect();
-    assert_eq!(told, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
+    assert_eq!(outcomes, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
     assert!(attempts.iter().all(|entry| entry["execution_id"] == attempts[0]["execution_id"]));
     assert_eq!(read_metric(routes, "oracled_model_retries_total").await, 2.0);
     // the health counts the result of all attempts, not each attempt
@@ -255,18 +255,18 @@ async fn model_deadline_ends_before_the_request_timeout() {
 
 /// All output of the daemon, and all that it stores.
 async fn read_all_output(world: &DaemonWorld, answers: &[DaemonResponse]) -> String {
-    let mut said = world.mirror() + &world.service_log();
+    let mut text = world.mirror() + &world.service_log();
     for answer in answers {
-        said.push_str(&format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body)));
+        text.push_str(&format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body)));
     }
     for arguments in [&["status", "--json"][..], &["health"], &["log", "--json"], &["actors"]] {
         let output = world.ctl(arguments);
-        said.push_str(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+        text.push_str(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
     }
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
     let checked = checked.expect("oracled starts");
     assert!(checked.status.success(), "{checked:?}");
-    said + &String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat())
+    text + &String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat())
 }
 
 #[tokio::test]
@@ -288,17 +288,17 @@ async fn rejected_key_is_reported_without_its_value() {
         get(routes, "/v1/health/oracles").await,
         get(routes, "/openapi.json").await,
     ];
-    let told = problem(&answers[0], 502, "model_refused_request");
-    assert!(told["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{told}");
+    let rejection = problem(&answers[0], 502, "model_refused_request");
+    assert!(rejection["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{rejection}");
     let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
     assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
-    let said = read_all_output(&world, &answers).await;
+    let output = read_all_output(&world, &answers).await;
     assert!(
-        ["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)),
+        ["http_401", "[key]", "TRACE"].iter().all(|word| output.contains(word)),
         "the output has the failure"
     );
-    assert!(!said.contains(KEY), "the key is sent only to the model");
+    assert!(!output.contains(KEY), "the key is sent only to the model");
     assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
 }
 

@@ -26,12 +26,12 @@ fn list(document: &Value, name: &str) -> Vec<Value> {
 }
 
 fn rules() -> Vec<Value> {
-    let document = serde_saphyr::from_str(&file("prometheus-rules.yml")).expect("it is YAML");
+    let document = serde_saphyr::from_str(&file("prometheus-rules.yml")).expect("valid YAML");
     list(&document, "groups").iter().flat_map(|group| list(group, "rules")).collect()
 }
 
 fn dashboard() -> Value {
-    serde_json::from_str(&file("grafana-dashboard.json")).expect("it is JSON")
+    serde_json::from_str(&file("grafana-dashboard.json")).expect("valid JSON")
 }
 
 /// The expressions of all panels.
@@ -64,7 +64,7 @@ fn check(expression: &str, served: &ServedSamples) {
     let mut known = BTreeSet::new();
     for (metric, selector) in metrics_in(expression) {
         assert!(served.contains_key(&metric), "{metric} is not served: {expression}");
-        let has = served.get(&metric).expect("it is served");
+        let has = served.get(&metric).expect("the socket is served");
         for label in labels(selector) {
             assert!(has.contains(label), "{metric} has no label {label}: {expression}");
         }
@@ -89,7 +89,7 @@ fn world_of(model: &ModelServer) -> DaemonWorld {
 
 async fn metrics(daemon: &DaemonProcess<'_>) -> String {
     let answer = get(&mut daemon.routes().await, "/metrics").await;
-    String::from_utf8(answer.body.into()).expect("it is text")
+    String::from_utf8(answer.body.into()).expect("valid UTF-8")
 }
 
 /// Ingests a release of a source, checks the source, and queries it.
@@ -123,10 +123,13 @@ async fn dispute_and_resolve(daemon: &DaemonProcess<'_>) {
     assert_eq!(ground::put_document(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let mut review_id = String::new();
     for year in [1961, 1960] {
-        let thing = json!({"area": "ABW", "year": year});
-        let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
-        let told = post(&mut daemon.routes().await, "/v1/verify", &question).await;
-        oracled_tests::at(&told, "/review_id").as_str().expect("a review is open").clone_into(&mut review_id);
+        let identity = json!({"area": "ABW", "year": year});
+        let question = json!({"workflow": "census", "where": identity, "axes": ["population"]});
+        let answer = post(&mut daemon.routes().await, "/v1/verify", &question).await;
+        oracled_tests::at(&answer, "/review_id")
+            .as_str()
+            .expect("a review is open")
+            .clone_into(&mut review_id);
     }
     let metrics = metrics(daemon).await;
     assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");
@@ -261,11 +264,11 @@ fn each_alert_has_description_severity_and_delay() {
 
 #[test]
 fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
-    let document: Value = serde_saphyr::from_str(&file("prometheus-rules-test.yml")).expect("it is YAML");
+    let document: Value = serde_saphyr::from_str(&file("prometheus-rules-test.yml")).expect("valid YAML");
     let mut cases: BTreeMap<String, Vec<bool>> = BTreeMap::new();
     for case in list(&document, "tests").iter().flat_map(|test| list(test, "promql_expr_test")) {
         let expression = case["expr"].as_str().expect("a case has an expression");
-        let name = expression.split('"').nth(1).expect("it names an alert");
+        let name = expression.split('"').nth(1).expect("the expression names an alert");
         assert_eq!(expression, format!("count(ALERTS{{alertname=\"{name}\",alertstate=\"firing\"}})"));
         cases.entry(name.to_owned()).or_default().push(!list(&case, "exp_samples").is_empty());
     }

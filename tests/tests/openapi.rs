@@ -20,7 +20,7 @@ const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// The documents of both sockets, in the order of [`ROUTERS`].
 fn documents() -> [Value; 2] {
     [oracled::api::openapi::document(), oracled::control::openapi::document()]
-        .map(|text| serde_json::from_str(text).expect("it is JSON"))
+        .map(|text| serde_json::from_str(text).expect("valid JSON"))
 }
 
 /// Path and method of each route, from the source of a router. Debug builds have one more route.
@@ -42,7 +42,7 @@ fn served_routes(source: &str) -> BTreeSet<(String, String)> {
 
 /// Path, method and description of each operation.
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
-    let paths = description.get("paths").and_then(Value::as_object).expect("it has paths");
+    let paths = description.get("paths").and_then(Value::as_object).expect("the document has paths");
     paths.iter().flat_map(|(path, item)| {
         let operations = item.as_object().expect("a path has operations").iter();
         operations.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
@@ -109,9 +109,9 @@ fn command_prints_the_documents_without_a_daemon() {
     let world = DaemonWorld::default();
     let [routes, control] = documents();
     for (arguments, expected) in [(&["openapi"][..], routes), (&["openapi", "--control"], control)] {
-        let output = world.oracled(arguments).output().expect("it runs");
+        let output = world.oracled(arguments).output().expect("the program runs");
         assert!(output.status.success(), "{output:?}");
-        let printed: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let printed: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
         assert!(printed == expected, "another document is printed");
     }
 }
@@ -180,7 +180,7 @@ fn operations_declare_their_problem_codes() {
                 let codes = schema["allOf"][1]["properties"]["code"]["enum"].as_array();
                 assert!(status < "400" || codes.is_some(), "{method} {path} {status}");
                 for word in codes.into_iter().flatten() {
-                    let code = code_of(word).expect("it is a code");
+                    let code = code_of(word).expect("a problem code");
                     assert_eq!(code.status().to_string(), status, "{method} {path}: {word}");
                     all.insert(code.as_str());
                 }
@@ -263,7 +263,7 @@ impl SchemaNames {
         }
         let mut name = ident.to_string();
         for attribute in of("schema") {
-            let tokens = attribute.meta.require_list().expect("it is a list").tokens.to_string();
+            let tokens = attribute.meta.require_list().expect("an array").tokens.to_string();
             if let Some(own) = tokens.split("as = ").nth(1) {
                 name = own.split([' ', ',']).next().unwrap_or_default().to_owned();
             }
@@ -291,11 +291,11 @@ fn types_have_different_schema_names() {
     for folder in ["domain", "api", "actors", "daemon"] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src");
         for file in rust_files(&root) {
-            let within = file.strip_prefix(&root).expect("it lies below");
+            let within = file.strip_prefix(&root).expect("the path is below the root");
             names.file = Path::new(folder).join(within).display().to_string();
             if !names.file.contains("tests") {
-                let source = fs::read_to_string(&file).expect("it is read");
-                names.visit_file(&syn::parse_file(&source).expect("it is Rust"));
+                let source = fs::read_to_string(&file).expect("the read succeeds");
+                names.visit_file(&syn::parse_file(&source).expect("valid Rust"));
             }
         }
     }

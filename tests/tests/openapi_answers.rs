@@ -42,7 +42,7 @@ impl Described {
 
     /// The operation with this method and path.
     fn operation(&self, method: &Method, path: &str) -> &Value {
-        let paths = self.document["paths"].as_object().expect("it has paths");
+        let paths = self.document["paths"].as_object().expect("the document has paths");
         let item = paths.iter().filter(|(template, _)| is_of_template(template, path));
         // a path without parameters comes first
         let (_, item) = item.min_by_key(|(template, _)| template.contains('{')).expect(path);
@@ -51,7 +51,7 @@ impl Described {
 
     /// Sends a request and checks its answer.
     async fn call(&mut self, method: Method, path: &str, body: Option<Bytes>) -> DaemonResponse {
-        let answer = self.client.call(method.clone(), path, body).await.expect("it answers");
+        let answer = self.client.call(method.clone(), path, body).await.expect("the server answers");
         self.check(&method, path, &answer);
         answer
     }
@@ -106,7 +106,7 @@ impl Described {
 
     /// The operations without an answer below 400.
     fn open(&self) -> BTreeSet<&str> {
-        let paths = self.document["paths"].as_object().expect("it has paths");
+        let paths = self.document["paths"].as_object().expect("the document has paths");
         let operations = paths.values().flat_map(|item| item.as_object().expect("operations").values());
         let names = operations.filter_map(|operation| operation["operationId"].as_str());
         names.filter(|name| !self.done.contains(*name)).collect()
@@ -116,7 +116,7 @@ impl Described {
 /// A validator for a schema of `document`.
 fn validator(document: &Value, schema: &Value) -> Validator {
     let schema = json!({"allOf": [schema], "components": document["components"]});
-    jsonschema::options().should_validate_formats(true).build(&schema).expect("it is a schema")
+    jsonschema::options().should_validate_formats(true).build(&schema).expect("a valid schema")
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn documents(control: &mut Described) {
     ]);
     assert_eq!(at(&control.post("/v1/documents", json!({"documents": documents})).await, "/registered"), 2);
     let faulty =
-        json!({"documents": [{"kind": "workflow", "document": workflow("other", &["nobody"], json!({}))}]});
+        json!({"documents": [{"kind": "workflow", "document": workflow("other", &["missing"], json!({}))}]});
     assert!(at(&control.post("/v1/documents", faulty).await, "/items/0/fault/code").is_string());
     for kind in ["ontology", "source", "freshness_policy", "pipeline", "adapter", "workflow"] {
         let listed = control.get(&format!("/v1/documents/{kind}?limit=1")).await;
@@ -191,7 +191,7 @@ async fn verdicts(routes: &mut Described) {
         json!({"tier": "quick", "query": "?", "raw": VERDICT, "facts": ["A plan is sound and simple."]});
     routes.post("/v1/verdicts/cs_3", with_facts).await;
     routes.post("/v1/verdicts/cs_4", json!({"tier": "quick", "query": "?"})).await;
-    let verdict: Value = serde_json::from_str(VERDICT).expect("it is JSON");
+    let verdict: Value = serde_json::from_str(VERDICT).expect("valid JSON");
     let cached = json!({"tier": "quick", "query": "?", "verdict": verdict});
     assert_eq!(routes.post("/cache/cs_5", cached).await.status, 201);
     assert_eq!(routes.get("/cache/cs_5").await.status, 200);
@@ -215,10 +215,10 @@ async fn texts(routes: &mut Described) {
     assert_eq!(routes.post("/v1/rules/evaluate", plain.clone()).await.status, 200);
     let path = "/v1/rules/evaluate:batch";
     let (mut sender, body) = StreamedBody::new(1);
-    sender.send(format!("{plain}\n{{}}\n{check}\n").into()).await.expect("it is read");
+    sender.send(format!("{plain}\n{{}}\n{check}\n").into()).await.expect("the read succeeds");
     sender.finish();
-    let response = routes.client.post_lines(path, body).await.expect("it answers");
-    let answer = DaemonResponse::read_whole(response).await.expect("it is whole");
+    let response = routes.client.post_lines(path, body).await.expect("the server answers");
+    let answer = DaemonResponse::read_whole(response).await.expect("the answer is complete");
     assert_eq!(lines(&answer.body).len(), 3);
     routes.check(&Method::POST, path, &answer);
 }
@@ -230,7 +230,7 @@ async fn facts(routes: &mut Described) -> String {
     let found = routes.post("/v1/query", json!({"oracle_id": "office-a", "request": request})).await;
     let record_id = at(&found, "/response/records/0/record_id");
     let record_id = record_id.as_str().expect("a record is found").to_owned();
-    routes.post("/v1/query", json!({"oracle_id": "nobody", "request": request})).await;
+    routes.post("/v1/query", json!({"oracle_id": "missing", "request": request})).await;
     assert_eq!(routes.get(&format!("/v1/records/{record_id}")).await.status, 200);
     assert_eq!(routes.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     routes.get("/v1/records/0123456789abcdef-7").await;
@@ -248,7 +248,7 @@ async fn verification(routes: &mut Described, control: &mut Described) -> String
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let envelope = routes.post("/v1/verify", question.clone()).await;
     assert_eq!(at(&envelope, "/kind"), "human_review", "{}", document(&envelope));
-    let execution_id = at(&envelope, "/execution_id").as_str().expect("it has an id").to_owned();
+    let execution_id = at(&envelope, "/execution_id").as_str().expect("an id").to_owned();
     assert_eq!(routes.get(&format!("/v1/verify/{execution_id}")).await.status, 200);
     routes.get("/v1/verify/none").await;
     let path = format!("/v1/reviews/{execution_id}");
@@ -282,13 +282,13 @@ async fn sources(control: &mut Described, record_id: &str) {
     assert_eq!(control.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
     let date = json!({"deprecate": "2099-01-01"});
     assert_eq!(control.post("/v1/sources/office-b/review", date).await.status, 200);
-    control.get("/v1/sources/nobody").await;
+    control.get("/v1/sources/missing").await;
 }
 
 async fn runs(control: &mut Described) {
     let listed = control.get("/v1/runs?oracle_id=office-a").await;
     let run_id = at(&listed, "/items/0/run/run_id");
-    let path = format!("/v1/runs/{}", run_id.as_str().expect("there is a run"));
+    let path = format!("/v1/runs/{}", run_id.as_str().expect("a run"));
     assert_eq!(control.get(&path).await.status, 200);
     assert_eq!(control.get(&format!("{path}/rejects")).await.status, 200);
     control.call(Method::POST, &format!("{path}/cancel"), None).await;

@@ -48,7 +48,8 @@ fn validator(description: &Value, name: &str) -> Validator {
 fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
     let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
     let complaints = [json!({"?": null}), json!("?")].into_iter().filter_map(read);
-    let known = complaints.filter_map(|told| Some(told.split_once("`?`, expected ")?.1.to_owned())).next();
+    let known =
+        complaints.filter_map(|message| Some(message.split_once("`?`, expected ")?.1.to_owned())).next();
     let known = known.expect("a type that takes nothing else");
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -64,7 +65,9 @@ fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<Stri
         Value::Object(members) => {
             if let Some(place) = members.get("$ref").and_then(Value::as_str) {
                 let name = place.rsplit('/').next().expect("a reference has a name");
-                let shape = description.pointer(place.trim_start_matches('#')).expect("it is described");
+                let shape = description
+                    .pointer(place.trim_start_matches('#'))
+                    .expect("the schema is in the document");
                 if found.insert(name.to_owned(), shape).is_none() {
                     reached(shape, description, found);
                 }
@@ -90,20 +93,20 @@ async fn schemas_have_exactly_the_members_and_values_of_their_types() {
         assert!(of_facts.contains_key("FactsFrom"), "{request}: {facts_from}");
         shapes.extend(of_facts);
     }
-    let told = |shape: &Value| {
+    let format_shape = |shape: &Value| {
         let members = shape["properties"].as_object().map(|members| members.keys().cloned().collect());
         let words = shape["enum"].as_array();
         let words = words.map(|words| words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
         members.or(words)
     };
-    let told: BTreeMap<&str, BTreeSet<String>> =
-        shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), told(shape)?))).collect();
+    let format_shape: BTreeMap<&str, BTreeSet<String>> =
+        shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), format_shape(shape)?))).collect();
     let known = known![
         AxisOutcome ValueBasis CallOutcome CandidateOutcome ClaimedValue Envelope EnvelopeKind AxisEvidence FactsFrom OntologyRef
         FilterOperator OracleQuery OracleTier OracleVerificationRecord ConflictSide QueryFilter QueryRequest AxisReason TierRelation RetryAdvice
         Reverification SignatureVerification AxisStatus StatedValue ConflictStep ConflictStepOutcome ConflictStrategy VerificationTier EnvelopeVerificationStatus VerifyRequest
     ];
-    assert_eq!(told, known);
+    assert_eq!(format_shape, known);
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ impl MemberChange {
     fn all(value: &Value) -> Vec<Self> {
         let mut all = Vec::new();
         for object in objects(value, "") {
-            let members = value.pointer(&object).and_then(Value::as_object).expect("it is an object");
+            let members = value.pointer(&object).and_then(Value::as_object).expect("an object");
             for name in members.keys().map(String::as_str).chain(["?"]) {
                 let others = [json!(null), json!(true), json!(7), json!("?")].into_iter().map(Some);
                 let changes = others.chain([None]);
@@ -179,8 +182,7 @@ impl MemberChange {
 
     fn apply(&self, value: &Value) -> Value {
         let mut value = value.clone();
-        let members =
-            value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("it is an object");
+        let members = value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("an object");
         match &self.to {
             Some(to) => members.insert(self.name.clone(), to.clone()),
             None => members.remove(&self.name),
@@ -232,7 +234,7 @@ fn envelope_with_all_members() -> Value {
 /// Whether `value` is an envelope that the daemon can return.
 fn is_valid_envelope(value: &Value) -> bool {
     let read = serde_json::from_value::<Envelope>(value.clone());
-    read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|told| told == *value))
+    read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|serialized| serialized == *value))
 }
 
 #[tokio::test]
@@ -247,8 +249,8 @@ async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
         let changed = change.apply(&whole);
         let MemberChange { object, name, to } = change;
         // any text is read in the place of a digest, but only a digest is ever returned
-        let is_told = is_valid_envelope(&changed) && !(is_digest(&name) && to == Some(json!("?")));
-        assert_eq!(shape.is_valid(&changed), is_told, "{object}/{name}: {to:?}");
+        let is_valid = is_valid_envelope(&changed) && !(is_digest(&name) && to == Some(json!("?")));
+        assert_eq!(shape.is_valid(&changed), is_valid, "{object}/{name}: {to:?}");
     }
 }
 
@@ -257,9 +259,9 @@ async fn envelopes_of_real_decisions_match_the_schema() {
     let shape = validator(&description().await, "Envelope");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/verification/tests/envelopes");
     let mut kinds = BTreeSet::new();
-    for file in fs::read_dir(folder).expect("it exists") {
-        let path = file.expect("it is read").path();
-        let text = fs::read_to_string(&path).expect("it is text");
+    for file in fs::read_dir(folder).expect("the file exists") {
+        let path = file.expect("the read succeeds").path();
+        let text = fs::read_to_string(&path).expect("valid UTF-8");
         // the stored file replaces two digests by an ellipsis
         let envelope: Value =
             serde_json::from_str(&text.replace("\"...\"", &format!("\"{:064}\"", 0))).unwrap();

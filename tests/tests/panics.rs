@@ -34,14 +34,14 @@ async fn panic_under_load(panics: usize) {
         }
         let took = began.elapsed();
         stop.send_replace(true);
-        let (told, lost) = calls.await.expect("every answer is valid");
+        let (answered, lost) = calls.await.expect("every answer is valid");
         assert_eq!(lost, 0, "every request is answered");
         println!(
             "{actor}: {panics} panics in {took:?}, {} answers, {} failures, {} verdicts acknowledged",
-            told.answers, told.failures, told.acknowledged
+            answered.answers, answered.failures, answered.acknowledged
         );
-        assert!(told.answers - told.failures > told.failures, "most requests succeed");
-        ledger.add(told);
+        assert!(answered.answers - answered.failures > answered.failures, "most requests succeed");
+        ledger.add(answered);
     }
 
     let reports: Vec<Value> = get(&mut control, "/v1/actors").await.json().expect("the reports are JSON");
@@ -91,10 +91,10 @@ async fn repeated_panics_of_an_actor_end_the_daemon_with_one_line() {
             post_action(&mut control, &format!("/v1/inject-panic/{actor}")).await;
         }
         assert_eq!(daemon.wait().code(), Some(1), "{actor}");
-        let said = world.service_log();
-        let said: Vec<_> = said.lines().filter(|line| line.starts_with("oracled: ")).collect();
+        let log_text = world.service_log();
+        let log_text: Vec<_> = log_text.lines().filter(|line| line.starts_with("oracled: ")).collect();
         let line = format!("oracled: the {actor} panicked 11 times within 60s, last: injected by a test");
-        assert_eq!(said, [line]);
-        assert_eq!(said.last().copied(), world.service_log().lines().last(), "it is the last line");
+        assert_eq!(log_text, [line]);
+        assert_eq!(log_text.last().copied(), world.service_log().lines().last(), "it is the last line");
     }
 }

@@ -79,7 +79,7 @@ async fn send_with_retry(
         let path = format!("/v1/verdicts/{session}");
         match routes.call(method.clone(), &path, body.map(|body| body.to_string().into())).await {
             Err(ClientError::Silent(_)) => {}
-            answer => return answer.expect("it answers"),
+            answer => return answer.expect("the server answers"),
         }
     }
 }
@@ -88,12 +88,12 @@ async fn send_with_retry(
 async fn check_answer(daemon: &DaemonProcess<'_>, session: &str, answer: &DaemonResponse) -> String {
     // new connections, because idle ones are closed while the model works
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let told = document(answer);
+    let response = document(answer);
     let entries = log(control, &format!("session={session}")).await;
     let events: Vec<_> = entries.iter().filter_map(|entry| field(entry, "event").as_str()).collect();
     let judged = entries.iter().find(|entry| field(entry, "event") == "tmm_crosscheck");
     let delivered = answer.status.is_success();
-    let decision = field(&told, "decision");
+    let decision = field(&response, "decision");
     if let Some(judged) = judged {
         for name in ["approved", "coherence_score", "crosscheck_reason", "flags", "verdict_label"] {
             assert_eq!(field(judged, name), field(decision, name), "{session}: {name}");
@@ -102,13 +102,13 @@ async fn check_answer(daemon: &DaemonProcess<'_>, session: &str, answer: &Daemon
     let is_cached = read_cached(routes, session).await;
     let what = if delivered {
         assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"], "{session}");
-        let verdict = told.pointer("/verdict/verdict");
+        let verdict = response.pointer("/verdict/verdict");
         assert_eq!(Some(field(decision, "verdict_label")), verdict, "{session}");
-        assert_eq!(document(&is_cached).get("verdict"), told.get("verdict"), "{session}");
+        assert_eq!(document(&is_cached).get("verdict"), response.get("verdict"), "{session}");
         "delivered".to_owned()
     } else {
-        let code = field(&told, "code").as_str().unwrap_or_default().to_owned();
-        assert!(REFUSALS.contains(&(answer.status.as_u16(), &code)), "{session}: {told}");
+        let code = field(&response, "code").as_str().unwrap_or_default().to_owned();
+        assert!(REFUSALS.contains(&(answer.status.as_u16(), &code)), "{session}: {response}");
         let expected: &[_] = if judged.is_some() {
             &["oracle_interaction", "tmm_crosscheck"]
         } else {
@@ -124,7 +124,7 @@ async fn check_answer(daemon: &DaemonProcess<'_>, session: &str, answer: &Daemon
     };
     let flags = field(decision, "flags").as_array().into_iter().flatten().filter_map(Value::as_str);
     let flags: Vec<_> = flags.collect();
-    let why = if judged.is_some() { flags.join(" ") } else { field(&told, "detail").to_string() };
+    let why = if judged.is_some() { flags.join(" ") } else { field(&response, "detail").to_string() };
     let label = field(decision, "verdict_label").as_str().unwrap_or("-");
     let score = field(decision, "coherence_score").as_f64().map_or("-".into(), |score| format!("{score:.4}"));
     format!("{what:<20} {label:<6} {score:<8} {why}")
@@ -162,24 +162,24 @@ async fn real_model_is_judged_delivered_lost_and_regenerated_consistently() {
         let began = Instant::now();
         let answer = send_with_retry(&world, Method::GET, session, None).await;
         let control = &mut daemon.control().await;
-        let (took, told) = (began.elapsed().as_secs_f64(), document(&answer));
+        let (took, response) = (began.elapsed().as_secs_f64(), document(&answer));
         let checks = log(control, &format!("session={session}&event=regen_divergence_check")).await;
         if answer.status != 200 {
-            println!("{session:<9} {took:>6.1}  {}", field(&told, "code"));
-            let code = field(&told, "code").as_str().unwrap_or_default();
-            assert!(REFUSALS.contains(&(answer.status.as_u16(), code)) && checks.is_empty(), "{told}");
+            println!("{session:<9} {took:>6.1}  {}", field(&response, "code"));
+            let code = field(&response, "code").as_str().unwrap_or_default();
+            assert!(REFUSALS.contains(&(answer.status.as_u16(), code)) && checks.is_empty(), "{response}");
             continue;
         }
         let [check] = &checks[..] else { panic!("one check of {session}: {checks:?}") };
         for name in ["original_verdict", "divergence_level"] {
-            assert_eq!(check[name], told[name], "{session}: {name}");
+            assert_eq!(check[name], response[name], "{session}: {name}");
         }
         assert_eq!(check["original_verdict"], first["verdict"]["verdict"]);
         assert_eq!((&check["prompt_changed"], &check["settings_changed"]), (&json!(false), &json!(false)));
-        assert_eq!(document(&read_cached(&mut daemon.routes().await, session).await), told);
+        assert_eq!(document(&read_cached(&mut daemon.routes().await, session).await), response);
         let labels = format!("{} {}", check["original_verdict"], check["regen_verdict"]).replace('"', "");
         let level = check["divergence_level"].as_str().unwrap();
-        let text = if told["verdict"] == first["verdict"] { "the same" } else { "another" };
+        let text = if response["verdict"] == first["verdict"] { "the same" } else { "another" };
         println!("{session:<9} {took:>6.1}  {labels:<14} {level:<12} {text}");
     }
     let mirrored = lines(world.mirror().as_bytes());

@@ -31,7 +31,7 @@ fn man_pages_render_without_warnings() {
             .arg(&file)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{}: {said}", file.display());
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr_text.is_empty(), "{}: {stderr_text}", file.display());
     }
 }

@@ -48,7 +48,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
             [VerdictLabel::Green, VerdictLabel::Green]
                 .map(|label| ScriptedReply::with_text(&coherent_answer(tier, label))),
         );
-        let (session, asked) = (tier.into_str(), model.request_count());
+        let (session, call_count) = (tier.into_str(), model.request_count());
         assert_eq!(
             post(routes, &format!("/v1/verdicts/{session}"), &generation_request(tier)).await.status,
             201
@@ -56,7 +56,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
         purge_verdict(control, session).await;
         assert_eq!(read_verdict(routes, session).await.status, 200);
 
-        let [original, regen] = &model.requests()[asked..] else { panic!("two requests") };
+        let [original, regen] = &model.requests()[call_count..] else { panic!("two requests") };
         assert_eq!(original.path, "/v1beta/models/gemini-2.5-flash:generateContent");
         assert_eq!(regen.path, original.path);
         assert_eq!(original.body, body(tier, 0.9, 0.8, 40));
@@ -92,13 +92,13 @@ async fn vc_2_regenerated_verdict_is_cached_and_marked() {
 
     let regenerated = read_verdict(routes, "cs_1").await;
     assert_eq!((regenerated.status.as_u16(), x_cache(&regenerated)), (200, Some("MISS")));
-    let mut told = document(&regenerated);
-    let cached_at: Timestamp = told["cached_at"].as_str().unwrap().parse().expect("a time");
+    let mut answer = document(&regenerated);
+    let cached_at: Timestamp = answer["cached_at"].as_str().unwrap().parse().expect("a time");
     assert!(Timestamp::now().duration_since(cached_at).as_secs() < 60, "{cached_at}");
-    told.as_object_mut().unwrap().retain(|name, _| name != "cached_at" && name != "decision");
+    answer.as_object_mut().unwrap().retain(|name, _| name != "cached_at" && name != "decision");
     let verdict: Value = serde_json::from_str(GOOD).unwrap();
     assert_eq!(
-        told,
+        answer,
         json!({
             "session_id": "cs_1", "tier": "quick", "query": QUERY, "verdict": verdict, "regen": true,
             "regen_reason": "cache_miss", "original_verdict": "GREEN", "divergence_level": "none",
@@ -212,7 +212,7 @@ async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
     }
     let mut diverged = 0;
     while let Some(reader) = readers.join_next().await {
-        let (answer, took) = reader.expect("it is answered");
+        let (answer, took) = reader.expect("an answer");
         assert_eq!(answer.status, 200, "{}", document(&answer));
         diverged += usize::from(at(&answer, "/divergence_level") == "significant");
         assert!(took < RENDERED_WITHIN, "{took:?}");
@@ -228,11 +228,11 @@ async fn time_regeneration(
     original: VerdictLabel,
     level: DivergenceLevel,
 ) -> Duration {
-    let mut told = generation_request(ProductTier::Quick);
-    let members = told.as_object_mut().expect("a body is an object");
+    let mut request = generation_request(ProductTier::Quick);
+    let members = request.as_object_mut().expect("a body is an object");
     members.insert("customer_email".into(), json!("customer@example.org"));
     members.insert("original_verdict".into(), json!(original));
-    assert_eq!(put_session(routes, session, &told).await.status, 201);
+    assert_eq!(put_session(routes, session, &request).await.status, 201);
     let began = Instant::now();
     let answer = read_verdict(routes, session).await;
     let took = began.elapsed();
@@ -243,7 +243,7 @@ async fn time_regeneration(
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    *times.get(times.len() / 2).expect("there were some")
+    *times.get(times.len() / 2).expect("at least one")
 }
 
 #[tokio::test]
@@ -326,14 +326,14 @@ async fn vc_6_both_paths_send_the_same_prompt_for_all_three_tiers() {
         for tier in ProductTier::ALL {
             let session = format!("{tier}-{n}");
             model.next([reply_of(tier), reply_of(tier)]);
-            let asked = model.request_count();
+            let call_count = model.request_count();
             let order = json!({"tier": tier, "query": query});
             assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order).await.status, 201);
             purge_verdict(control, &session).await;
             assert_eq!(read_verdict(routes, &session).await.status, 200);
 
             let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.to_owned()));
-            let sent = model.requests().split_off(asked);
+            let sent = model.requests().split_off(call_count);
             let expected = json!([{"role": "user", "parts": [{"text": prompt.text()}]}]);
             let sent: Vec<_> = sent.iter().map(|seen| &seen.body["contents"]).collect();
             assert_eq!(sent, [&expected; 2]);
@@ -389,7 +389,7 @@ async fn only_a_read_of_a_lost_verdict_starts_a_regeneration() {
     request_verdict(routes, "cs_1").await;
     read_verdict(routes, "cs_1").await;
     purge_verdict(control, "cs_1").await;
-    let asked = model.request_count();
+    let call_count = model.request_count();
 
     problem(&request_verdict(routes, "cs_1").await, 409, "delivered_already");
     problem(&read_cached(routes, "cs_1").await, 404, "verdict_not_cached");
@@ -405,7 +405,7 @@ async fn only_a_read_of_a_lost_verdict_starts_a_regeneration() {
     }
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    assert_eq!(model.request_count(), asked, "a start calls no model");
+    assert_eq!(model.request_count(), call_count, "a start calls no model");
     assert_eq!(x_cache(&read_verdict(&mut daemon.routes().await, "cs_1").await), Some("MISS"));
-    assert_eq!(model.request_count(), asked + 1);
+    assert_eq!(model.request_count(), call_count + 1);
 }

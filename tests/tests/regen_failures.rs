@@ -96,9 +96,9 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
     model.next([reply(VerdictLabel::Red).after(Duration::from_millis(500))]);
     let mut reader = daemon.routes().await;
     let reading = tokio::spawn(async move { read_verdict(&mut reader, "while").await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     disk::fill(&daemon, &world.state());
-    problem(&reading.await.expect("it is answered"), 503, "storage_unavailable");
+    problem(&reading.await.expect("an answer"), 503, "storage_unavailable");
     assert_eq!(
         fallback_events(&world),
         ["oracle_interaction", "tmm_crosscheck"],
@@ -108,8 +108,8 @@ async fn failure_mode_cache_not_written_answer_is_an_error() {
     eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     problem(&read_cached(routes, "while").await, 404, "verdict_not_cached");
     problem(&read_verdict(routes, "while").await, 429, "regen_rate_limited");
-    let told = event_names(&mut daemon.control().await, "while").await;
-    assert_eq!(told, ["session_registered", "regen_attempted"]);
+    let events = event_names(&mut daemon.control().await, "while").await;
+    assert_eq!(events, ["session_registered", "regen_attempted"]);
     assert_eq!(model.request_count(), 1, "no further read calls the model");
     assert_eq!(
         x_cache(&read_verdict(routes, "before").await),
@@ -131,9 +131,9 @@ async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
     assert_eq!(at(&answer, "/notice"), UNKNOWN_NOTICE);
     let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
     let [check] = &checks[..] else { panic!("one check: {checks:?}") };
-    let told =
+    let fields =
         ["original_verdict", "top_level_match", "divergence_level", "skipped"].map(|name| &check[name]);
-    assert_eq!(told, [&json!("UNKNOWN"), &Value::Null, &Value::Null, &json!(true)]);
+    assert_eq!(fields, [&json!("UNKNOWN"), &Value::Null, &Value::Null, &json!(true)]);
     let status = get(&mut daemon.control().await, "/v1/status").await;
     assert_eq!(at(&status, "/variance/regens"), 0, "a regeneration without an original does not count");
     let compared =
@@ -207,9 +207,9 @@ async fn failure_mode_infrastructure_variance_changes_the_answer() {
     let [first, second] = &model.requests()[..] else { panic!("two requests") };
     assert_eq!(first, second, "the requests are equal, including headers");
     let checks = log(control, "event=regen_divergence_check").await;
-    let told = ["divergence_level", "prompt_changed", "settings_changed"].map(|name| &checks[0][name]);
+    let fields = ["divergence_level", "prompt_changed", "settings_changed"].map(|name| &checks[0][name]);
     assert_eq!(
-        told,
+        fields,
         [&json!("significant"), &json!(false), &json!(false)],
         "neither prompt nor settings have changed"
     );
@@ -388,37 +388,37 @@ async fn original_of_another_model(model: &ModelServer, again: &[ScriptedReply])
     let control = &mut daemon.control().await;
     let checks = log(control, "event=regen_divergence_check").await;
     let attempts = log(control, "event=oracle_interaction&session=cs_1").await;
-    let asked = attempts.iter().skip(1).map(|entry| field(field(entry, "generation"), "model").clone());
-    let mut told = oracled_tests::document(&answer);
-    told.as_object_mut().expect("a document is an object").extend([
+    let models = attempts.iter().skip(1).map(|entry| field(field(entry, "generation"), "model").clone());
+    let mut response = oracled_tests::document(&answer);
+    response.as_object_mut().expect("a document is an object").extend([
         ("regens_watched".to_owned(), at(&status, "/variance/regens")),
         ("check".to_owned(), checks.first().expect("one check").clone()),
-        ("asked".to_owned(), asked.collect()),
+        ("models".to_owned(), models.collect()),
     ]);
     drop(daemon);
-    (world, told)
+    (world, response)
 }
 
 #[tokio::test]
 async fn regeneration_calls_the_model_of_the_original() {
     let model = ModelServer::start().await;
-    let (_world, told) = original_of_another_model(&model, &[]).await;
-    assert_eq!(told["asked"], json!(["made-up-1"]));
-    assert_eq!((&told["check"]["settings_changed"], &told["regens_watched"]), (&json!(false), &json!(1)));
-    assert!(told.get("notice").is_none(), "{told}");
+    let (_world, answer) = original_of_another_model(&model, &[]).await;
+    assert_eq!(answer["models"], json!(["made-up-1"]));
+    assert_eq!((&answer["check"]["settings_changed"], &answer["regens_watched"]), (&json!(false), &json!(1)));
+    assert!(answer.get("notice").is_none(), "{answer}");
 }
 
 #[tokio::test]
 async fn regeneration_calls_the_configured_model_if_the_original_is_gone() {
     let model = ModelServer::start().await;
     let gone = [ScriptedReply::error(404, "no such model"), reply(VerdictLabel::Red)];
-    let (_world, told) = original_of_another_model(&model, &gone).await;
-    assert_eq!(told["asked"], json!(["made-up-1", "made-up-2"]));
-    let check = &told["check"];
+    let (_world, answer) = original_of_another_model(&model, &gone).await;
+    assert_eq!(answer["models"], json!(["made-up-1", "made-up-2"]));
+    let check = &answer["check"];
     assert_eq!((&check["settings_changed"], &check["prompt_changed"]), (&json!(true), &json!(false)));
-    assert_eq!((&told["settings_changed"], &told["regens_watched"]), (&json!(true), &json!(0)));
-    assert_eq!(told["notice"], CHANGED_NOTICE);
-    assert_eq!(told["divergence_level"], "significant");
+    assert_eq!((&answer["settings_changed"], &answer["regens_watched"]), (&json!(true), &json!(0)));
+    assert_eq!(answer["notice"], CHANGED_NOTICE);
+    assert_eq!(answer["divergence_level"], "significant");
 }
 
 #[tokio::test]
@@ -427,7 +427,7 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     let world = model.create_world("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    register_session(routes, "told", Some(VerdictLabel::Green)).await;
+    register_session(routes, "registered", Some(VerdictLabel::Green)).await;
     let submitted = oracled_tests::post(
         routes,
         "/v1/verdicts/submitted",
@@ -436,7 +436,7 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     .await;
     assert_eq!(submitted.status, 201);
     purge_verdict(control, "submitted").await;
-    for session in ["told", "submitted"] {
+    for session in ["registered", "submitted"] {
         model.next([reply(VerdictLabel::Green)]);
         let answer = read_verdict(routes, session).await;
         assert_eq!(at(&answer, "/prompt_changed"), true, "{session}");

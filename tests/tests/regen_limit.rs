@@ -18,8 +18,8 @@ const PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// Time of the session's last logged attempt.
 async fn attempted_at(daemon: &DaemonProcess<'_>, session: &str) -> Timestamp {
     let question = format!("event=regen_attempted&session={session}");
-    let attempt = log(&mut daemon.control().await, &question).await.pop().expect("there was one");
-    field(&attempt, "timestamp").as_str().expect("it has a time").parse().expect("it is one")
+    let attempt = log(&mut daemon.control().await, &question).await.pop().expect("at least one");
+    field(&attempt, "timestamp").as_str().expect("a time").parse().expect("a string")
 }
 
 /// Reads a session within its limit and compares the `Retry-After` of the refusal with the log, to the second.
@@ -35,9 +35,9 @@ async fn is_refused(daemon: &DaemonProcess<'_>, session: &str) -> u64 {
     let refused = read_verdict(&mut daemon.routes().await, session).await;
     let least_s = left_s();
     let document = problem(&refused, 429, "regen_rate_limited");
-    let wait_s = retry_after_s(&refused).expect("it has a Retry-After");
+    let wait_s = retry_after_s(&refused).expect("a Retry-After header");
     assert!((least_s..=most_s).contains(&wait_s), "{wait_s} s, with {least_s} to {most_s} s left");
-    let detail = field(&document, "detail").as_str().expect("it has a detail");
+    let detail = field(&document, "detail").as_str().expect("the problem has a detail");
     assert!(detail.contains(&format!("in {wait_s} s")), "{detail}");
     wait_s
 }
@@ -96,13 +96,13 @@ async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
     register_session(&mut routes, "cs_1", None).await;
     let reader =
         tokio::spawn(async move { routes.call(hyper::Method::GET, "/v1/verdicts/cs_1", None).await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     daemon.kill();
-    assert!(reader.await.expect("it ends").is_err(), "a killed daemon sends no answer");
+    assert!(reader.await.expect("the process ends").is_err(), "a killed daemon sends no answer");
     let daemon = world.serve().await;
     is_refused(&daemon, "cs_1").await;
-    let told = event_names(&mut daemon.control().await, "cs_1").await;
-    assert_eq!(told, ["session_registered", "regen_attempted"]);
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(events, ["session_registered", "regen_attempted"]);
     assert_eq!(model.request_count(), 1);
 }
 

@@ -92,7 +92,7 @@ async fn vc_5_significant_divergence_is_mailed_within_60_s_with_disclaimer() {
             .await;
         assert!(began.elapsed() < NOTIFIED_WITHIN, "{:?}", began.elapsed());
 
-        let mail = mailbox.requests().pop().expect("there is one");
+        let mail = mailbox.requests().pop().expect("at least one");
         let cached_at: Timestamp = at(&answer, "/cached_at").as_str().unwrap().parse().unwrap();
         let mail_id = format!("divergence:{session}:{}", cached_at.as_microsecond());
         assert_eq!((mail.method.as_str(), mail.path.as_str()), ("POST", "/send-verdict-email"));
@@ -131,9 +131,9 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
         }
     }
     let routes = &mut daemon.routes().await;
-    oracled_tests::generation::register_session(routes, "nobody", Some(VerdictLabel::Green)).await;
+    oracled_tests::generation::register_session(routes, "no_address", Some(VerdictLabel::Green)).await;
     model.next([ScriptedReply::with_text(&coherent_answer(ProductTier::Quick, VerdictLabel::Red))]);
-    assert_eq!(at(&read_verdict(routes, "nobody").await, "/disclaimer"), DISCLAIMER);
+    assert_eq!(at(&read_verdict(routes, "no_address").await, "/disclaimer"), DISCLAIMER);
 
     eventually("all is sent", async || mailbox.request_count() >= 8 && outbox(&daemon).await == json!([]))
         .await;
@@ -171,8 +171,8 @@ async fn first_verdict_is_mailed_once_and_an_equal_regenerated_one_never() {
     assert_eq!(at(&read_verdict(routes, "cs_1").await, "/divergence_level"), "none");
     eventually("it is sent", async || outbox(&daemon).await == json!([])).await;
     let [mail] = &mailbox.requests()[..] else { panic!("one mail: {:?}", mailbox.requests()) };
-    let told = ["kind", "mail_id", "to", "session_id"].map(|name| mail.body[name].clone());
-    assert_eq!(told, [json!("verdict"), json!("verdict:cs_1"), json!(ADDRESS), json!("cs_1")]);
+    let fields = ["kind", "mail_id", "to", "session_id"].map(|name| mail.body[name].clone());
+    assert_eq!(fields, [json!("verdict"), json!("verdict:cs_1"), json!(ADDRESS), json!("cs_1")]);
     assert_eq!((mail.body.get("disclaimer"), mail.body.get("original_verdict")), (None, None));
     assert!(!world.mirror().contains(ADDRESS), "an address is not logged");
 }
@@ -204,7 +204,7 @@ async fn vc_4_hanging_or_unreachable_mail_service_delays_no_answer() {
 /// Wait until the next attempt, from the log entry of the failed one.
 fn retry_wait(failed: &Value) -> SignedDuration {
     let time = |name: &str| -> Timestamp {
-        field(failed, name).as_str().expect("it has a time").parse().expect("it is one")
+        field(failed, name).as_str().expect("a time").parse().expect("a string")
     };
     time("next_attempt_at").duration_since(time("timestamp"))
 }
@@ -221,8 +221,8 @@ fn advance_retry(world: &DaemonWorld) {
     let mut waiting = None;
     let only_one = |standing| waiting.replace(standing).is_none();
     store.visit_mails(None, only_one).expect("the store is read");
-    let standing: MailState = waiting.expect("it waits");
-    let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("it exists");
+    let standing: MailState = waiting.expect("the mail waits");
+    let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("the mail exists");
     let next_attempt_at = standing.next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
     let mail = OutboxMail { standing: MailState { next_attempt_at, ..standing }, ..mail };
     let passed = AuditEvent::new(
@@ -246,8 +246,8 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
     assert_eq!(at(&answer, "/divergence_level"), "significant", "the answer has the divergence");
     eventually("it is logged", async || of_event(&daemon, "mail_failed").await.len() == 1).await;
     let failed = of_event(&daemon, "mail_failed").await.remove(0);
-    let told = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
-    assert_eq!(told, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
+    let fields = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
+    assert_eq!(fields, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
     assert!(failed["cause"].as_str().unwrap().contains("502"), "{failed}");
     assert_eq!(retry_wait(&failed), SignedDuration::from_secs(60));
     // a restart does not make the next attempt earlier

@@ -45,13 +45,13 @@ fn one_of_each() -> [(&'static str, Value, Vec<&'static str>); 3] {
 
 /// The list with that name in an answer, a rule or an entry.
 fn list<'v>(of: &'v Value, name: &str) -> &'v [Value] {
-    of.get(name).and_then(Value::as_array).expect("it has that list")
+    of.get(name).and_then(Value::as_array).expect("the object has this list")
 }
 
 /// Ids of the rules with this verdict.
 fn rules_at(answer: &DaemonResponse, verdict: &str) -> Vec<Value> {
-    let told = document(answer);
-    let of_it = list(&told, "rules").iter().filter(|rule| rule["verdict"] == verdict);
+    let response = document(answer);
+    let of_it = list(&response, "rules").iter().filter(|rule| rule["verdict"] == verdict);
     of_it.map(|rule| rule["rule"].clone()).collect()
 }
 
@@ -63,19 +63,19 @@ async fn evaluation_is_canonical_json_with_its_digest() {
     for (verdict, body, failed) in one_of_each() {
         let answer = evaluated(routes, &body).await;
         assert_eq!(answer.headers["content-type"], "application/json");
-        let mut told = document(&answer);
-        assert_eq!(told["verdict"], verdict, "{told}");
+        let mut response = document(&answer);
+        assert_eq!(response["verdict"], verdict, "{response}");
         assert_eq!(rules_at(&answer, "FAIL"), failed);
         assert_eq!(rules_at(&answer, "ERROR").len(), usize::from(verdict == "ERROR"));
-        assert_eq!(list(&told, "rules").len(), RuleId::PUBLISHED.len(), "every rule is reported");
+        assert_eq!(list(&response, "rules").len(), RuleId::PUBLISHED.len(), "every rule is reported");
         let canonical = |value: &Value| serde_json_canonicalizer::to_vec(value).unwrap();
-        assert_eq!(answer.body, canonical(&told));
-        let digest = told.as_object_mut().unwrap().remove("sha256").unwrap();
-        assert_eq!(digest, json!(Sha256Hex::of(&canonical(&told))));
+        assert_eq!(answer.body, canonical(&response));
+        let digest = response.as_object_mut().unwrap().remove("sha256").unwrap();
+        assert_eq!(digest, json!(Sha256Hex::of(&canonical(&response))));
         let text = body["candidate_output"].as_str().unwrap();
-        assert_eq!(told["candidate_sha256"], json!(Sha256Hex::of(text.as_bytes())));
-        assert_eq!(told["facts_sha256"], json!(Sha256Hex::of(&canonical(&body["facts"]))));
-        for step in list(&told, "rules").iter().flat_map(|rule| list(rule, "evidence")) {
+        assert_eq!(response["candidate_sha256"], json!(Sha256Hex::of(text.as_bytes())));
+        assert_eq!(response["facts_sha256"], json!(Sha256Hex::of(&canonical(&body["facts"]))));
+        for step in list(&response, "rules").iter().flat_map(|rule| list(rule, "evidence")) {
             assert_eq!(step["output_sha256"], json!(Sha256Hex::of(&canonical(&step["output"]))), "{step}");
         }
     }
@@ -87,10 +87,10 @@ async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let [_, (_, failing, _), (_, erring, _)] = one_of_each();
-    let told = document(&evaluated(routes, &failing).await);
+    let answer = document(&evaluated(routes, &failing).await);
     let text = failing["candidate_output"].as_str().unwrap();
     let mut cut_out = Vec::new();
-    for violation in list(&told, "rules").iter().flat_map(|rule| list(rule, "violations")) {
+    for violation in list(&answer, "rules").iter().flat_map(|rule| list(rule, "violations")) {
         let [start, end] =
             ["start", "end"].map(|name| usize::try_from(violation["span"][name].as_u64().unwrap()).unwrap());
         assert_eq!(violation["text"], text[start..end]);
@@ -99,26 +99,26 @@ async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
     }
     let claim = "The \"moon\" is chéese\u{1}";
     assert_eq!(cut_out, [claim, "chéese", claim]);
-    let told = document(&evaluated(routes, &erring).await);
-    let cause = told["rules"][1]["cause"].as_str().unwrap();
+    let answer = document(&evaluated(routes, &erring).await);
+    let cause = answer["rules"][1]["cause"].as_str().unwrap();
     assert!(cause.contains("`must_find[0]` is blank"), "{cause}");
 }
 
 #[tokio::test]
 async fn equal_requests_return_equal_bytes_from_daemon_and_library() {
     let world = DaemonWorld::default();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for _ in 0..2 {
         let daemon = world.serve().await;
         let (one, other) = (&mut daemon.routes().await, &mut daemon.routes().await);
         for (_, body, _) in one_of_each() {
             for routes in [&mut *one, &mut *other] {
-                told.push((body.to_string(), evaluated(routes, &body).await.body));
+                answers.push((body.to_string(), evaluated(routes, &body).await.body));
             }
         }
         assert!(daemon.stop().success());
     }
-    for (body, answer) in &told {
+    for (body, answer) in &answers {
         let mut body: Value = serde_json::from_str(body).unwrap();
         let text = body.as_object_mut().unwrap().remove("candidate_output").unwrap();
         let check: CandidateCheck = serde_json::from_value(body).unwrap();
@@ -150,7 +150,7 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
     let entries = log(control, "event=rules_evaluated").await;
     assert_eq!(entries.len(), 2);
     for (entry, answer) in entries.iter().zip([&failing, &erring]) {
-        let told = document(answer);
+        let response = document(answer);
         for (name, told_as) in [
             ("verdict", "verdict"),
             ("candidate_sha256", "candidate_sha256"),
@@ -158,7 +158,7 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
             ("input_sha256", "input_sha256"),
             ("evaluation_sha256", "sha256"),
         ] {
-            assert_eq!(entry[name], told[told_as], "{name}");
+            assert_eq!(entry[name], response[told_as], "{name}");
         }
         assert_eq!((&entry["session_id"], &entry["path"]), (&Value::Null, &Value::Null));
         assert_eq!(entry["case_id"], "case 1");
@@ -166,9 +166,9 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
             list(of, "rules").iter().map(|rule| rule[name].clone()).collect()
         };
         for name in ["rule", "verdict", "cause"] {
-            assert_eq!(of_rules(entry, name), of_rules(&told, name), "{name}");
+            assert_eq!(of_rules(entry, name), of_rules(&response, name), "{name}");
         }
-        let counts = of_rules(&told, "violations");
+        let counts = of_rules(&response, "violations");
         let counts: Vec<_> =
             counts.iter().map(|violations| json!(violations.as_array().unwrap().len())).collect();
         assert_eq!(of_rules(entry, "violations"), counts);
@@ -183,7 +183,7 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
 fn with(name: &str, value: Value) -> Value {
     let mut body = json!({"candidate_output": "Ice melts.", "facts": ["Ice melts"], "expected": {}});
     let (place, name) = name.strip_prefix("expected.").map_or(("", name), |name| ("/expected", name));
-    let members = body.pointer_mut(place).and_then(Value::as_object_mut).expect("it has both");
+    let members = body.pointer_mut(place).and_then(Value::as_object_mut).expect("the body has both members");
     members.insert(name.to_owned(), value);
     body
 }
@@ -306,10 +306,10 @@ async fn registry(daemon: &DaemonProcess<'_>) -> Value {
 #[tokio::test]
 async fn registry_lists_every_rule_with_its_digest_and_profile() {
     let world = DaemonWorld::default();
-    let told = registry(&world.serve().await).await;
-    assert_eq!(told["unsupported_max"], 0);
+    let answer = registry(&world.serve().await).await;
+    assert_eq!(answer["unsupported_max"], 0);
     let mut ids = Vec::new();
-    for rule in list(&told, "rules") {
+    for rule in list(&answer, "rules") {
         let mut definition = rule.clone();
         let members = definition.as_object_mut().unwrap();
         let (digest, in_profile) = (members.remove("sha256"), members.remove("in_profile"));
@@ -331,9 +331,9 @@ async fn configured_profile_and_threshold_are_the_defaults_of_requests() {
     );
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let told = registry(&daemon).await;
-    let applied = list(&told, "rules").iter().filter(|rule| rule["in_profile"] == true);
-    assert_eq!((applied.count(), &told["unsupported_max"]), (2, &json!(1)));
+    let response = registry(&daemon).await;
+    let applied = list(&response, "rules").iter().filter(|rule| rule["in_profile"] == true);
+    assert_eq!((applied.count(), &response["unsupported_max"]), (2, &json!(1)));
     let mut body = json!({"candidate_output": "Mars is jam. Venus is tea.", "facts": []});
     let answer = evaluated(routes, &body).await;
     assert_eq!(rules_at(&answer, "PASS"), ["RULE-CONT-001"], "in the profile's order");

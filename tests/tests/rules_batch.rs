@@ -29,8 +29,8 @@ fn line(id: &str) -> String {
 /// The answers to a whole body that is sent as one chunk.
 async fn post_batch(world: &DaemonWorld, body: impl AsRef<[u8]>) -> Vec<Value> {
     let mut stream = begin(world).await;
-    stream.send(body).await.expect("it listens");
-    stream.finish().await.expect("it listens");
+    stream.send(body).await.expect("the server listens");
+    stream.finish().await.expect("the server listens");
     stream.rest().await
 }
 
@@ -96,7 +96,7 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         request("last, without an end").to_string(),
     ];
     let lines = post_batch(&world, body.concat()).await;
-    let wanted = expected(&[
+    let expectation = expected(&[
         (1, "first", "PASS"),
         (3, "", "invalid_json"),
         (4, "unknown rule", "invalid_request"),
@@ -109,8 +109,8 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
         (12, "", "invalid_request"),
         (15, "last, without an end", "PASS"),
     ]);
-    assert_eq!(summarize_lines(&lines), wanted);
-    let detail = lines[2]["problem"]["detail"].as_str().expect("it has a detail");
+    assert_eq!(summarize_lines(&lines), expectation);
+    let detail = lines[2]["problem"]["detail"].as_str().expect("the problem has a detail");
     assert!(detail.contains("RULE-PREC-999"), "{detail}");
     assert_eq!(lines[3]["problem"]["status"], 413);
     assert_eq!(evaluations_logged(&daemon).await, 4, "each evaluation is logged");
@@ -119,9 +119,9 @@ async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
     for size in [1, 7, 100] {
         let mut stream = begin(&world).await;
         for piece in whole.as_bytes().chunks(size) {
-            stream.send(piece).await.expect("it listens");
+            stream.send(piece).await.expect("the server listens");
         }
-        stream.finish().await.expect("it listens");
+        stream.finish().await.expect("the server listens");
         assert_eq!(stream.rest().await, lines, "{size}");
     }
 }
@@ -135,16 +135,16 @@ async fn batch_answer_equals_the_single_evaluation() {
     for case in CASES.lines() {
         let mut case: Value = serde_json::from_str(case).expect("a case is JSON");
         let members = case.as_object_mut().expect("a case is an object");
-        let wanted =
+        let expected =
             ["category", "note", "want"].map(|name| members.remove(name)).into_iter().flatten().last();
-        stream.send(format!("{case}\n")).await.expect("it listens");
-        let answer = stream.line().await.expect("it answers");
+        stream.send(format!("{case}\n")).await.expect("the server listens");
+        let answer = stream.line().await.expect("the server answers");
         assert_eq!(answer["id"], case["id"]);
         let evaluation = &answer["evaluation"];
-        assert_eq!(Some(&evaluation["verdict"]), wanted.as_ref().map(|want| &want["verdict"]), "{case}");
+        assert_eq!(Some(&evaluation["verdict"]), expected.as_ref().map(|want| &want["verdict"]), "{case}");
         assert_eq!(*evaluation, document(&post(routes, "/v1/rules/evaluate", &case).await), "{case}");
     }
-    stream.finish().await.expect("it listens");
+    stream.finish().await.expect("the server listens");
     assert_eq!(stream.line().await, None);
     assert_eq!(evaluations_logged(&daemon).await, 2 * CASES.lines().count());
 }
@@ -157,7 +157,7 @@ async fn body_without_lines_has_an_empty_answer() {
         assert_eq!(post_batch(&world, body).await, Vec::<Value>::new(), "{body:?}");
     }
     let mut stream = begin(&world).await;
-    stream.finish().await.expect("it listens");
+    stream.finish().await.expect("the server listens");
     assert_eq!(stream.line().await, None);
     assert_eq!(evaluations_logged(&daemon).await, 0);
 }
@@ -170,7 +170,7 @@ async fn batch_with_another_media_type_is_refused() {
         let headers = [("content-type", media_type), ("content-length", "0")];
         let refused =
             WireConnection::connect(&world.socket()).await.exchange(head("POST", BATCH, &headers)).await;
-        problem(&refused.expect("it answers"), 415, "unsupported_media_type");
+        problem(&refused.expect("the server answers"), 415, "unsupported_media_type");
     }
 }
 
@@ -181,7 +181,7 @@ async fn batch_of_a_disconnected_client_ends() {
     for sent in ["", "{\"id\":", &line("whole"), &line("many").repeat(2000)] {
         let mut stream = begin(&world).await;
         if !sent.is_empty() {
-            stream.send(sent).await.expect("it listens");
+            stream.send(sent).await.expect("the server listens");
         }
         drop(stream);
     }
@@ -197,7 +197,7 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
     );
     let daemon = world.serve().await;
     let mut silent = begin(&world).await;
-    silent.send(line("first").repeat(2) + "{").await.expect("it listens");
+    silent.send(line("first").repeat(2) + "{").await.expect("the server listens");
     let lines = silent.rest().await;
     assert_eq!(
         summarize_lines(&lines),
@@ -214,11 +214,11 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
     // a slow client that continues may take longer than the time limit of a request
     let mut slow = begin(&world).await;
     for n in 1..=10 {
-        slow.send(line("slow")).await.expect("it listens");
+        slow.send(line("slow")).await.expect("the server listens");
         assert_eq!(slow.line().await.map(|line| summarize_line(&line).0), Some(n));
         sleep(Duration::from_millis(300)).await;
     }
-    slow.finish().await.expect("it listens");
+    slow.finish().await.expect("the server listens");
     assert_eq!(slow.line().await, None);
 }
 
@@ -229,22 +229,22 @@ async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
     let daemon = world.serve().await;
     // pools and caches have reached their size
     assert_eq!(post_batch(&world, line("x").repeat(500)).await.len(), 500);
-    let before = daemon.resident_bytes().expect("the system reports it");
+    let before = daemon.resident_bytes().expect("the system reports the value");
     let mut stream = begin(&world).await;
     let mut bytes = 0;
     for some in 0..LINES / 100 {
         let text: String = (0..100).map(|n| line(&format!("{}", some * 100 + n))).collect();
-        stream.send(text).await.expect("it listens");
+        stream.send(text).await.expect("the server listens");
         for n in 0..100 {
-            let answer = stream.line().await.expect("it answers");
+            let answer = stream.line().await.expect("the server answers");
             bytes += answer.to_string().len() as u64;
             let number = some * 100 + n;
             assert_eq!(summarize_line(&answer), (number as u64 + 1, number.to_string(), "PASS".into()));
         }
     }
-    stream.finish().await.expect("it listens");
+    stream.finish().await.expect("the server listens");
     assert_eq!(stream.line().await, None);
-    let most = daemon.most_resident_bytes().expect("the system reports it");
+    let most = daemon.most_resident_bytes().expect("the system reports the value");
     println!("{bytes} bytes answered; resident: {before} bytes before, {most} at the most");
     assert!(bytes > 24 * MIB, "the answers are longer than the permitted growth: {bytes}");
     assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
@@ -256,21 +256,21 @@ async fn endless_line_is_refused_in_bounded_memory_and_the_next_is_answered() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     assert_eq!(post_batch(&world, line("x").repeat(100)).await.len(), 100);
-    let before = daemon.resident_bytes().expect("the system reports it");
+    let before = daemon.resident_bytes().expect("the system reports the value");
     let mut stream = begin(&world).await;
     let piece = "x".repeat(1_000_000);
     for _ in 0..64 {
-        stream.send(&piece).await.expect("it listens");
+        stream.send(&piece).await.expect("the server listens");
     }
     assert_eq!(
         stream.line().await.map(|line| summarize_line(&line)),
         expected(&[(1, "", "body_too_large")]).pop()
     );
-    stream.send("\n".to_owned() + &line("next")).await.expect("it listens");
+    stream.send("\n".to_owned() + &line("next")).await.expect("the server listens");
     assert_eq!(stream.line().await.map(|line| summarize_line(&line)), expected(&[(2, "next", "PASS")]).pop());
-    stream.finish().await.expect("it listens");
+    stream.finish().await.expect("the server listens");
     assert_eq!(stream.line().await, None);
-    let most = daemon.most_resident_bytes().expect("the system reports it");
+    let most = daemon.most_resident_bytes().expect("the system reports the value");
     assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
 }
 
@@ -280,13 +280,13 @@ async fn draining_daemon_answers_started_lines_and_refuses_further_ones() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let mut stream = begin(&world).await;
-    stream.send(line("before")).await.expect("it listens");
+    stream.send(line("before")).await.expect("the server listens");
     assert_eq!(
         stream.line().await.map(|line| summarize_line(&line)),
         expected(&[(1, "before", "PASS")]).pop()
     );
     assert_eq!(post(control, "/v1/drain", &json!({"draining": true})).await.status, 200);
-    stream.send(line("while")).await.expect("it listens");
+    stream.send(line("while")).await.expect("the server listens");
     assert_eq!(
         stream.line().await.map(|line| summarize_line(&line)),
         expected(&[(2, "while", "draining")]).pop()
@@ -294,9 +294,9 @@ async fn draining_daemon_answers_started_lines_and_refuses_further_ones() {
     let headers = [("content-type", "application/x-ndjson"), ("content-length", "0")];
     let refused =
         WireConnection::connect(&world.socket()).await.exchange(head("POST", BATCH, &headers)).await;
-    problem(&refused.expect("it answers"), 503, "draining");
+    problem(&refused.expect("the server answers"), 503, "draining");
     assert_eq!(post(control, "/v1/drain", &json!({"draining": false})).await.status, 200);
-    stream.send(line("after")).await.expect("it listens");
+    stream.send(line("after")).await.expect("the server listens");
     assert_eq!(
         stream.line().await.map(|line| summarize_line(&line)),
         expected(&[(3, "after", "PASS")]).pop()
@@ -309,7 +309,7 @@ async fn endless_stream_does_not_delay_shutdown() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
-    stream.send(line("first")).await.expect("it listens");
+    stream.send(line("first")).await.expect("the server listens");
     assert_eq!(
         stream.line().await.map(|line| summarize_line(&line)),
         expected(&[(1, "first", "PASS")]).pop()
@@ -330,14 +330,14 @@ async fn endless_stream_does_not_delay_shutdown() {
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
     // lines that were read before the stop are answered
-    stream.send(line("x").repeat(500)).await.expect("it listens");
-    stream.finish().await.expect("it listens");
+    stream.send(line("x").repeat(500)).await.expect("the server listens");
+    stream.finish().await.expect("the server listens");
     assert!(stream.line().await.is_some());
     daemon.signal("TERM");
     let rest: Vec<_> = stream.rest().await.iter().map(|line| summarize_line(line).2).collect();
     let answered = rest.iter().take_while(|outcome| *outcome == "PASS").count();
-    let told: Vec<_> = rest.iter().skip(answered).collect();
-    assert!(answered == 499 || told == ["draining"], "{answered} answered, then {told:?}");
+    let unanswered: Vec<_> = rest.iter().skip(answered).collect();
+    assert!(answered == 499 || unanswered == ["draining"], "{answered} answered, then {unanswered:?}");
     assert!(daemon.wait().success(), "{}", world.service_log());
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
@@ -351,16 +351,16 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
     }
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
-    stream.send(line("before")).await.expect("it listens");
+    stream.send(line("before")).await.expect("the server listens");
     assert_eq!(stream.line().await.map(|line| summarize_line(&line).2), Some("PASS".into()));
     disk::fill(&daemon, &world.state());
-    let (mut evaluated, mut turned_away) = (1, 0);
-    while turned_away < 100 {
-        stream.send(line("while").repeat(50)).await.expect("it listens");
+    let (mut evaluated, mut rejected) = (1, 0);
+    while rejected < 100 {
+        stream.send(line("while").repeat(50)).await.expect("the server listens");
         for _ in 0..50 {
-            match summarize_line(&stream.line().await.expect("it answers")).2.as_str() {
+            match summarize_line(&stream.line().await.expect("the server answers")).2.as_str() {
                 "PASS" => evaluated += 1,
-                "storage_unavailable" => turned_away += 1,
+                "storage_unavailable" => rejected += 1,
                 other => unreachable!("{other}"),
             }
         }
@@ -372,9 +372,9 @@ async fn lines_are_errors_while_the_log_cannot_be_written() {
         get(&mut daemon.routes().await, "/readyz").await.status == 200
     })
     .await;
-    stream.send(line("after")).await.expect("it listens");
+    stream.send(line("after")).await.expect("the server listens");
     assert_eq!(stream.line().await.map(|line| summarize_line(&line).2), Some("PASS".into()));
-    stream.finish().await.expect("it listens");
+    stream.finish().await.expect("the server listens");
     assert_eq!(stream.line().await, None);
     assert_eq!(evaluations_logged(&daemon).await, evaluated + 1);
     assert!(daemon.stop().success());
@@ -385,33 +385,33 @@ async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
     let world = DaemonWorld::with_config("[limits]\nbodies_bytes = 2097152");
     let daemon = world.serve().await;
     assert_eq!(post_batch(&world, line("x").repeat(100)).await.len(), 100);
-    let before = daemon.resident_bytes().expect("the system reports it");
+    let before = daemon.resident_bytes().expect("the system reports the value");
     // the answer to each line is several hundred times as long
     let amplifying = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]}).to_string() + "\n";
     let mut streams = Vec::new();
     for _ in 0..8 {
         let mut stream = begin(&world).await;
-        stream.send(amplifying.repeat(2)).await.expect("it listens");
+        stream.send(amplifying.repeat(2)).await.expect("the server listens");
         streams.push(stream);
     }
     sleep(Duration::from_secs(2)).await;
-    let most = daemon.most_resident_bytes().expect("the system reports it");
+    let most = daemon.most_resident_bytes().expect("the system reports the value");
     println!("resident: {before} bytes before, {most} at the most");
     assert!(most < before + 64 * MIB, "{most} bytes, {before} before");
     // the daemon runs, and a client that reads gets all answers or an error
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
     let readers = streams.into_iter().map(|mut stream| {
         tokio::spawn(async move {
-            let mut told = Vec::new();
-            while told.len() < 2 {
-                told.push(summarize_line(&stream.line().await.expect("it answers")).2);
+            let mut responses = Vec::new();
+            while responses.len() < 2 {
+                responses.push(summarize_line(&stream.line().await.expect("the server answers")).2);
             }
-            told
+            responses
         })
     });
     for reader in readers.collect::<Vec<_>>() {
-        for told in reader.await.expect("it reads") {
-            assert!(["FAIL", "overloaded"].contains(&told.as_str()), "{told}");
+        for responses in reader.await.expect("the reader succeeds") {
+            assert!(["FAIL", "overloaded"].contains(&responses.as_str()), "{responses}");
         }
     }
 }

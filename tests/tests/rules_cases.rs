@@ -28,13 +28,13 @@ impl RulesFileCase {
     fn read(line: &str) -> Self {
         let mut members: serde_json::Map<String, Value> = serde_json::from_str(line).expect("an object");
         let mut take = |name: &str| members.remove(name).unwrap_or_default();
-        let mut text = |name: &str| take(name).as_str().expect("it exists and is text").to_owned();
+        let mut text = |name: &str| take(name).as_str().expect("the file exists and is UTF-8").to_owned();
         let (id, category, candidate) = (text("id"), text("category"), text("candidate_output"));
         assert!(!text("note").is_empty(), "{id} has a note");
         let mut want = take("want");
-        let mut wanted = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
-        let verdict = serde_json::from_value(wanted("verdict")).expect("a verdict");
-        let failed = serde_json::from_value(wanted("failed")).expect("ids of rules");
+        let mut take_expected = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
+        let verdict = serde_json::from_value(take_expected("verdict")).expect("a verdict");
+        let failed = serde_json::from_value(take_expected("failed")).expect("ids of rules");
         let check: CandidateCheck = serde_json::from_value(Value::Object(members)).expect("a check");
         check.validate(&RuleSettings::default()).expect("the check can be made");
         Self { id, category, candidate, check, verdict, failed }
@@ -68,9 +68,10 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
             let evaluation = case.evaluated();
             let failed = evaluation.rules.iter().filter(|rule| rule.verdict == RuleVerdict::Fail);
             let failed: Vec<&str> = failed.map(|rule| rule.rule.into_str()).collect();
-            let is_as_wanted = evaluation.verdict == case.verdict && failed == case.failed;
-            let (id, wanted) = (&case.id, (case.verdict, &case.failed));
-            (!is_as_wanted).then(|| format!("{id}: {:?} instead of {wanted:?}", (evaluation.verdict, failed)))
+            let is_as_expected = evaluation.verdict == case.verdict && failed == case.failed;
+            let (id, expected) = (&case.id, (case.verdict, &case.failed));
+            (!is_as_expected)
+                .then(|| format!("{id}: {:?} instead of {expected:?}", (evaluation.verdict, failed)))
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -80,7 +81,7 @@ fn every_case_has_its_expected_verdict_and_failed_rules() {
 fn repeated_evaluation_of_a_case_returns_the_same_bytes() {
     for case in cases() {
         let [first, second] = [case.evaluated(), case.evaluated()]
-            .map(|evaluation| serde_json::to_string(&evaluation).expect("it is JSON"));
+            .map(|evaluation| serde_json::to_string(&evaluation).expect("valid JSON"));
         assert_eq!(first, second, "{}", case.id);
     }
 }

@@ -49,7 +49,7 @@ fn rules_refusal(answer: &DaemonResponse) -> Value {
 }
 
 fn violations(evaluation: &Value) -> Vec<Value> {
-    let list = |of: &Value, name: &str| field(of, name).as_array().expect("it is a list").clone();
+    let list = |of: &Value, name: &str| field(of, name).as_array().expect("an array").clone();
     list(evaluation, "rules").iter().flat_map(|rule| list(rule, "violations")).collect()
 }
 
@@ -213,7 +213,7 @@ async fn invalid_check_is_refused_before_the_verdict_is_judged() {
         for raw in [GOOD, "{}"] {
             let answer = submit_verdict(routes, "cs_1", &with(submission(raw), members.clone())).await;
             let refused = problem(&answer, 400, "invalid_request");
-            let detail = refused["detail"].as_str().expect("it has a detail");
+            let detail = refused["detail"].as_str().expect("the problem has a detail");
             assert!(detail.contains(telling), "{telling}: {detail}");
         }
     }
@@ -243,8 +243,8 @@ async fn generated_verdict_passes_the_rules_gate() {
         "facts are not shown to the model"
     );
 
-    let made = submit_verdict(routes, "cs_1", &ordered).await;
-    assert_eq!(made.status, 201, "{}", document(&made));
+    let created = submit_verdict(routes, "cs_1", &ordered).await;
+    assert_eq!(created.status, 201, "{}", document(&created));
     let entries = log(control, "session=cs_1&event=rules_evaluated").await;
     let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
     assert_eq!(paths, [(&json!("FAIL"), &json!("generate")), (&json!("PASS"), &json!("generate"))]);
@@ -258,9 +258,9 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
     let world = model.create_world("");
     let mut daemon = world.serve().await;
     for (session, body) in [
-        ("handed-in", checked(GOOD)),
-        ("made", with(generation_request(ProductTier::Quick), json!({"facts": FACTS}))),
-        ("told-of-again", checked(GOOD)),
+        ("submitted", checked(GOOD)),
+        ("generated", with(generation_request(ProductTier::Quick), json!({"facts": FACTS}))),
+        ("registered-again", checked(GOOD)),
         ("unchecked", submission(GOOD)),
     ] {
         let routes = &mut daemon.routes().await;
@@ -268,25 +268,25 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
         purge_verdict(&mut daemon.control().await, session).await;
     }
     // a repeated registration does not change the session's check
-    let told = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
-    assert_eq!(put_session(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
+    let registration = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
+    assert_eq!(put_session(&mut daemon.routes().await, "registered-again", &registration).await.status, 200);
     assert!(daemon.stop().success());
 
     daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     model.set_default(ScriptedReply::with_text(UNFOUNDED));
-    for session in ["handed-in", "made", "told-of-again"] {
+    for session in ["submitted", "generated", "registered-again"] {
         let evaluation = rules_refusal(&read_verdict(routes, session).await);
         assert_eq!(violations(&evaluation)[0]["span"]["field"], "summary", "{session}");
-        let told = event_names(control, session).await;
-        let last = told.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
+        let events = event_names(control, session).await;
+        let last = events.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(
             last,
             ["regen_attempted", "oracle_interaction", "tmm_crosscheck", "rules_evaluated"],
             "{session}"
         );
         let entries = log(control, &format!("session={session}&event=rules_evaluated")).await;
-        let entry = entries.last().expect("there is one");
+        let entry = entries.last().expect("at least one");
         assert_eq!((&entry["verdict"], &entry["path"]), (&json!("FAIL"), &json!("regen")));
         problem(&get(routes, &format!("/cache/{session}")).await, 404, "verdict_not_cached");
         problem(&read_verdict(routes, session).await, 429, "regen_rate_limited");
@@ -302,8 +302,8 @@ async fn known_session_keeps_the_check_that_its_verdict_failed() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     model.set_default(ScriptedReply::with_text(UNFOUNDED));
-    let told = json!({"tier": "quick", "query": QUERY});
-    assert_eq!(put_session(routes, "cs_1", &told).await.status, 201);
+    let registration = json!({"tier": "quick", "query": QUERY});
+    assert_eq!(put_session(routes, "cs_1", &registration).await.status, 201);
     rules_refusal(&submit_verdict(routes, "cs_1", &checked(UNFOUNDED)).await);
     assert_eq!(event_names(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
     rules_refusal(&read_verdict(routes, "cs_1").await);
@@ -311,7 +311,7 @@ async fn known_session_keeps_the_check_that_its_verdict_failed() {
     rules_refusal(&submit_verdict(routes, "cs_1", &generation_request(ProductTier::Quick)).await);
     // a session whose verdict was delivered before, here or elsewhere, keeps its check as well
     assert_eq!(
-        put_session(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status,
+        put_session(routes, "cs_2", &with(registration, json!({"original_verdict": "RED"}))).await.status,
         201
     );
     assert_eq!(submit_verdict(routes, "cs_3", &submission(GOOD)).await.status, 201);
@@ -391,9 +391,9 @@ async fn regenerated_verdict_that_its_facts_support_is_delivered() {
     ));
     let read = read_verdict(routes, "cs_1").await;
     assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("MISS")));
-    let told = event_names(control, "cs_1").await;
+    let events = event_names(control, "cs_1").await;
     assert_eq!(
-        told[told.len() - 5..],
+        events[events.len() - 5..],
         [
             "oracle_interaction",
             "tmm_crosscheck",
@@ -403,7 +403,7 @@ async fn regenerated_verdict_that_its_facts_support_is_delivered() {
         ]
     );
     assert_eq!(
-        routes.call(Method::GET, "/v1/verdicts/cs_1", None).await.expect("it answers").body,
+        routes.call(Method::GET, "/v1/verdicts/cs_1", None).await.expect("the server answers").body,
         read.body
     );
 }
@@ -454,10 +454,10 @@ async fn request_without_facts_waits_for_one_with_facts_and_is_refused() {
     let mut other = daemon.routes().await;
     let checked = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
     let first = tokio::spawn(async move { submit_verdict(&mut other, "cs_1", &checked).await });
-    eventually("the model is asked", async || model.request_count() == 1).await;
+    eventually("the model is called", async || model.request_count() == 1).await;
     let second =
         submit_verdict(&mut daemon.routes().await, "cs_1", &generation_request(ProductTier::Quick)).await;
     rules_refusal(&second);
-    rules_refusal(&first.await.expect("it answers"));
+    rules_refusal(&first.await.expect("the server answers"));
     assert_eq!(model.request_count(), 2);
 }

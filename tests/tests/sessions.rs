@@ -27,7 +27,7 @@ async fn session_is_created_once_and_updated_with_new_fields() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     // the address itself is never returned on the routes' socket
     let known = |has_email: bool, original: &str| json!({"session_id": "cs_1", "tier": "quick", "query": QUERY, "has_email": has_email, "original_verdict": original});
-    for (body, status, told) in [
+    for (body, status, message) in [
         (generation_request(ProductTier::Quick), 201, known(false, "UNKNOWN")),
         (generation_request(ProductTier::Quick), 200, known(false, "UNKNOWN")),
         (with("customer_email", json!("a@b")), 200, known(true, "UNKNOWN")),
@@ -37,10 +37,10 @@ async fn session_is_created_once_and_updated_with_new_fields() {
         (with("original_verdict", json!("RED")), 200, known(true, "RED")),
     ] {
         let answer = put_session(routes, "cs_1", &body).await;
-        assert_eq!((answer.status.as_u16(), document(&answer)), (status, told), "{body}");
+        assert_eq!((answer.status.as_u16(), document(&answer)), (status, message), "{body}");
     }
     let entries = log(control, "session=cs_1&event=session_registered").await;
-    let told: Vec<_> = entries
+    let message: Vec<_> = entries
         .iter()
         .map(|entry| {
             (entry["event"].as_str(), entry["original_verdict"].as_str(), entry["has_email"].as_bool())
@@ -53,7 +53,7 @@ async fn session_is_created_once_and_updated_with_new_fields() {
         registered("RED", true),
         registered("RED", true),
     ];
-    assert_eq!(told, expected, "one entry for each change");
+    assert_eq!(message, expected, "one entry for each change");
     assert!(!world.mirror().contains("a@b"), "an address is not logged");
 }
 
@@ -62,9 +62,9 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    register_session(routes, "told", Some(VerdictLabel::Amber)).await;
+    register_session(routes, "registered", Some(VerdictLabel::Amber)).await;
     assert_eq!(post(routes, "/v1/verdicts/delivered", &submission(GOOD)).await.status, 201);
-    for (session, original) in [("told", "AMBER"), ("delivered", "GREEN")] {
+    for (session, original) in [("registered", "AMBER"), ("delivered", "GREEN")] {
         for (body, what) in [
             (with("tier", json!("full")), "tier"),
             (with("query", json!("Sell wax?")), "query"),
@@ -79,8 +79,8 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
         let known = document(&put_session(routes, session, &generation_request(ProductTier::Quick)).await);
         assert_eq!((&known["tier"], &known["original_verdict"]), (&json!("quick"), &json!(original)));
     }
-    let told = event_names(&mut daemon.control().await, "told").await;
-    assert_eq!(told, ["session_registered"]);
+    let events = event_names(&mut daemon.control().await, "registered").await;
+    assert_eq!(events, ["session_registered"]);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
     let world = DaemonWorld::with_config("[limits]\nquery_bytes = 100");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for (body, code, said) in [
+    for (body, code, message) in [
         (json!([]), "invalid_request", "an object, not an array"),
         (json!({}), "invalid_request", "tier"),
         (json!({"tier": "quick"}), "invalid_request", "query"),
@@ -109,7 +109,7 @@ async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
         (with("raw", json!(GOOD)), "invalid_request", "unknown field `raw`"),
     ] {
         let refused = problem(&put_session(routes, "cs_1", &body).await, 400, code);
-        assert!(refused["detail"].as_str().unwrap().contains(said), "{body}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(message), "{body}: {refused}");
     }
     for (session, status) in
         [("a%20b", 400), ("%FF", 400), (&*"x".repeat(256), 400), (&*"x".repeat(255), 201)]
@@ -160,17 +160,17 @@ async fn registration_survives_a_stop_and_a_kill() {
 async fn concurrent_registrations_create_one_session_and_one_entry() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let mut told = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for n in 0..32 {
         let mut routes = daemon.routes().await;
         let query = if n % 2 == 0 { "one" } else { "other" };
-        told.spawn(async move {
+        tasks.spawn(async move {
             put_session(&mut routes, "cs_1", &json!({"tier": "quick", "query": query})).await.status
         });
     }
     let mut statuses = [0; 3];
-    while let Some(status) = told.join_next().await {
-        match status.expect("it is answered").as_u16() {
+    while let Some(status) = tasks.join_next().await {
+        match status.expect("an answer").as_u16() {
             201 => statuses[0] += 1,
             200 => statuses[1] += 1,
             409 => statuses[2] += 1,
@@ -187,13 +187,13 @@ async fn operator_shows_corrects_and_removes_a_session() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
-    let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("it is text");
+    let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("valid UTF-8");
     assert!(shown.contains("a@b") && shown.contains("uid "), "{shown}");
 
     let corrections = ["session", "correct", "cs_1", "--customer-email", "c@d", "--original-verdict", "RED"];
     assert!(world.ctl(&corrections).status.success());
     let session: Value = serde_json::from_slice(&world.ctl(&["--json", "session", "show", "cs_1"]).stdout)
-        .expect("it is JSON");
+        .expect("valid JSON");
     assert_eq!((&session["customer_email"], &session["original_verdict"]), (&json!("c@d"), &json!("RED")));
     assert_eq!(world.ctl(&["session", "correct", "cs_1"]).status.code(), Some(2), "a correction is required");
 
@@ -201,9 +201,9 @@ async fn operator_shows_corrects_and_removes_a_session() {
     for verb in ["show", "remove"] {
         assert_eq!(world.ctl(&["session", verb, "cs_1"]).status.code(), Some(1), "{verb}");
     }
-    let told = event_names(&mut daemon.control().await, "cs_1").await;
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
     let expected = ["session_registered", "session_corrected", "session_address_changed", "session_removed"];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     assert!(!world.mirror().contains("a@b") && !world.mirror().contains("c@d"), "an address is not logged");
 }
 
@@ -220,12 +220,13 @@ async fn removal_of_a_session_drops_its_queued_mail() {
     }
     eventually("it is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success()).await;
     let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["items"].clone();
-    let sessions: Vec<_> = mails.as_array().expect("a list").iter().map(|mail| &mail["session_id"]).collect();
+    let sessions: Vec<_> =
+        mails.as_array().expect("an array").iter().map(|mail| &mail["session_id"]).collect();
     assert_eq!(sessions, ["cs_2"]);
     // both entries are in one commit, with the same timestamp
     let mirror: Vec<Value> = world.mirror().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let time_of = |event: &str| {
-        let entry = mirror.iter().find(|entry| entry["event"] == event).expect("it is logged");
+        let entry = mirror.iter().find(|entry| entry["event"] == event).expect("the event is logged");
         entry["timestamp"].clone()
     };
     assert_eq!(time_of("mail_dropped"), time_of("session_removed"));
@@ -234,11 +235,11 @@ async fn removal_of_a_session_drops_its_queued_mail() {
 #[tokio::test]
 async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
     let world = DaemonWorld::with_config("socket_mode = \"0666\"");
-    if fs::metadata(world.path("")).expect("it exists").uid() != 0 {
+    if fs::metadata(world.path("")).expect("the file exists").uid() != 0 {
         // only root can act as another user
         return;
     }
-    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("the mode is set");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
@@ -254,7 +255,7 @@ async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
         "thief@b",
     ]);
     let refused = other.uid(65_534).gid(65_534).output().expect("oraclectl starts");
-    let document: Value = serde_json::from_slice(&refused.stdout).expect("it is JSON");
+    let document: Value = serde_json::from_slice(&refused.stdout).expect("valid JSON");
     assert_eq!((&document["code"], &document["mismatch"]), (&json!("session_mismatch"), &json!("owner")));
     assert!(world.ctl(&["session", "correct", "cs_1", "--owner-uid", "65534"]).status.success());
     let taken = other.output().expect("oraclectl starts");

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path).expect("it exists").mode() & 0o7777
+    fs::metadata(path).expect("the file exists").mode() & 0o7777
 }
 
 #[tokio::test]
@@ -54,8 +54,8 @@ async fn socket_gets_the_configured_group() {
 #[tokio::test]
 async fn unknown_socket_group_is_an_error() {
     let world = DaemonWorld::with_config("control_socket_group = \"no-such-group\"");
-    let said = error_line(world.command());
-    assert!(said.contains("`no-such-group`"), "{said}");
+    let error = error_line(world.command());
+    assert!(error.contains("`no-such-group`"), "{error}");
     assert!(!world.control_socket().exists());
 }
 
@@ -63,17 +63,17 @@ async fn unknown_socket_group_is_an_error() {
 async fn invalid_socket_mode_is_an_error() {
     for bad in ["999", "0660x", "", "4777", "rw"] {
         let world = DaemonWorld::with_config(&format!("socket_mode = \"{bad}\""));
-        let said = error_line(world.command());
-        assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
+        let error = error_line(world.command());
+        assert!(error.contains("`socket_mode`") && error.contains("octal"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn control_socket_that_others_can_write_to_is_refused() {
     for bad in ["0666", "0662", "777"] {
-        let said =
+        let error =
             error_line(DaemonWorld::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
-        assert!(said.contains("`control_socket_mode`") && said.contains(bad), "{said}");
+        assert!(error.contains("`control_socket_mode`") && error.contains(bad), "{error}");
     }
 }
 
@@ -95,14 +95,14 @@ async fn stale_socket_file_is_replaced() {
 #[tokio::test]
 async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
     let world = DaemonWorld::default();
-    let _listener = UnixListener::bind(world.socket()).expect("it is bound");
+    let _listener = UnixListener::bind(world.socket()).expect("the socket is bound");
     let mut waiting = Vec::new();
     // the listener accepts none of these connections
     while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {
         waiting.push(stream);
     }
-    let said = error_line(world.command());
-    assert!(said.contains("in use"), "{said}");
+    let error = error_line(world.command());
+    assert!(error.contains("in use"), "{error}");
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn socket_in_use_is_an_error_and_its_daemon_continues() {
         let mut other = world.oracled(&["serve", "--state-dir"]);
         other.arg(world.path("other-state")).arg("--socket").arg(&socket);
         other.arg("--control-socket").arg(&control_socket);
-        let said = error_line(other);
-        assert!(said.contains("in use by another process"), "{said}");
+        let error = error_line(other);
+        assert!(error.contains("in use by another process"), "{error}");
     }
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
         assert_eq!(get(client, "/nowhere").await.status, 404);
@@ -135,8 +135,8 @@ async fn file_that_is_not_a_socket_is_not_replaced() {
         let path = world.socket();
         make(&path);
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
-        let said = error_line(world.command());
-        assert!(said.contains("is not a socket") && said.contains(path.to_str().unwrap()), "{said}");
+        let error = error_line(world.command());
+        assert!(error.contains("is not a socket") && error.contains(path.to_str().unwrap()), "{error}");
         assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), kind);
         if kind.is_dir() { fs::remove_dir(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
     }
@@ -158,8 +158,8 @@ async fn unusable_directory_is_an_error_that_names_the_socket() {
         let mut command = world.oracled(&["serve", "--state-dir"]);
         command.arg(world.state()).arg("--socket").arg(dir.join("o.sock")).arg("--control-socket");
         command.arg(world.control_socket());
-        let said = error_line(command);
-        assert!(said.contains(dir.join("o.sock").to_str().unwrap()), "{said}");
+        let error = error_line(command);
+        assert!(error.contains(dir.join("o.sock").to_str().unwrap()), "{error}");
     }
 }
 
@@ -168,8 +168,8 @@ async fn too_long_socket_path_is_an_error_with_the_allowed_length() {
     let world = DaemonWorld::default();
     let mut command = world.oracled(&["serve", "--state-dir"]);
     command.arg(world.state()).arg("--socket").arg(world.path(&"x".repeat(100)));
-    let said = error_line(command);
-    assert!(said.contains("`socket`") && said.contains("107"), "{said}");
+    let error = error_line(command);
+    assert!(error.contains("`socket`") && error.contains("107"), "{error}");
 }
 
 #[tokio::test]
@@ -231,8 +231,8 @@ async fn inherited_socket_with_another_name_is_an_error() {
     for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
         let mut world = DaemonWorld::default();
         let sockets = ["a", "b"].map(|name| UnixListener::bind(world.path(name)).unwrap());
-        let said = error_line(inherit_sockets(&mut world, names, sockets));
-        assert!(said.contains(named) && said.contains("FileDescriptorName="), "{said}");
+        let error = error_line(inherit_sockets(&mut world, names, sockets));
+        assert!(error.contains(named) && error.contains("FileDescriptorName="), "{error}");
     }
 }
 

@@ -135,15 +135,15 @@ fn faults() -> Vec<RepeatedFailure> {
 #[tokio::test]
 async fn retryable_failure_is_tried_four_times_and_others_once() {
     let mut calls = JoinSet::new();
-    for (reply, asked, code, health) in faults() {
+    for (reply, expected_calls, code, health) in faults() {
         for wire in 0..2 {
             let reply = reply.clone();
             calls.spawn(async move {
                 let server = ModelServer::start().await;
                 server.set_default(reply.clone());
                 let called = call(both(&server)[wire].clone()).await;
-                assert_eq!(server.request_count(), asked, "{reply:?}");
-                assert_eq!(codes(&called), vec![code; asked], "{reply:?}");
+                assert_eq!(server.request_count(), expected_calls, "{reply:?}");
+                assert_eq!(codes(&called), vec![code; expected_calls], "{reply:?}");
                 assert_eq!(retry_wait(&called), Some(None), "{reply:?}");
                 assert_eq!((called.health, called.reached), (health, true), "{reply:?}");
             });
@@ -256,8 +256,9 @@ async fn deadline_ends_the_current_attempt_and_all_retries() {
 
 #[tokio::test]
 async fn unreachable_model_counts_as_not_reached() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
-    let called = call(gemini_at(&format!("http://{nobody}"))).await;
+    let unreachable =
+        TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let called = call(gemini_at(&format!("http://{unreachable}"))).await;
     assert_eq!(codes(&called), ["connect"; 4]);
     assert_eq!((called.health, called.reached), (ModelHealthEffect::Failed, false));
     assert_eq!(retry_wait(&called), Some(None));
@@ -275,7 +276,7 @@ async fn server_without_a_valid_certificate_gets_no_request() {
 #[tokio::test]
 async fn only_retries_require_permission() {
     let server = ModelServer::start().await;
-    for (reply, leave, asked_for_leave, asked) in [
+    for (reply, leave, asked_for_leave, calls) in [
         (ScriptedReply::error(503, "not now"), false, 1, 1),
         (ScriptedReply::error(503, "not now"), true, 3, 4),
         (ScriptedReply::error(400, "wrong"), true, 0, 1),
@@ -290,8 +291,8 @@ async fn only_retries_require_permission() {
             leave
         };
         let called = caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, ask).await;
-        assert_eq!((times, server.request_count() - before), (asked_for_leave, asked));
-        assert_eq!(called.interactions.len(), asked);
+        assert_eq!((times, server.request_count() - before), (asked_for_leave, calls));
+        assert_eq!(called.interactions.len(), calls);
     }
 }
 
@@ -491,7 +492,8 @@ async fn unreadable_answer_is_not_quoted() {
         server.set_default(ScriptedReply::bytes(200, answer.as_str()));
         for model in both(&server) {
             let called = call(model).await;
-            let shown = format!("{called:?} {}", called.outcome.as_ref().expect_err("it cannot be read"));
+            let shown =
+                format!("{called:?} {}", called.outcome.as_ref().expect_err("the answer is unreadable"));
             assert!(shown.contains(&format!("the answer cannot be read: {how}")), "{shown}");
             assert!(!shown.contains(WORDS), "{shown}");
         }
@@ -506,7 +508,7 @@ async fn probe_requests_the_models_route_only() {
         assert_eq!(model.probe(LOCKED_MODEL, patience).await, Ok(()));
         assert_eq!(server.probes().pop().expect("a probe").path, path);
         server.set_probe_reply(ScriptedReply::error(404, "no such model"));
-        let failure = model.probe(LOCKED_MODEL, patience).await.expect_err("there is none");
+        let failure = model.probe(LOCKED_MODEL, patience).await.expect_err("an error");
         assert_eq!(
             (failure.kind, failure.detail.as_str()),
             (RequestFailureKind::Status(404), "MADE_UP: no such model")
@@ -528,7 +530,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         if calls.len() >= AT_ONCE {
-            calls.join_next().await.expect("some are left").expect("it holds");
+            calls.join_next().await.expect("some are left").expect("the call succeeds");
         }
         let caller = caller.clone();
         calls.spawn(async move {
@@ -537,7 +539,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
         });
     }
     while let Some(called) = calls.join_next().await {
-        called.expect("it holds");
+        called.expect("the call succeeds");
     }
     assert_eq!(server.request_count(), CALLS);
     assert!((2..=AT_ONCE).contains(&server.most_in_flight()), "{}", server.most_in_flight());

@@ -167,13 +167,13 @@ async fn strategy_texts_are_checked_by_the_rules() {
     .enumerate()
     {
         let mut verdict = supported.clone();
-        *verdict.pointer_mut(pointer).expect("it exists") = text;
+        *verdict.pointer_mut(pointer).expect("the value exists") = text;
         let answer = submit(routes, &format!("cs_{n}"), &body(&verdict)).await;
         let refused = problem(&answer, 422, "rules_rejected");
-        let rules = field(field(&refused, "evaluation"), "rules").as_array().expect("a list");
+        let rules = field(field(&refused, "evaluation"), "rules").as_array().expect("an array");
         let spans: Vec<_> = rules
             .iter()
-            .flat_map(|rule| rule["violations"].as_array().expect("a list"))
+            .flat_map(|rule| rule["violations"].as_array().expect("an array"))
             .map(|violation| violation["span"]["field"].clone())
             .collect();
         assert!(!spans.is_empty() && spans.iter().all(|span| span == path), "{path}: {spans:?}");
@@ -245,5 +245,5 @@ async fn refusal_by_rules_outlives_a_registration_and_binds_orders() {
     let others = with(submission(UNSUPPORTED), "facts", json!([FACTS[0], "Gold below it"]));
     assert_eq!(submit(routes, "registered", &others).await.status, 201);
     let purged = daemon.control().await.call(Method::DELETE, "/v1/verdicts/registered", None).await;
-    assert_eq!(purged.expect("it answers").status, 200);
+    assert_eq!(purged.expect("the server answers").status, 200);
 }

@@ -241,17 +241,17 @@ async fn unknown_field_is_refused_with_its_name() {
 async fn concurrent_submissions_all_return_the_same_verdict() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let mut handed_in = Vec::new();
+    let mut submitted = Vec::new();
     for number in 0..16 {
         let mut routes = daemon.routes().await;
         let raw = format!(r#"{{"verdict":"GREEN","summary":"This is version {number}."}}"#);
-        let handed =
+        let task =
             tokio::spawn(async move { post(&mut routes, "/v1/verdicts/cs_1", &submission(&raw)).await });
-        handed_in.push(handed);
+        submitted.push(task);
     }
     let mut created = Vec::new();
     let mut replayed = Vec::new();
-    for answer in handed_in {
+    for answer in submitted {
         let answer = answer.await.unwrap();
         let group = if answer.status == 201 { &mut created } else { &mut replayed };
         assert!(answer.status == 201 || answer.status == 200, "{answer:?}");

@@ -32,7 +32,7 @@ async fn both(control: &mut DaemonClient) {
 }
 
 fn with(mut document: Value, place: &str, value: Value) -> Value {
-    *document.pointer_mut(place).expect("it exists") = value;
+    *document.pointer_mut(place).expect("the value exists") = value;
     document
 }
 
@@ -93,10 +93,10 @@ async fn invalid_workflow_is_refused_with_its_fault() {
     let control = &mut daemon.control().await;
     problem(&get(control, WORKFLOW).await, 404, "document_unknown");
     problem(&get(control, "/v1/documents/workflow/No!").await, 404, "document_unknown");
-    let told = problem(&put_document(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
-    assert!(told["detail"].as_str().unwrap().contains("population@1"), "{told}");
+    let message = problem(&put_document(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
+    assert!(message["detail"].as_str().unwrap().contains("population@1"), "{message}");
     both(control).await;
-    for (place, value, told) in [
+    for (place, value, message) in [
         (
             "/oracles/1",
             json!("world-bonk"),
@@ -111,7 +111,7 @@ async fn invalid_workflow_is_refused_with_its_fault() {
     ] {
         let refused = put_document(control, WORKFLOW, &with(census(), place, value)).await;
         let refused = problem(&refused, 400, "invalid_document");
-        assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(message), "{place}: {refused}");
     }
     assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "workflow"));
 }
@@ -126,7 +126,7 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     assert_eq!(put_document(control, "/v1/documents/ontology/people@1", &ontology).await.status, 200);
     assert_eq!(put_document(control, WORKFLOW, &census()).await.status, 200);
     let source = example("sources/un-wpp-population.json");
-    for (place, value, told) in [
+    for (place, value, message) in [
         ("/axes_provided", json!(["area", "year", "area_name"]), "provides none of the axes population"),
         ("/ontology/ontology_id", json!("people"), "has the ontology people@1, not population@1"),
     ] {
@@ -134,7 +134,7 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
         let refused = problem(&refused, 409, "document_fixed");
         let detail = refused["detail"].as_str().unwrap();
         assert!(detail.starts_with("workflow census would no longer work: "), "{detail}");
-        assert!(detail.contains(told), "{detail}");
+        assert!(detail.contains(message), "{detail}");
     }
     assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
     // a source may change in ways that the workflow does not depend on
@@ -199,23 +199,23 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
-    let said = |arguments: &[&str]| {
+    let run_ctl = |arguments: &[&str]| {
         let output = world.ctl(arguments);
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
     let file = world.state().with_file_name("census.json");
-    std::fs::write(&file, census().to_string()).expect("it is written");
+    std::fs::write(&file, census().to_string()).expect("the write succeeds");
     let file = file.to_str().expect("a name");
-    assert_eq!(said(&["apply", "-f", file]), (Some(0), "workflow census is created\n".to_owned()));
-    assert_eq!(said(&["apply", "-f", file]), (Some(0), "workflow census is unchanged\n".to_owned()));
-    let (code, list) = said(&["get", "workflow"]);
+    assert_eq!(run_ctl(&["apply", "-f", file]), (Some(0), "workflow census is created\n".to_owned()));
+    assert_eq!(run_ctl(&["apply", "-f", file]), (Some(0), "workflow census is unchanged\n".to_owned()));
+    let (code, list) = run_ctl(&["get", "workflow"]);
     assert!(code == Some(0) && list.contains("un-wpp-population is not approved"), "{list}");
-    let (code, shown) = said(&["describe", "workflow", "census"]);
+    let (code, shown) = run_ctl(&["describe", "workflow", "census"]);
     assert!(code == Some(0) && shown.contains("weighted_average"), "{shown}");
-    assert_eq!(said(&["get", "workflow", "nowhere"]).0, Some(1));
-    let log = said(&["log", "--event", "document_registered"]).1;
+    assert_eq!(run_ctl(&["get", "workflow", "nowhere"]).0, Some(1));
+    let log = run_ctl(&["log", "--event", "document_registered"]).1;
     assert!(log.contains("document_registered workflow census by uid"), "{log}");
-    assert_eq!(said(&["log", "--execution", "nobody"]), (Some(0), String::new()));
+    assert_eq!(run_ctl(&["log", "--execution", "unknown"]), (Some(0), String::new()));
 }
 
 const LIVE: &str = "/v1/documents/source/un-live";
@@ -273,13 +273,13 @@ async fn adapter_is_registered_for_a_live_source_and_replaced() {
     let shown_again = document(&get(&mut daemon.control().await, ADAPTER).await);
     assert_eq!(shown_again, shown, "the adapter survives a restart");
     let file = world.state().with_file_name("adapter.json");
-    std::fs::write(&file, adapter().to_string()).expect("it is written");
-    let said = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
-    let set = said(&["apply", "-f", file.to_str().expect("a name")]);
+    std::fs::write(&file, adapter().to_string()).expect("the write succeeds");
+    let ctl_output = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
+    let set = ctl_output(&["apply", "-f", file.to_str().expect("a name")]);
     assert_eq!(set, "adapter un-live is changed\n");
-    let told = said(&["describe", "adapter", "un-live"]);
-    assert!(told.contains("un-live") && told.contains("ttl_seconds: 60"), "{told}");
-    assert!(said(&["log", "-n", "1"]).contains("document_registered adapter un-live by uid"));
+    let described = ctl_output(&["describe", "adapter", "un-live"]);
+    assert!(described.contains("un-live") && described.contains("ttl_seconds: 60"), "{described}");
+    assert!(ctl_output(&["log", "-n", "1"]).contains("document_registered adapter un-live by uid"));
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn invalid_adapter_is_refused_with_its_fault() {
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
-    for (place, value, told) in [
+    for (place, value, message) in [
         (
             "/endpoint",
             json!("http://127.0.0.1/{area}/{year}"),
@@ -308,7 +308,7 @@ async fn invalid_adapter_is_refused_with_its_fault() {
             400,
             "invalid_document",
         );
-        assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(message), "{place}: {refused}");
     }
     let ingested = with(adapter(), "/oracle_id", json!("un-wpp-population"));
     let refused = put_document(control, "/v1/documents/adapter/un-wpp-population", &ingested).await;

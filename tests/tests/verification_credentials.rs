@@ -37,11 +37,11 @@ async fn registered(
 }
 
 /// Checks that each request to the office has `mine` and none of `others`.
-fn check_headers(office: &ScriptedSource, mine: Option<&str>, others: &[&str]) {
+fn check_headers(office: &ScriptedSource, own: Option<&str>, others: &[&str]) {
     let heads = office.heads();
     assert!(!heads.is_empty(), "the source was called");
     for head in heads {
-        assert!(mine.is_none_or(|mine| head.contains(mine)), "{head}");
+        assert!(own.is_none_or(|own| head.contains(own)), "{head}");
         assert!(!others.iter().any(|other| head.contains(other)), "{head}");
     }
 }
@@ -87,8 +87,8 @@ async fn credential_is_sent_only_to_its_own_source() {
         let changes = json!({"authentication": authentication});
         let document = adapter_of(oracle_id, &elsewhere.endpoint(), changes);
         let answer = put_document(control, &format!("/v1/documents/adapter/{oracle_id}"), &document).await;
-        let told = problem(&answer, 400, "invalid_document").to_string();
-        assert!(told.contains(words) && !told.contains("s3cret"), "{told}");
+        let detail = problem(&answer, 400, "invalid_document").to_string();
+        assert!(detail.contains(words) && !detail.contains("s3cret"), "{detail}");
     }
     assert!(elsewhere.heads().is_empty(), "{:?}", elsewhere.heads());
 }
@@ -120,32 +120,32 @@ async fn credential_is_in_no_output_log_or_file() {
         envelopes.push(envelope);
     }
     check_headers(&office, Some(OFFICE), &[REGISTRY]);
-    assert_eq!(envelopes.last().expect("there are some")["candidates"][0]["outcome"], "refused");
-    let mut said = String::new();
+    assert_eq!(envelopes.last().expect("at least one")["candidates"][0]["outcome"], "refused");
+    let mut messages = String::new();
     for envelope in &envelopes {
-        let execution = envelope["execution_id"].as_str().expect("it has one");
+        let execution = envelope["execution_id"].as_str().expect("a string");
         let explained = world.ctl_in_thread(&["explain", execution]).await;
         assert!(explained.status.success(), "{explained:?}");
-        said += &String::from_utf8_lossy(&explained.stdout);
-        said += &document(&get(control, &format!("/v1/executions/{execution}")).await).to_string();
-        said += &envelope.to_string();
+        messages += &String::from_utf8_lossy(&explained.stdout);
+        messages += &document(&get(control, &format!("/v1/executions/{execution}")).await).to_string();
+        messages += &envelope.to_string();
     }
     for arguments in [&["health"][..], &["health", "--json"], &["describe", "source", "office"]] {
         let shown = world.ctl_in_thread(arguments).await;
         assert!(shown.status.success(), "{shown:?}");
-        said += &String::from_utf8_lossy(&shown.stdout);
+        messages += &String::from_utf8_lossy(&shown.stdout);
     }
     let adapter = get(control, "/v1/documents/adapter/office").await;
     for answer in [get(routes, "/metrics").await, get(routes, "/v1/health/oracles").await, adapter] {
         assert_eq!(answer.status, 200, "{answer:?}");
-        said += &String::from_utf8_lossy(&answer.body);
+        messages += &String::from_utf8_lossy(&answer.body);
     }
-    assert!(said.contains("source:office"), "the output is about the source");
-    said += &json!(read_whole_log(control).await).to_string();
+    assert!(messages.contains("source:office"), "the output is about the source");
+    messages += &json!(read_whole_log(control).await).to_string();
     assert!(daemon.stop().success());
-    said += &world.written();
-    let found = said
+    messages += &world.written();
+    let found = messages
         .find("s3cret")
-        .map(|place| said[place.saturating_sub(200)..].chars().take(400).collect::<String>());
+        .map(|place| messages[place.saturating_sub(200)..].chars().take(400).collect::<String>());
     assert_eq!(found, None);
 }

@@ -18,9 +18,9 @@ async fn serve_census(world: &DaemonWorld, settings: Value) -> oracled_tests::Da
 }
 
 fn output_text(output: &Output) -> String {
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!told.contains('\u{1b}'), "no colors without a terminal");
-    told + &String::from_utf8_lossy(&output.stderr)
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains('\u{1b}'), "no colors without a terminal");
+    text + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Runs `oraclectl`, which must end with this exit status, and returns its output.
@@ -32,9 +32,9 @@ fn ctl(world: &DaemonWorld, arguments: &[&str], status: i32) -> String {
 }
 
 #[track_caller]
-fn assert_lines(said: &str, lines: &[&str]) {
+fn assert_lines(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(said.contains(line), "`{line}` is not in\n{said}");
+        assert!(text.contains(line), "`{line}` is not in\n{text}");
     }
 }
 
@@ -63,7 +63,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
     assert!(!shown.contains("next: "), "{shown}");
     let envelope: Value =
         serde_json::from_str(&ctl(&world, &[&ARUBA[..], &["--json"]].concat(), 0)).expect("JSON");
-    let id = envelope["execution_id"].as_str().expect("it has one");
+    let id = envelope["execution_id"].as_str().expect("a string");
 
     let explained = ctl(&world, &["explain", id], 0);
     assert_lines(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
@@ -178,11 +178,11 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     );
     assert_lines(&ctl(&world, &["review", "list"], 0), &[&first, &second]);
 
-    let told = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
+    let output = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
-    assert_lines(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
-    assert_lines(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
-    assert_eq!(told.matches("oraclectl: ").count(), 2, "each is reported once: {told}");
+    assert_lines(&output, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
+    assert_lines(&output, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
+    assert_eq!(output.matches("oraclectl: ").count(), 2, "each is reported once: {output}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
     let shown = ctl(&world, &["review", "show", &first], 0);
@@ -225,8 +225,8 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
     );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
     assert_lines(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
-    let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
-    assert_lines(&promised, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
+    let pending = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
+    assert_lines(&pending, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
     let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
     assert_lines(&waited, &["population: 54208 {person}"]);
 
@@ -253,13 +253,16 @@ async fn review_watch_shows_reviews_when_they_are_opened() {
         ctl(&world, &["verify", "census", "area=ABW", &format!("year={year}"), "--axes=population"], 6);
     };
     ask(1960);
-    let mut watching =
-        world.ctl_command(&["review", "watch", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    let mut watching = world
+        .ctl_command(&["review", "watch", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the start succeeds");
+    let mut lines = BufReader::new(watching.stdout.take().expect("the output is piped")).lines();
     // `watch` follows the log from its end at the time of its request; earlier reviews are not shown
     let (seen, line) = std::sync::mpsc::channel();
     let reader =
-        std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("it is text")))));
+        std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("valid UTF-8")))));
     let mut line_of = None;
     for year in 1961..1980 {
         ask(year);
@@ -268,13 +271,14 @@ async fn review_watch_shows_reviews_when_they_are_opened() {
             break;
         }
     }
-    watching.kill().expect("it is ours");
-    watching.wait().expect("it ends");
+    watching.kill().expect("the process is running");
+    watching.wait().expect("the process ends");
     drop(reader.join());
-    let told: Value = serde_json::from_str(&line_of.expect("a review was shown")).expect("it is JSON");
+    let shown_review: Value =
+        serde_json::from_str(&line_of.expect("a review was shown")).expect("valid JSON");
     assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
-    let listed = listed["items"].as_array().expect("a list");
-    assert!(listed.contains(&told), "{told}");
-    assert_ne!(told["where"]["year"], "1960", "an earlier review is not shown");
+    let listed = listed["items"].as_array().expect("an array");
+    assert!(listed.contains(&shown_review), "{shown_review}");
+    assert_ne!(shown_review["where"]["year"], "1960", "an earlier review is not shown");
 }

@@ -75,7 +75,7 @@ impl PopulationPair {
             return PairOutcome::Agreed(un.clone());
         }
         let (low, high) = (un.min(world_bank), un.max(world_bank));
-        let delta = high.checked_sub(low).expect("it fits");
+        let delta = high.checked_sub(low).expect("no overflow");
         if threshold.is_some_and(|threshold| delta > Decimal::from(threshold)) {
             return PairOutcome::Escalated;
         }
@@ -92,7 +92,7 @@ impl PopulationPair {
 
 /// Mean of two whole numbers, rounded half to even.
 fn mean(one: &Decimal, other: &Decimal) -> Decimal {
-    let sum = one.checked_add(other).expect("it fits").to_i64().expect("a population is a whole number");
+    let sum = one.checked_add(other).expect("no overflow").to_i64().expect("a population is a whole number");
     let half = sum.div_euclid(2);
     let is_odd = sum.rem_euclid(2) == 1;
     Decimal::from(half + i64::from(is_odd && half.rem_euclid(2) == 1))
@@ -130,8 +130,8 @@ impl PopulationPayloads {
 /// Registers, approves and ingests both sources: the United Nations first, with this tier.
 async fn prepare(control: &mut DaemonClient, un_tier: &str, payloads: &PopulationPayloads) {
     let mut ontology = example("ontologies/population.json");
-    let axes = ontology["axes"].as_array_mut().expect("it has axes");
-    let population = axes.iter_mut().find(|axis| axis["axis"] == "population").expect("it is one");
+    let axes = ontology["axes"].as_array_mut().expect("the ontology has axes");
+    let population = axes.iter_mut().find(|axis| axis["axis"] == "population").expect("the axis exists");
     population["conservative"] = json!("lower");
     let releases =
         [(UN, "2019", "2019-06-17", &payloads.un), (WORLD_BANK, "2026", "2026-03-06", &payloads.world_bank)];
@@ -159,15 +159,15 @@ async fn query_values(
     routes: &mut DaemonClient,
     source: &str,
 ) -> BTreeMap<(String, String), PopulationValue> {
-    let told = query_all(routes, source, &json!({"axes_requested": ["population"]})).await;
+    let answers = query_all(routes, source, &json!({"axes_requested": ["population"]})).await;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let said = |(record, _): (Value, Value)| {
+    let stated_value = |(record, _): (Value, Value)| {
         let axes = &record["axes"];
-        let population = text(&axes["population"]).parse().expect("it is a number");
+        let population = text(&axes["population"]).parse().expect("a number");
         let definition = record["definitions"]["population"].as_str().map(str::to_owned);
         ((text(&axes["area"]), text(&axes["year"])), PopulationValue { population, definition })
     };
-    told.into_iter().map(said).collect()
+    answers.into_iter().map(stated_value).collect()
 }
 
 /// Countries and years for which both sources have a value.
@@ -189,10 +189,10 @@ async fn verify(routes: &mut DaemonClient, workflow: &str, pair: &PopulationPair
     assert_eq!(answer.status, 200, "{}", document(&answer));
     let envelope = document(&answer);
     let axis = &envelope["axes"]["population"];
-    let value = || axis["value"].as_str().expect("it has a value").parse::<Decimal>().expect("a number");
+    let value = || axis["value"].as_str().expect("a value").parse::<Decimal>().expect("a number");
     let is_other =
         envelope["reasons"].as_array().is_some_and(|reasons| reasons.contains(&json!("definition_mismatch")));
-    let outcome = match envelope["kind"].as_str().expect("it has a kind") {
+    let outcome = match envelope["kind"].as_str().expect("the envelope has a kind") {
         "authoritative" if envelope["steps"] == json!([]) => PairOutcome::Agreed(value()),
         "authoritative" => PairOutcome::Settled(value()),
         "human_review" if is_other => PairOutcome::OtherDefinition,
@@ -313,10 +313,7 @@ async fn resolution_requires_a_definition_and_its_value_has_it() {
         "axes": ["area_name", "population"]});
     let disputed = document(&post(routes, "/v1/verify", &request).await);
     let reasons = &disputed["axes"]["population"]["reasons"];
-    assert!(
-        reasons.as_array().expect("there are some").contains(&json!("definition_mismatch")),
-        "{disputed}"
-    );
+    assert!(reasons.as_array().expect("at least one").contains(&json!("definition_mismatch")), "{disputed}");
     let path = format!("/v1/reviews/{}", disputed["review_id"].as_str().expect("a review is open"));
     let review = document(&get(control, &path).await);
     let mut resolution =
@@ -325,8 +322,8 @@ async fn resolution_requires_a_definition_and_its_value_has_it() {
         resolution["values"]["area_name"] = json!("Moldova");
     }
     let resolve = format!("{path}/resolve");
-    let told = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
-    let detail = told["detail"].as_str().expect("it has a detail");
+    let rejection = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
+    let detail = rejection["detail"].as_str().expect("the problem has a detail");
     assert!(detail.starts_with("`definitions.population` is missing"), "{detail}");
     assert!(detail.ends_with("`with Transnistria`, `without Transnistria`"), "{detail}");
     resolution["definitions"] = json!({"population": "without Transnistria"});
@@ -378,12 +375,12 @@ async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then()
     assert_eq!(put_document(control, "/v1/documents/workflow/population-latest", &latest).await.status, 200);
     let routes = &mut daemon.routes().await;
     let request = json!({"axes_requested": ["population"], "point_in_time": AS_OF});
-    let said = |answers: Vec<(Value, Value)>| {
+    let stated_values = |answers: Vec<(Value, Value)>| {
         let key = |axes: &Value| (axes["area"].to_string(), axes["year"].to_string());
         answers.into_iter().map(|(record, _)| (key(&record["axes"]), record)).collect::<BTreeMap<_, _>>()
     };
-    let un = said(query_all(routes, UN, &request).await);
-    let world_bank = said(query_all(routes, WORLD_BANK, &request).await);
+    let un = stated_values(query_all(routes, UN, &request).await);
+    let world_bank = stated_values(query_all(routes, WORLD_BANK, &request).await);
     let (mut authoritative, mut of_the_un) = (0, 0);
     for (key, record) in un.iter().filter(|(key, _)| world_bank.contains_key(*key)) {
         let request = json!({"workflow": "population-latest", "axes": ["population"], "point_in_time": AS_OF,

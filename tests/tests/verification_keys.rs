@@ -43,7 +43,7 @@ const RSA_QI: &str = "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy
 type SignFn = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
 
 fn bytes(text: &str) -> Vec<u8> {
-    URL_SAFE_NO_PAD.decode(text).expect("it is base64url")
+    URL_SAFE_NO_PAD.decode(text).expect("valid base64url")
 }
 
 /// The P-256 key as a JWK, and its signing function.
@@ -56,8 +56,8 @@ fn ec() -> (Value, SignFn) {
         &point,
         &random,
     );
-    let pair = pair.expect("they match");
-    let sign = move |input: &[u8]| pair.sign(&random, input).expect("it signs").as_ref().to_vec();
+    let pair = pair.expect("the regular expression matches");
+    let sign = move |input: &[u8]| pair.sign(&random, input).expect("the key signs").as_ref().to_vec();
     (json!({"kid": "key", "kty": "EC", "crv": "P-256", "x": EC_X, "y": EC_Y}), Box::new(sign))
 }
 
@@ -72,10 +72,10 @@ fn rsa() -> (Value, SignFn) {
         dQ: bytes(RSA_DQ),
         qInv: bytes(RSA_QI),
     };
-    let pair = RsaKeyPair::from_components(&components).expect("they match");
+    let pair = RsaKeyPair::from_components(&components).expect("the regular expression matches");
     let sign = move |input: &[u8]| {
         let mut signature = vec![0; pair.public().modulus_len()];
-        pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), input, &mut signature).expect("it signs");
+        pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), input, &mut signature).expect("the key signs");
         signature
     };
     (json!({"kid": "key", "kty": "RSA", "n": RSA_N, "e": "AQAB"}), Box::new(sign))
@@ -134,7 +134,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
     let (mut ed25519, mut p256) = (good.clone(), ec().0);
     (ed25519["kid"], ed25519["x"]) = (json!("neutral"), json!(format!("AQ{}", "A".repeat(41))));
     (p256["kid"], p256["y"]) = (json!("off"), json!(EC_X));
-    for (bad, told) in [
+    for (bad, message) in [
         (ed25519, "key `neutral`: its `x` is a point of small order, "),
         (p256, "key `off`: its `x` and `y` are not a point of P-256; allowed: "),
     ] {
@@ -143,7 +143,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
         let answer =
             put_document(&mut daemon.control().await, "/v1/documents/adapter/office", &document).await;
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(detail.contains("`signature.keys`: ") && detail.contains(told), "{detail}");
+        assert!(detail.contains("`signature.keys`: ") && detail.contains(message), "{detail}");
     }
     // the source continues with its previous keys
     register_census(&daemon, &["office"], json!({})).await;

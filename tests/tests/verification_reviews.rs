@@ -48,7 +48,7 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
     assert_eq!(listed["next"], json!(null));
-    let [listed] = &listed["items"].as_array().expect("a list")[..] else { panic!("{listed}") };
+    let [listed] = &listed["items"].as_array().expect("an array")[..] else { panic!("{listed}") };
     assert_eq!(
         (&listed["review_id"], &listed["where"], &listed["axes"]),
         (&json!(id), &json!({"area": "ABW", "year": "1960"}), &json!({"population": ["require_human"]}))
@@ -57,8 +57,8 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
 
     let path = format!("/v1/reviews/{id}");
     let shown = document(&get(control, &path).await);
-    let said = |office: &str| &shown["review"]["candidates"][office]["values"]["population"]["value"];
-    assert_eq!((said("office-a"), said("office-b")), (&json!("54208"), &json!("54608")));
+    let stated_value = |office: &str| &shown["review"]["candidates"][office]["values"]["population"]["value"];
+    assert_eq!((stated_value("office-a"), stated_value("office-b")), (&json!("54208"), &json!("54608")));
     assert!(shown["review"]["candidates"]["office-a"]["provenance"]["raw_hash"].is_string(), "{shown}");
     assert!(shown.get("resolved").is_none(), "{shown}");
 
@@ -72,8 +72,8 @@ async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
     assert_eq!((&all["items"][0]["resolved_by"], &all["items"][0]["review_id"]), (&json!(by), &json!(id)));
-    let told = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
-    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{told}");
+    let rejection = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
+    assert!(rejection["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{rejection}");
 
     let settled = verify_population(routes, "census").await;
     let axis = &settled["axes"]["population"];
@@ -109,8 +109,11 @@ async fn revoked_resolution_no_longer_applies() {
     assert_eq!(at(&revoked, "/revoked/reason"), "misread");
     assert_eq!(at(&revoked, "/resolved/resolution/values/population"), "54300");
     assert_eq!(document(&get(control, &path).await), document(&revoked));
-    let told = problem(&post(control, &revoke, &reason).await, 409, "review_not_in_force");
-    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("was revoked by uid ")), "{told}");
+    let rejection = problem(&post(control, &revoke, &reason).await, 409, "review_not_in_force");
+    assert!(
+        rejection["detail"].as_str().is_some_and(|detail| detail.contains("was revoked by uid ")),
+        "{rejection}"
+    );
     let listed = document(&get(control, "/v1/reviews?open=false").await);
     assert_eq!(listed["items"][0]["revoked_at"], document(&revoked)["revoked"]["revoked_at"]);
     let entry = &log(control, "event=review_revoked").await[0];
@@ -129,7 +132,7 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let id = verify_population(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}", id.as_str().expect("a review is open"));
-    let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
+    let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "not needed"}));
     problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
     problem(&post(control, &dismiss, &json!({"reason": " "})).await, 400, "invalid_resolution");
     problem(&post(control, &dismiss, &json!({"why": "healed"})).await, 400, "invalid_request");
@@ -140,14 +143,14 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let by = nix::unistd::geteuid().as_raw().to_string();
     assert_eq!(
         (at(&dismissed, "/dismissed/reason"), at(&dismissed, "/dismissed/verifier_id")),
-        (json!("nobody has to"), json!(by))
+        (json!("not needed"), json!(by))
     );
     assert!(document(&dismissed).get("resolved").is_none(), "{}", document(&dismissed));
     assert_eq!(document(&get(control, &path).await), document(&dismissed));
     assert_eq!(document(&get(control, "/v1/reviews").await)["items"], json!([]));
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
-    let [listed] = &all["items"].as_array().expect("a list")[..] else { panic!("{all}") };
+    let [listed] = &all["items"].as_array().expect("an array")[..] else { panic!("{all}") };
     assert_eq!(
         (&listed["dismissed_by"], &listed["dismissed_at"]),
         (&json!(by), &document(&dismissed)["dismissed"]["dismissed_at"])
@@ -155,11 +158,15 @@ async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let entry = &log(control, "event=review_dismissed").await[0];
     assert_eq!(
         (&entry["review_id"], &entry["reason"], &entry["peer"]["pid"]),
-        (&id, &json!("nobody has to"), &json!(std::process::id()))
+        (&id, &json!("not needed"), &json!(std::process::id()))
     );
     for (verb, word) in [("dismiss", &reason), ("resolve", &resolution("54300")), ("revoke", &reason)] {
-        let told = problem(&post(control, &format!("{path}/{verb}"), word).await, 409, "review_dismissed");
-        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{verb}: {told}");
+        let rejection =
+            problem(&post(control, &format!("{path}/{verb}"), word).await, 409, "review_dismissed");
+        assert!(
+            rejection["detail"].as_str().is_some_and(|detail| detail.contains(&by)),
+            "{verb}: {rejection}"
+        );
     }
     let metrics = get(routes, "/metrics").await;
     let metrics = String::from_utf8_lossy(&metrics.body);
@@ -187,10 +194,10 @@ async fn invalid_resolution_changes_nothing() {
     let before = read_whole_log(control).await.len();
     let with = |place: &str, value: Value| {
         let mut resolution = resolution("54300");
-        *resolution.pointer_mut(place).expect("it exists") = value;
+        *resolution.pointer_mut(place).expect("the value exists") = value;
         resolution
     };
-    for (resolution, told) in [
+    for (resolution, message) in [
         (with("/values", json!({})), "`values` names "),
         (with("/values", json!({"population": "1", "area_name": "x"})), "area_name"),
         (with("/values/population", json!("many")), "`values.population`: "),
@@ -199,13 +206,17 @@ async fn invalid_resolution_changes_nothing() {
         (with("/valid_for_seconds", json!(0)), "`valid_for_seconds` is 0"),
     ] {
         let problem = problem(&post(control, &path, &resolution).await, 400, "invalid_resolution");
-        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{told}: {problem}");
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.contains(message)),
+            "{message}: {problem}"
+        );
     }
     let twice =
         r#"{"values": {"population": "1", "population": "2"}, "reason": "x", "valid_for_seconds": 1}"#;
-    let answer = control.call(Method::POST, &path, Some(Bytes::from(twice))).await.expect("it answers");
-    let told = problem(&answer, 400, "invalid_request");
-    assert!(told["detail"].as_str().is_some_and(|detail| detail.starts_with("values: ")), "{told}");
+    let answer =
+        control.call(Method::POST, &path, Some(Bytes::from(twice))).await.expect("the server answers");
+    let message = problem(&answer, 400, "invalid_request");
+    assert!(message["detail"].as_str().is_some_and(|detail| detail.starts_with("values: ")), "{message}");
     problem(&post(control, "/v1/reviews/no-such/resolve", &resolution("1")).await, 404, "review_unknown");
     problem(&get(control, "/v1/reviews/no-such").await, 404, "review_unknown");
     problem(&get(control, "/v1/reviews?limit=0").await, 400, "invalid_request");
@@ -233,7 +244,7 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
     for (question, workflow) in
         [("limit=3", None), ("limit=3&workflow=other", Some("other")), ("open=false", None)]
     {
-        let wanted: Vec<_> = opened
+        let expected: Vec<_> = opened
             .iter()
             .filter(|(of, _)| workflow.is_none_or(|id| id == *of))
             .map(|(_, id)| json!(id))
@@ -242,12 +253,12 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
         loop {
             let page = document(&get(control, &format!("/v1/reviews?{question}{before}")).await);
             listed.extend(
-                page["items"].as_array().expect("a list").iter().map(|review| review["review_id"].clone()),
+                page["items"].as_array().expect("an array").iter().map(|review| review["review_id"].clone()),
             );
             let Some(next) = page["next"].as_str() else { break };
             before = format!("&after={next}");
         }
-        assert_eq!(listed, wanted, "{question}");
+        assert_eq!(listed, expected, "{question}");
     }
     assert_eq!(
         document(&get(control, "/v1/reviews?workflow=no-such").await),
@@ -258,16 +269,16 @@ async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
 /// An envelope with other warnings for the same `inputs`, as another version of oracled could have returned, with its
 /// digest.
 fn altered_envelope(inputs: &DecisionInputs) -> (Box<Envelope>, Sha256Hex) {
-    let mut envelope = serde_json::to_value(decide(inputs)).expect("it is one");
+    let mut envelope = serde_json::to_value(decide(inputs)).expect("plain data");
     let mut set = |name: &str, value| {
-        let members = envelope.as_object_mut().expect("it has members");
+        let members = envelope.as_object_mut().expect("an object");
         members.remove("sha256");
         members.insert(name.to_owned(), value);
         Sha256Hex::of(envelope.to_string().as_bytes())
     };
     let digest = set("warnings", json!(["well!"]));
     set("sha256", json!(digest));
-    (serde_json::from_value(envelope).expect("it is one"), digest)
+    (serde_json::from_value(envelope).expect("valid JSON"), digest)
 }
 
 #[tokio::test]
@@ -277,14 +288,14 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let envelope = verify_population(routes, "census").await;
-    let id = envelope["execution_id"].as_str().expect("it has one").to_owned();
+    let id = envelope["execution_id"].as_str().expect("a string").to_owned();
     let path = format!("/v1/executions/{id}");
     let explained = document(&get(control, &path).await);
-    let [decision] = &explained["decisions"].as_array().expect("a list")[..] else { panic!("{explained}") };
+    let [decision] = &explained["decisions"].as_array().expect("an array")[..] else { panic!("{explained}") };
     assert_eq!((&decision["envelope"], &decision["reproduced"]), (&envelope, &json!(true)));
-    let said =
+    let value =
         &decision["inputs"]["calls"]["office-a"]["reply"]["candidate"]["values"]["population"]["value"];
-    assert_eq!(said, "54208");
+    assert_eq!(value, "54208");
     let digest = Sha256Hex::of(decision["inputs"].to_string().as_bytes());
     assert_eq!(envelope["inputs_sha256"], digest.to_string());
 
@@ -303,27 +314,30 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
                 None,
                 EventKind::VerificationDecided(entry),
             ))])
-            .expect("it is accepted");
+            .expect("the request is accepted");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");
     }
     drop((journal, store));
     let daemon = world.serve().await;
-    let told = get(&mut daemon.control().await, "/v1/executions/v-forged").await;
-    assert!(problem(&told, 500, "decision_altered")["detail"].to_string().contains("v-forged"), "{told:?}");
+    let answer = get(&mut daemon.control().await, "/v1/executions/v-forged").await;
+    assert!(
+        problem(&answer, 500, "decision_altered")["detail"].to_string().contains("v-forged"),
+        "{answer:?}"
+    );
     problem(&get(&mut daemon.routes().await, "/v1/verify/v-forged").await, 500, "decision_altered");
-    let told = document(&get(&mut daemon.control().await, "/v1/executions/v-other").await);
-    let decision = &told["decisions"][0];
+    let answer = document(&get(&mut daemon.control().await, "/v1/executions/v-other").await);
+    let decision = &answer["decisions"][0];
     assert_eq!(
         (&decision["envelope"]["warnings"], &decision["reproduced"]),
         (&json!(["well!"]), &json!(false))
     );
-    let told = document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await);
-    assert_eq!(told, decision["envelope"]);
+    let answer = document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await);
+    assert_eq!(answer, decision["envelope"]);
     let explained = world.ctl(&["explain", "v-other"]);
-    let told = String::from_utf8(explained.stdout).expect("it is text");
-    assert_eq!(explained.status.code(), Some(1), "{told}");
+    let answer = String::from_utf8(explained.stdout).expect("valid UTF-8");
+    assert_eq!(explained.status.code(), Some(1), "{answer}");
     assert!(
-        told.contains("as it was returned then; this version of the daemon makes another envelope"),
-        "{told}"
+        answer.contains("as it was returned then; this version of the daemon makes another envelope"),
+        "{answer}"
     );
 }

@@ -40,10 +40,10 @@ async fn envelope_is_returned_from_the_log_byte_for_byte() {
     assert_eq!((&axis["value"], &axis["unit"]), (&json!("54208"), &json!("{person}")));
     assert_eq!(axis["evidence"].as_array().map(Vec::len), Some(2));
     assert!(header(&answer, "location").is_none() && header(&answer, "retry-after").is_none());
-    let canonical = serde_json::to_vec(&envelope).expect("it is JSON");
+    let canonical = serde_json::to_vec(&envelope).expect("valid JSON");
     assert_eq!(answer.body, canonical, "members in order, without white space");
 
-    let id = envelope["execution_id"].as_str().expect("it has one");
+    let id = envelope["execution_id"].as_str().expect("a string");
     let again = get(routes, &format!("/v1/verify/{id}")).await;
     assert_eq!((again.status.as_u16(), &again.body), (200, &answer.body));
     assert!(daemon.stop().success());
@@ -73,13 +73,13 @@ async fn envelope_without_values_is_a_success() {
     assert_eq!((disputed.status.as_u16(), &envelope["kind"]), (200, &json!("human_review")));
     assert_eq!(envelope["review_id"], envelope["execution_id"]);
     assert!(envelope["axes"]["population"].get("value").is_none(), "{envelope}");
-    let told = verify(routes, "story").await;
-    assert_eq!(at(&told, "/kind"), "narrative_only");
+    let answer = verify(routes, "story").await;
+    assert_eq!(at(&answer, "/kind"), "narrative_only");
     let open = json!({"workflow": "census", "where": {"area": "ABW"}, "axes": ["population"]});
     assert_eq!(at(&post(routes, "/v1/verify", &open).await, "/kind"), "requires_specification");
-    let nobody =
+    let unanswerable =
         json!({"workflow": "census", "where": {"area": "ZZZ", "year": 1960}, "axes": ["population"]});
-    let blocked = post(routes, "/v1/verify", &nobody).await;
+    let blocked = post(routes, "/v1/verify", &unanswerable).await;
     assert_eq!((blocked.status.as_u16(), at(&blocked, "/kind")), (200, json!("blocked")));
     assert!(at(&blocked, "/retry/after_ms").is_null() && header(&blocked, "retry-after").is_none());
     let silent = verify(routes, "silent").await;
@@ -95,10 +95,10 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
     register_offices(&daemon, &[("office-a", "primary", "54208")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a"], later)).await;
     let routes = &mut daemon.routes().await;
-    let promised = verify(routes, "census").await;
-    assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
-    let place = header(&promised, "location").expect("it has a location").to_owned();
-    assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&promised, "/execution_id"));
+    let pending = verify(routes, "census").await;
+    assert_eq!((pending.status.as_u16(), at(&pending, "/kind")), (202, json!("provisional")));
+    let place = header(&pending, "location").expect("the response has a location").to_owned();
+    assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&pending, "/execution_id"));
     eventually("the decision is taken", async || get(routes, &place).await.status == 200).await;
     let decided = get(routes, &place).await;
     assert_eq!(
@@ -120,7 +120,7 @@ async fn invalid_verify_request_is_refused_with_its_field() {
         request[field] = value;
         request
     };
-    for (request, told) in [
+    for (request, message) in [
         (with("axes", json!([])), "`axes`"),
         (with("axes", json!(["area"])), "`axes`: `area`"),
         (with("axes", json!(["height"])), "`height`"),
@@ -136,23 +136,23 @@ async fn invalid_verify_request_is_refused_with_its_field() {
         ),
     ] {
         let problem = problem(&post(routes, "/v1/verify", &request).await, 400, "invalid_verification");
-        let detail = problem["detail"].as_str().expect("it has a detail");
-        assert!(detail.contains(told), "{told}: {detail}");
+        let detail = problem["detail"].as_str().expect("the problem has a detail");
+        assert!(detail.contains(message), "{message}: {detail}");
     }
     for field in ["known_at", "point_in_time"] {
         let ahead = post(routes, "/v1/verify", &with(field, json!("2999-01-01"))).await;
         problem(&ahead, 400, "time_in_future");
     }
-    for (text, told) in [
+    for (text, message) in [
         (with("axis", json!(1)).to_string(), "axis: unknown field `axis`"),
         (with("point_in_time", json!("yesterday")).to_string(), "point_in_time: "),
         (r#"{"workflow": "census", "where": {"area": "ABW", "area": "AFG", "year": 1960}, "axes": ["population"]}"#.into(), "where: the name `area` occurs twice"),
         (r#"["census", {"area": "ABW", "year": 1960}, ["population"]]"#.into(), "an object, not an array"),
     ] {
         let answer = routes.call(Method::POST, "/v1/verify", Some(Bytes::from(text))).await;
-        let problem = problem(&answer.expect("it answers"), 400, "invalid_request");
-        let detail = problem["detail"].as_str().expect("it has a detail");
-        assert!(detail.contains(told), "{told}: {detail}");
+        let problem = problem(&answer.expect("the server answers"), 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("the problem has a detail");
+        assert!(detail.contains(message), "{message}: {detail}");
     }
     problem(&post(routes, "/v1/verify", &verify_request("no-such")).await, 404, "workflow_unknown");
     for id in ["v-00000000000000-0000000000", "no-such", "%00", "%20"] {
@@ -164,8 +164,8 @@ async fn invalid_verify_request_is_refused_with_its_field() {
 
 /// Address of a server that accepts connections and never answers.
 async fn silent_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system reports it");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the system reports the value");
     tokio::spawn(async move {
         let mut taken = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
@@ -201,12 +201,12 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
                               "on_timeout_behavior": "FAIL_CLOSED"},
     });
     register(control, &workflow("census", &["world-bank-live"], patient)).await;
-    let told = verify(&mut daemon.routes().await, "census").await;
-    let envelope = document(&told);
-    assert_eq!((told.status.as_u16(), &envelope["kind"]), (200, &json!("blocked")), "{envelope}");
+    let response = verify(&mut daemon.routes().await, "census").await;
+    let envelope = document(&response);
+    assert_eq!((response.status.as_u16(), &envelope["kind"]), (200, &json!("blocked")), "{envelope}");
     assert_eq!(envelope["candidates"][0]["outcome"], "timed_out");
-    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("it has a retry time");
-    assert_eq!(header(&told, "retry-after"), Some(after_ms.div_ceil(1000).to_string().as_str()));
-    let id = envelope["execution_id"].as_str().expect("it has one");
-    assert_eq!(get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await.body, told.body);
+    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("the envelope has a retry time");
+    assert_eq!(header(&response, "retry-after"), Some(after_ms.div_ceil(1000).to_string().as_str()));
+    let id = envelope["execution_id"].as_str().expect("a string");
+    assert_eq!(get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await.body, response.body);
 }

@@ -159,7 +159,7 @@ impl DaemonClient {
         self.send(request, Either::Right(lines)).await
     }
 
-    /// Posts `payload` and returns the answer. Notifies `wanted` when the daemon requests the payload (`100 Continue`), so
+    /// Posts `payload` and returns the answer. Notifies `requested` when the daemon sends `100 Continue`, so
     /// that the payload of a rejected request is not sent. If `length_bytes` is given, the daemon rejects a shorter
     /// payload. The upload has no time limit: the caller sets one.
     ///
@@ -170,7 +170,7 @@ impl DaemonClient {
         path: &str,
         payload: StreamedBody,
         length_bytes: Option<u64>,
-        wanted: Arc<Notify>,
+        requested: Arc<Notify>,
     ) -> Result<Response<Incoming>, ClientError> {
         let mut request = Request::post(path)
             .header(HOST, HOST_NAME)
@@ -181,7 +181,7 @@ impl DaemonClient {
         }
         let request = request.body(Either::Right(payload));
         let mut request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
-        on_informational(&mut request, move |_| wanted.notify_one());
+        on_informational(&mut request, move |_| requested.notify_one());
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }

@@ -62,7 +62,7 @@ problem_codes! {
     /// The body did not arrive completely.
     BodyBroken = 400: "Send the request again.",
     /// The question cannot be verified.
-    InvalidVerification = 400: "Correct the workflow, the identity or the axes, as `detail` says.",
+    InvalidVerification = 400: "Correct the workflow, the identity or the axes that `detail` names.",
     /// The resolution, revocation or dismissal of a review is invalid.
     InvalidResolution = 400: "Correct the member that `detail` names.",
     /// A document is invalid.
@@ -172,7 +172,7 @@ problem_codes! {
     /// The envelope in the log is not the one that was returned, so none is returned.
     DecisionAltered = 500: "Compare the log with a backup: the entry was changed after it was written.",
     /// A file of the source is damaged or missing; `detail` names it. Other sources answer.
-    SourceDamaged = 500: "Rebuild the source, as `detail` says.",
+    SourceDamaged = 500: "Rebuild the source that `detail` names.",
     /// The model blocked the prompt, stopped early, declined, or returned no text.
     ModelRefused = 502: "Send the request again after `Retry-After`, or submit a verdict.",
     /// The model answered 400, 401, 403, 404, 413 or 422, and will reject the same request again. An alert fires.

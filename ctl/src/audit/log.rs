@@ -66,8 +66,8 @@ impl FromStr for SinceTime {
 pub(crate) fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
     let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
-    let wrong = |_| format!("`{text}` is not a duration in days, hours or minutes; use 90d, 12h or 30m");
-    days.map_or_else(|| text.parse::<SignedDuration>().map_err(wrong), Ok)
+    let invalid = |_| format!("`{text}` is not a duration in days, hours or minutes; use 90d, 12h or 30m");
+    days.map_or_else(|| text.parse::<SignedDuration>().map_err(invalid), Ok)
 }
 
 impl SinceTime {
@@ -96,7 +96,7 @@ impl LogArgs {
         // with a start, all entries from there; otherwise the newest
         let from_there = (self.since.is_some() || self.after.is_some()).then_some(LogLimit::MAX);
         let limit = self.limit.or(from_there);
-        let asked = [
+        let params = [
             ("session", self.session.clone()),
             ("execution", self.execution.clone()),
             ("request_id", self.request.clone()),
@@ -105,11 +105,11 @@ impl LogArgs {
             ("after", self.after.map(|after| after.to_string())),
             ("limit", limit.map(|limit| limit.to_string())),
         ];
-        let asked: Vec<_> = asked
+        let params: Vec<_> = params
             .into_iter()
             .filter_map(|(name, value)| Some(format!("{name}={}", encode_segment(&value?))))
             .collect();
-        format!("/v1/log{}?{}", if self.follow { "/follow" } else { "" }, asked.join("&"))
+        format!("/v1/log{}?{}", if self.follow { "/follow" } else { "" }, params.join("&"))
     }
 }
 
@@ -264,10 +264,10 @@ mod tests {
             "timestamp": "2026-11-20T10:00:00.25Z",
         });
         let head = "12 2026-11-20T10:00:00.250Z rules_evaluated";
-        let told = "FAIL RULE-PREC-003 FAIL, RULE-CONT-001 ERROR";
-        assert_eq!(format_entry(&entry), format!("{head} {told}"));
+        let verdicts = "FAIL RULE-PREC-003 FAIL, RULE-CONT-001 ERROR";
+        assert_eq!(format_entry(&entry), format!("{head} {verdicts}"));
         entry["case_id"] = json!("page\n7");
-        assert_eq!(format_entry(&entry), format!("{head} page 7 {told}"));
+        assert_eq!(format_entry(&entry), format!("{head} page 7 {verdicts}"));
     }
 
     #[test]

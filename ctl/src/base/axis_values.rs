@@ -35,14 +35,15 @@ mod tests {
 
     #[test]
     fn value_extends_to_the_end_and_repeated_axis_is_rejected() {
-        let read = |text: &str| parse_axis_value(text).expect("it is a value");
-        let values = collect_by_axis(&[read("area = ABW"), read("note=a=b")]).expect("each is given once");
+        let read = |text: &str| parse_axis_value(text).expect("a valid value");
+        let values = collect_by_axis(&[read("area = ABW"), read("note=a=b")]).expect("each axis occurs once");
         assert_eq!(
             values,
             [("area".to_owned(), Json::from("ABW")), ("note".to_owned(), Json::from("a=b"))].into()
         );
         assert!(parse_axis_value("area").is_err());
-        let twice = collect_by_axis(&[read("area=ABW"), read("area=ABW")]).expect_err("it is given twice");
+        let twice =
+            collect_by_axis(&[read("area=ABW"), read("area=ABW")]).expect_err("the axis occurs twice");
         assert_eq!(twice.to_string(), "`area` is given twice");
     }
 }

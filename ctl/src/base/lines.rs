@@ -113,9 +113,12 @@ pub(crate) fn json_error_text(error: &serde_json::Error) -> String {
 
 /// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text that it gets,
 /// which may be one line of a file.
-pub(crate) fn strip_position(told: &str) -> &str {
-    let is_place = |place: &str| place.split(" column ").all(|number| number.parse::<u64>().is_ok());
-    told.rsplit_once(" at line ").filter(|(_, place)| is_place(place)).map_or(told, |(what, _)| what)
+pub(crate) fn strip_position(message: &str) -> &str {
+    let is_position = |position: &str| position.split(" column ").all(|number| number.parse::<u64>().is_ok());
+    message
+        .rsplit_once(" at line ")
+        .filter(|(_, position)| is_position(position))
+        .map_or(message, |(text, _)| text)
 }
 
 #[cfg(test)]
@@ -162,13 +165,13 @@ mod tests {
 
     #[test]
     fn strip_position_removes_only_the_position() {
-        for (told, left) in [
+        for (message, left) in [
             ("expected ident at line 1 column 2", "expected ident"),
             ("unknown field ` at line 7`, at line 1 column 12", "unknown field ` at line 7`,"),
             ("`facts` has an entry at line ends", "`facts` has an entry at line ends"),
             ("it is too long", "it is too long"),
         ] {
-            assert_eq!(strip_position(told), left);
+            assert_eq!(strip_position(message), left);
         }
     }
 }

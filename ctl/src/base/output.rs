@@ -71,9 +71,9 @@ pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String
 /// Default number of rows for people.
 const ROWS: u64 = 100;
 
-/// Maximum number of rows to print: `asked`, else all for programs, else [`ROWS`].
-pub(crate) fn row_limit(asked: Option<u64>, for_programs: bool) -> usize {
-    let rows = asked.unwrap_or(if for_programs { u64::MAX } else { ROWS });
+/// Maximum number of rows to print: `requested`, else all for programs, else [`ROWS`].
+pub(crate) fn row_limit(requested: Option<u64>, for_programs: bool) -> usize {
+    let rows = requested.unwrap_or(if for_programs { u64::MAX } else { ROWS });
     usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn escaped_json_is_the_same_json() {
-        let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
+        let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("plain data");
         let shown = escape_text(&text);
         assert!(shown.is_ascii());
         assert_eq!(
-            serde_json::from_str::<String>(&shown).expect("it is JSON"),
+            serde_json::from_str::<String>(&shown).expect("valid JSON"),
             "\u{9b}2J \u{202e} \u{e0041}"
         );
     }

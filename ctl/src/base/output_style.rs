@@ -22,7 +22,7 @@ pub(crate) struct OutputStyle {
     pub(crate) width: u16,
     /// The width of the terminal: tables of data use all of it.
     pub(crate) columns: u16,
-    pub(crate) colour: bool,
+    pub(crate) color: bool,
     /// Whether the width is unknown, as in a pipe: text is then neither cut nor wrapped.
     pub(crate) is_whole: bool,
 }
@@ -32,15 +32,15 @@ impl OutputStyle {
     /// unless `NO_COLOR` is set.
     pub(crate) fn for_stdout() -> Self {
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let said =
+        let from_env =
             env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-        let columns = said.or_else(|| Table::new().width());
+        let columns = from_env.or_else(|| Table::new().width());
         let look = Self::new(columns.unwrap_or(WIDTH_MAX), io::stdout().is_terminal() && !no_color);
         Self { is_whole: columns.is_none(), ..look }
     }
 
-    pub(crate) fn new(columns: u16, colour: bool) -> Self {
-        Self { width: columns.clamp(WIDTH_MIN, WIDTH_MAX), columns, colour, is_whole: false }
+    pub(crate) fn new(columns: u16, color: bool) -> Self {
+        Self { width: columns.clamp(WIDTH_MIN, WIDTH_MAX), columns, color, is_whole: false }
     }
 
     /// Whether less important columns are left out so that words do not break.
@@ -66,7 +66,7 @@ impl OutputStyle {
     /// The text in green if it is good, else in red; unchanged without colors.
     pub(crate) fn paint(self, text: &str, is_good: bool) -> String {
         let code = if is_good { 32 } else { 31 };
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     /// A table of data as wide as the terminal; `None` if the terminal is too narrow for the number of columns.
@@ -89,7 +89,7 @@ impl OutputStyle {
             .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')))
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-        if self.colour {
+        if self.color {
             table.enforce_styling();
         } else {
             table.force_no_tty();

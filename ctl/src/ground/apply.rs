@@ -64,8 +64,8 @@ impl ApplyArgs {
             found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
         // a document that is reported as missing may be one that has another fault
         let is_unknown = |fault: &DocumentFault| fault.code.ends_with("_unknown");
-        let shows_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
-        let shown = found.into_iter().filter(|(_, fault)| shows_unknown || !is_unknown(fault));
+        let with_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
+        let shown = found.into_iter().filter(|(_, fault)| with_unknown || !is_unknown(fault));
         faults.extend(shown.map(|(read, fault)| FileFault::from_document(read, &fault.detail)));
         faults.sort();
         if options.json {

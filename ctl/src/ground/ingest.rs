@@ -171,7 +171,7 @@ async fn pull(
             print_json(out, &pulled)?;
             return pulled.run.as_ref().map_or(Ok(()), check_state);
         }
-        let told = match &pulled.run {
+        let text = match &pulled.run {
             Some(run) if pulled.unchanged => {
                 check_state(run)?;
                 format!("run {} has read the same payload before; nothing changes", run.run_id)
@@ -179,7 +179,7 @@ async fn pull(
             Some(run) => format!("run {} continues", run.run_id),
             None => "the source has nothing new".to_owned(),
         };
-        return Ok(writeln!(out, "{told}")?);
+        return Ok(writeln!(out, "{text}")?);
     };
     show_ended(options, out, &follow::wait_for_end(options, &run.run_id).await?)
 }

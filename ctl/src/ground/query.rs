@@ -158,8 +158,8 @@ async fn send_query(
     oracle_id: &SourceId,
     request: &QueryRequest,
 ) -> Result<QueryAnswer, CtlError> {
-    let asked = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
-    let body = serde_json::to_vec(&asked).map_err(std::io::Error::from)?;
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
+    let body = serde_json::to_vec(&query).map_err(std::io::Error::from)?;
     Ok(options.call_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
 }
 
@@ -183,8 +183,9 @@ async fn read_source_axes(options: &GlobalOptions, oracle_id: &SourceId) -> Resu
 fn value_paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
     // a group without a value in any record is one path
-    let is_told = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
-    let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
+    let has_members = |path: &String| all.iter().any(|other| *other != path && is_axis_of(path, other));
+    let mut paths: Vec<_> =
+        all.iter().filter(|path| !has_members(path)).map(|path| (*path).clone()).collect();
     paths.sort_by_key(|path| axes.iter().position(|axis| is_axis_of(axis, path)).unwrap_or(axes.len()));
     paths
 }
@@ -222,12 +223,12 @@ fn show(
     let age = metadata.freshness.staleness_seconds;
     let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", format_span(age_s)));
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
-    let coloured = look.paint(&age, !stale);
+    let colored = look.paint(&age, !stale);
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     let version = if version.is_empty() { "none" } else { version };
     writeln!(
         out,
-        "{source}, {}, version {}: {coloured}",
+        "{source}, {}, version {}: {colored}",
         metadata.oracle_tier.into_str(),
         escape_line(version)
     )?;
@@ -331,7 +332,7 @@ mod tests {
             "units": {"mass": "kg"}, "definitions": {"mass": "dry"},
             "valid_from": from, "valid_until": until,
         });
-        serde_json::from_value(json).expect("it is a record")
+        serde_json::from_value(json).expect("a valid record")
     }
 
     #[test]
@@ -370,7 +371,7 @@ mod tests {
     fn record_too_wide_for_a_row_is_shown_alone_with_its_id() {
         let paths = ["year", "mass"].map(str::to_owned);
         let records = [record("2020-01-01T00:00:00Z", None)];
-        let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("there is room");
+        let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("the table fits");
         assert!(
             table_text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
             "{table}"

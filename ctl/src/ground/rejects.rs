@@ -81,14 +81,14 @@ impl RejectsArgs {
         let limit = row_limit(self.limit, options.json || self.csv);
         let (mut rejects, mut after) = (Vec::new(), None);
         loop {
-            let behind = after.map(|after| format!("&after={after}")).unwrap_or_default();
+            let after_param = after.map(|after| format!("&after={after}")).unwrap_or_default();
             let page_limit = <PageLimit>::MAX;
-            let path = format!("{}/rejects?limit={page_limit}{behind}", ingest::run_path(&self.run_id));
+            let path = format!("{}/rejects?limit={page_limit}{after_param}", ingest::run_path(&self.run_id));
             let page: ListPage<RejectedRecord> =
                 options.call_control(Method::GET, &path, None).await?.json()?;
-            let is_asked =
+            let is_selected =
                 |reject: &RejectedRecord| self.rule.is_none_or(|rule| reject.rejection.rule == rule);
-            rejects.extend(page.items.into_iter().filter(is_asked));
+            rejects.extend(page.items.into_iter().filter(is_selected));
             after = page.next;
             if rejects.len() > limit || after.is_none() {
                 let more = rejects.len() > limit;

@@ -45,13 +45,13 @@ impl HealthArgs {
         };
         let path = format!("/v1/health/oracles/{}", encode_segment(oracle_id));
         let body = serde_json::to_vec(&CircuitRequest { action }).map_err(std::io::Error::from)?;
-        let steered: CircuitResponse =
+        let response: CircuitResponse =
             options.call_control(Method::POST, &path, Some(body.into())).await?.json()?;
-        let failed = steered.probe.as_ref().is_some_and(|probe| probe.succeeded == Some(false));
+        let failed = response.probe.as_ref().is_some_and(|probe| probe.succeeded == Some(false));
         if options.json {
-            print_json(out, &steered)?;
+            print_json(out, &response)?;
         } else {
-            show(out, steered)?;
+            show(out, response)?;
         }
         if failed { Err(CtlError::ProbeFailed) } else { Ok(()) }
     }
@@ -134,7 +134,7 @@ mod tests {
         let mut model = health::CircuitBreaker::new(id, OracleHealthConfig::default());
         assert!(format_statuses(vec![model.status()]).contains("healthy"));
         for _ in 0..3 {
-            let permit = model.permit(at).expect("it is let through");
+            let permit = model.permit(at).expect("the circuit is closed");
             model.report(at, permit, CircuitCallOutcome::Failure("a\u{1b}[2Jb\nc".into()));
         }
         let shown = |model: &health::CircuitBreaker| {

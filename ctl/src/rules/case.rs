@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
-/// A fault in a line. Each message says what is allowed.
+/// A fault in a line. Each message states what is allowed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaseLineFault {
     #[error(transparent)]
@@ -121,7 +121,7 @@ impl EvalCase {
         if members.facts.is_none() && members.facts_from.is_none() {
             return Err(CaseLineFault::NoFacts);
         }
-        let mut request = serde_json::to_vec(&members).expect("members that were read can be written");
+        let mut request = serde_json::to_vec(&members).expect("plain data with string keys");
         request.push(b'\n');
         let CaseMembers { id, category, note, want, .. } = members;
         let want = want.unwrap_or_default();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn invalid_line_is_reported_with_its_fault() {
-        for (line, wrong) in [
+        for (line, message) in [
             ("nonsense", "not JSON (expected ident, column 2); a line is one"),
             ("[\"a\",[]]", "not a JSON object; a line is one"),
             ("7", "not a JSON object; a line is one"),
@@ -190,7 +190,7 @@ mod tests {
             ),
             (r#"{"candidate_output":"a","facts":[],"want":{"failed":[]}}"#, "missing field `verdict`"),
         ] {
-            assert!(fault(line).contains(wrong), "{line}: {}", fault(line));
+            assert!(fault(line).contains(message), "{line}: {}", fault(line));
         }
         assert!(EvalCase::parse(1, b"{\"candidate_output\":\"\xff\",\"facts\":[]}").is_err());
     }

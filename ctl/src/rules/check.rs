@@ -85,18 +85,18 @@ fn show(
     writeln!(out, "{}", summarize(evaluated))?;
     let complaints = merge_messages(&evaluated.collect_messages(|_| true));
     if !complaints.is_empty() {
-        let (told, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
-        let mut wrong = ComplaintTable::new(&[], look);
-        wrong.add_complaints(&[], told, omitted.len() as u64, None);
+        let (shown, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
+        let mut table = ComplaintTable::new(&[], look);
+        table.add_complaints(&[], shown, omitted.len() as u64, None);
         writeln!(out)?;
-        wrong.write(out)?;
+        table.write(out)?;
     }
     sourced.show(out, text)
 }
 
 fn summarize(evaluated: &EvaluationSummary) -> String {
     let of = |verdict| evaluated.with_verdict(verdict).count() as u64;
-    let told: Vec<_> = [
+    let counts: Vec<_> = [
         (of(RuleVerdict::Fail), "fails", "fail"),
         (of(RuleVerdict::Error), "ends in ERROR", "end in ERROR"),
         (of(RuleVerdict::Pass), "passes", "pass"),
@@ -105,5 +105,5 @@ fn summarize(evaluated: &EvaluationSummary) -> String {
     .filter(|(number, ..)| *number > 0)
     .map(|(number, one, several)| format_count(number, &format!("rule {one}"), &format!("rules {several}")))
     .collect();
-    format!("{}: {}", evaluated.verdict.into_str(), told.join(", "))
+    format!("{}: {}", evaluated.verdict.into_str(), counts.join(", "))
 }

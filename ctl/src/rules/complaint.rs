@@ -54,14 +54,14 @@ impl EvaluationSummary {
     }
 
     /// The causes of the rules with `ERROR`, and the violations of the failing rules that `is_told` accepts.
-    pub(crate) fn collect_messages(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
+    pub(crate) fn collect_messages(&self, is_included: impl Fn(RuleId) -> bool) -> Vec<RuleMessage<'_>> {
         let causes = self.with_verdict(RuleVerdict::Error).map(|AppliedRule { rule, cause, .. }| {
             RuleMessage::new(
                 *rule,
                 format!("the rule could not be evaluated: {}", cause.as_deref().unwrap_or_default()),
             )
         });
-        let failing = self.with_verdict(RuleVerdict::Fail).filter(|applied| is_told(applied.rule));
+        let failing = self.with_verdict(RuleVerdict::Fail).filter(|applied| is_included(applied.rule));
         causes.chain(failing.flat_map(AppliedRule::violations)).collect()
     }
 }
@@ -70,11 +70,11 @@ impl AppliedRule {
     fn violations(&self) -> impl Iterator<Item = RuleMessage<'_>> {
         let omitted = self.violations_omitted;
         let rest = (omitted > 0).then(|| RuleMessage::new(self.rule, format!("{omitted} more violations")));
-        let told = |violation| RuleMessage {
+        let message = |violation| RuleMessage {
             violation: Some(violation),
             ..RuleMessage::new(self.rule, &violation.message)
         };
-        self.violations.iter().map(told).chain(rest)
+        self.violations.iter().map(message).chain(rest)
     }
 }
 
@@ -116,13 +116,13 @@ impl<'a> RuleMessage<'a> {
 }
 
 /// The complaints. Several rules with the same message about the same words give one complaint.
-pub(crate) fn merge_messages(said: &[RuleMessage<'_>]) -> Vec<RuleComplaint> {
-    let (mut complaints, mut places) = (Vec::<RuleComplaint>::new(), HashMap::new());
-    for one in said {
-        let place = *places.entry(one.grouping_key()).or_insert(complaints.len());
-        match complaints.get_mut(place) {
-            Some(RuleComplaint { about, .. }) => about.push(one.rule.to_string()),
-            None => complaints.push(one.to_complaint()),
+pub(crate) fn merge_messages(messages: &[RuleMessage<'_>]) -> Vec<RuleComplaint> {
+    let (mut complaints, mut indexes) = (Vec::<RuleComplaint>::new(), HashMap::new());
+    for message in messages {
+        let index = *indexes.entry(message.grouping_key()).or_insert(complaints.len());
+        match complaints.get_mut(index) {
+            Some(RuleComplaint { about, .. }) => about.push(message.rule.to_string()),
+            None => complaints.push(message.to_complaint()),
         }
     }
     complaints
@@ -135,11 +135,11 @@ mod tests {
 
     fn complaint_texts(rules: &Value) -> Vec<(String, String, String)> {
         let evaluated: EvaluationSummary =
-            serde_json::from_value(json!({"verdict": "FAIL", "rules": rules})).expect("it is an evaluation");
-        let told = |RuleComplaint { about, message, words }: RuleComplaint| {
+            serde_json::from_value(json!({"verdict": "FAIL", "rules": rules})).expect("a valid evaluation");
+        let texts = |RuleComplaint { about, message, words }: RuleComplaint| {
             (about.join(" "), message, words.unwrap_or_default())
         };
-        merge_messages(&evaluated.collect_messages(|_| true)).into_iter().map(told).collect()
+        merge_messages(&evaluated.collect_messages(|_| true)).into_iter().map(texts).collect()
     }
 
     fn applied(rule: &str, verdict: &str, violations: &[Value], omitted: u64) -> Value {
@@ -154,8 +154,8 @@ mod tests {
         json!({"invariant": "Q-INV-01", "message": message, "text": "bad", "span": span, "related": related})
     }
 
-    fn owned_texts(told: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
-        told.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
+    fn owned_texts(complaints: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+        complaints.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
     }
 
     #[test]

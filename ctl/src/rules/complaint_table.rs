@@ -49,10 +49,10 @@ impl ComplaintTable {
         let limits = NAME_MAX_CHARS.map(|max| if self.look.is_whole { WHOLE_NAME_MAX_CHARS } else { max });
         let shown = names.iter().zip(limits).map(|(name, max)| shorten_line(name, max));
         let mut names: Vec<String> = shown.take(self.names).collect();
-        let told = complaints.iter().map(|complaint| self.complaint_row(complaint));
+        let rows = complaints.iter().map(|complaint| self.complaint_row(complaint));
         let more = (omitted > 0).then(|| [String::new(), format!("{omitted} more")]);
         let note = note.map(|note| [String::new(), self.note_text(note)]);
-        for row in told.chain(more).chain(note).collect::<Vec<_>>() {
+        for row in rows.chain(more).chain(note).collect::<Vec<_>>() {
             self.table.add_row(names.iter().cloned().chain(row));
             names.iter_mut().for_each(String::clear);
         }
@@ -86,10 +86,10 @@ mod tests {
         let mut complaint = RuleComplaint::new("RULE-PREC-001", "no fact supports this claim");
         complaint.about.push("RULE-PREC-004".into());
         complaint.words = Some("word ".repeat(60));
-        let mut wrong = ComplaintTable::new(&["case"], look);
-        wrong.add_complaints(&[&"x".repeat(60)], &[complaint], 3, Some(&"note ".repeat(60)));
+        let mut table = ComplaintTable::new(&["case"], look);
+        table.add_complaints(&[&"x".repeat(60)], &[complaint], 3, Some(&"note ".repeat(60)));
         let mut out = Vec::new();
-        wrong.write(&mut out).unwrap();
+        table.write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -74,7 +74,7 @@ async fn read(
         };
         match text.map_err(CaseLineFault::from).and_then(|text| EvalCase::parse(number, text)) {
             Ok((case, request)) => {
-                let bytes = u32::try_from(request.len()).expect("a request is as short as its line");
+                let bytes = u32::try_from(request.len()).expect("a line has at most 4 MiB");
                 let permit = room.clone().acquire_many_owned(bytes).await.ok()?;
                 items.send(CaseFeedItem::Case(case, permit)).await.ok()?;
                 requests.send(request).await.ok()?;

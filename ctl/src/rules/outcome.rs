@@ -134,7 +134,7 @@ impl CaseOutcome {
             #[serde(skip_serializing_if = "Option::is_none")]
             want: Option<&'a CaseExpectation>,
         }
-        let told = CaseOutcomeLine {
+        let line = CaseOutcomeLine {
             line: self.line,
             id: self.id.as_deref(),
             evaluation: self.evaluation.as_deref(),
@@ -142,7 +142,7 @@ impl CaseOutcome {
             ok: self.end == CaseStatus::AsExpected,
             want: self.want.as_ref(),
         };
-        serde_json::to_string(&told).expect("plain data with string keys can be written")
+        serde_json::to_string(&line).expect("plain data with string keys")
     }
 }
 
@@ -160,29 +160,29 @@ fn problem_result(document: &CaseProblem) -> (CaseStatus, Vec<RuleComplaint>) {
 }
 
 fn compare_result(case: &EvalCase, evaluated: &EvaluationSummary) -> (CaseStatus, Vec<RuleComplaint>) {
-    let CaseExpectation { verdict: wanted, failed } = &case.want;
-    let came = evaluated.verdict;
+    let CaseExpectation { verdict: expected, failed } = &case.want;
+    let actual = evaluated.verdict;
     let fails: BTreeSet<RuleId> =
         evaluated.with_verdict(RuleVerdict::Fail).map(|applied| applied.rule).collect();
-    if came == *wanted && failed.as_ref().is_none_or(|failed| *failed == fails) {
+    if actual == *expected && failed.as_ref().is_none_or(|failed| *failed == fails) {
         return (CaseStatus::AsExpected, Vec::new());
     }
-    let mut said = Vec::new();
-    if let (RuleVerdict::Fail, Some(failed)) = (wanted, failed) {
-        let told = |rules: &BTreeSet<RuleId>, others: &BTreeSet<RuleId>, told: &'static str| {
-            rules.difference(others).map(|rule| RuleMessage::new(*rule, told)).collect::<Vec<_>>()
+    let mut messages = Vec::new();
+    if let (RuleVerdict::Fail, Some(failed)) = (expected, failed) {
+        let differing = |rules: &BTreeSet<RuleId>, others: &BTreeSet<RuleId>, text: &'static str| {
+            rules.difference(others).map(|rule| RuleMessage::new(*rule, text)).collect::<Vec<_>>()
         };
-        said.extend(told(failed, &fails, "did not fail, but was expected to"));
-        said.extend(told(&fails, failed, "failed, but was not expected to"));
+        messages.extend(differing(failed, &fails, "did not fail, but was expected to"));
+        messages.extend(differing(&fails, failed, "failed, but was not expected to"));
     }
-    let is_wanted =
-        |rule| failed.as_ref().map_or(*wanted == RuleVerdict::Fail, |failed| failed.contains(&rule));
-    said.extend(evaluated.collect_messages(|rule| !is_wanted(rule)));
-    let mut complaints = merge_messages(&said);
+    let is_expected =
+        |rule| failed.as_ref().map_or(*expected == RuleVerdict::Fail, |failed| failed.contains(&rule));
+    messages.extend(evaluated.collect_messages(|rule| !is_expected(rule)));
+    let mut complaints = merge_messages(&messages);
     // the complaints against a PASS already show that the verdict is not PASS
-    if came != *wanted && (*wanted != RuleVerdict::Pass || complaints.is_empty()) {
-        let message = format!("the verdict is {}; expected {}", came.into_str(), wanted.into_str());
+    if actual != *expected && (*expected != RuleVerdict::Pass || complaints.is_empty()) {
+        let message = format!("the verdict is {}; expected {}", actual.into_str(), expected.into_str());
         complaints.insert(0, RuleComplaint::new("verdict", &message));
     }
-    (if came == RuleVerdict::Error { CaseStatus::Undecided } else { CaseStatus::Unexpected }, complaints)
+    (if actual == RuleVerdict::Error { CaseStatus::Undecided } else { CaseStatus::Unexpected }, complaints)
 }

@@ -44,15 +44,15 @@ impl SourcedEvaluation {
         if let Some(more @ 1..) = supported.len().checked_sub(SHOWN_MAX) {
             writeln!(out, "\n{more} more claims are supported")?;
         }
-        for (place, FactSource { facts, asked, warnings, .. }) in self.facts_from.iter().enumerate() {
-            let before = if place == 0 { "\n" } else { "" };
-            let asked = match asked {
+        for (index, FactSource { facts, asked: target, warnings, .. }) in self.facts_from.iter().enumerate() {
+            let before = if index == 0 { "\n" } else { "" };
+            let target = match target {
                 FactQueryTarget::Query(oracle_id) => format!("source {oracle_id}"),
                 FactQueryTarget::Verify(workflow_id) => format!("workflow {workflow_id}"),
             };
             writeln!(
                 out,
-                "{before}facts_from[{place}]: {} from {asked}",
+                "{before}facts_from[{index}]: {} from {target}",
                 format_count(*facts, "fact", "facts")
             )?;
             for warning in warnings {
@@ -64,22 +64,22 @@ impl SourcedEvaluation {
 
     /// The supported claims, each once, even if several rules have it.
     fn find_supported<'s>(&'s self, text: &'s str) -> Vec<SupportedClaim<'s>> {
-        let mut told = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
         let supported =
             steps.filter(|step| step.output.finding == EvidenceFinding::Supported).filter_map(|step| {
                 let (fact, origin) = self.find_fact(step.output.fact?)?;
                 let claim = claim_text(step, text);
-                told.insert((claim, fact.fact)).then_some(SupportedClaim { claim, fact, origin })
+                seen.insert((claim, fact.fact)).then_some(SupportedClaim { claim, fact, origin })
             });
         supported.collect()
     }
 
     /// The fact with this number, if a source returned it.
-    fn find_fact(&self, place: u32) -> Option<(&SourcedFact, &SourcedFactOrigin)> {
+    fn find_fact(&self, number: u32) -> Option<(&SourcedFact, &SourcedFactOrigin)> {
         let mut origins = self.facts_from.iter().flat_map(|source| &source.origins);
         origins.find_map(|origin| {
-            let fact = origin.facts.iter().find(|fact| fact.fact == place)?;
+            let fact = origin.facts.iter().find(|fact| fact.fact == number)?;
             Some((fact, &origin.origin))
         })
     }
@@ -88,8 +88,8 @@ impl SourcedEvaluation {
 /// The claim that a step is about: the text of its span in `text`, or, for a verdict's field, the compared text.
 fn claim_text<'s>(step: &'s RuleEvidence, text: &'s str) -> &'s str {
     let span = step.output.span.as_ref().filter(|span| span.field.is_none());
-    let stands = span.and_then(|span| text.get(span.start..span.end));
-    stands.unwrap_or(&step.input.text).trim()
+    let excerpt = span.and_then(|span| text.get(span.start..span.end));
+    excerpt.unwrap_or(&step.input.text).trim()
 }
 
 fn origin_rows(origin: &SourcedFactOrigin) -> Vec<(&'static str, String)> {
@@ -97,8 +97,8 @@ fn origin_rows(origin: &SourcedFactOrigin) -> Vec<(&'static str, String)> {
     match origin {
         SourcedFactOrigin::Record(record) => {
             let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
-            let told = format!("{source}, {tier}, version {}{}", record.source_version, stale(record.stale));
-            vec![("source", told), ("record", record.record_id.clone())]
+            let text = format!("{source}, {tier}, version {}{}", record.source_version, stale(record.stale));
+            vec![("source", text), ("record", record.record_id.clone())]
         }
         SourcedFactOrigin::Verification(decision) => {
             let mut rows = vec![("decision", format!("{}{}", decision.execution_id, stale(decision.stale)))];

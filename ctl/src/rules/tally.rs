@@ -59,16 +59,16 @@ impl<T: Default> CategoryMap<T> {
     pub(crate) fn get_or_insert(&mut self, outcome: &CaseOutcome) -> &mut T {
         let name = outcome.category.as_deref().unwrap_or(NO_CATEGORY);
         let Self(all) = self;
-        let known = |all: &[(String, T)], name: &str| all.iter().position(|(known, _)| known == name);
-        let name = match known(all, name) {
+        let find_name = |all: &[(String, T)], name: &str| all.iter().position(|(known, _)| known == name);
+        let name = match find_name(all, name) {
             None if all.len() >= CATEGORIES_MAX => OTHER_CATEGORIES,
             _ => name,
         };
-        let place = known(all, name).unwrap_or(all.len());
-        if place == all.len() {
+        let index = find_name(all, name).unwrap_or(all.len());
+        if index == all.len() {
             all.push((name.to_owned(), T::default()));
         }
-        let (_, of_category) = all.get_mut(place).expect("it was found, or put there");
+        let (_, of_category) = all.get_mut(index).expect("the entry exists, or was just added");
         of_category
     }
 
@@ -113,14 +113,14 @@ impl CaseCounts {
     fn format_counts(&self) -> String {
         let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
         let cases = format_count(self.cases(), "case", "cases");
-        let mut told = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
+        let mut text = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
         if not_evaluated > 0 {
-            told += &format!(", {not_evaluated} could not be evaluated");
+            text += &format!(", {not_evaluated} could not be evaluated");
         }
         if no_cases > 0 {
-            told += &format!("; {}", format_count(no_cases, "line is not a case", "lines are not cases"));
+            text += &format!("; {}", format_count(no_cases, "line is not a case", "lines are not cases"));
         }
-        told
+        text
     }
 }
 
@@ -140,8 +140,8 @@ impl CaseTally {
 
     /// The message of the progress bar.
     pub(crate) fn progress(&self) -> String {
-        let wrong = self.all.lines() - self.all.passed;
-        format!("; {}, {wrong} not as expected", format_count(self.all.lines(), "line", "lines"))
+        let unexpected = self.all.lines() - self.all.passed;
+        format!("; {}, {unexpected} not as expected", format_count(self.all.lines(), "line", "lines"))
     }
 
     /// The result of all cases of `file`.
@@ -187,7 +187,7 @@ fn category_table(categories: Vec<(String, CaseCounts)>, all: CaseCounts, look: 
         let with_all = counts.columns().into_iter().zip(all.columns());
         with_all
             .enumerate()
-            .filter(|(place, (_, (_, all)))| *place < 4 || *all > 0)
+            .filter(|(index, (_, (_, all)))| *index < 4 || *all > 0)
             .map(|(_, (column, _))| column)
     };
     let header: Vec<_> = ["category"].into_iter().chain(shown(all).map(|(name, _)| name)).collect();
@@ -202,17 +202,17 @@ fn category_table(categories: Vec<(String, CaseCounts)>, all: CaseCounts, look: 
 /// Prints the cases without the expected result.
 fn write_listed(out: &mut dyn Write, listed: &[CaseOutcome], look: OutputStyle) -> io::Result<()> {
     let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
-    let mut wrong = ComplaintTable::new(names, look);
+    let mut table = ComplaintTable::new(names, look);
     for outcome in listed {
         let names = [&outcome.case_name(), outcome.category.as_deref().unwrap_or_default()];
-        wrong.add_complaints(
+        table.add_complaints(
             &names,
             &outcome.complaints,
             outcome.complaints_omitted,
             outcome.note.as_deref(),
         );
     }
-    wrong.write(out)
+    table.write(out)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ async fn answer_lines(
             let line: Vec<u8> = pending.drain(..=end).collect();
             number += 1;
             let request = serde_json::from_slice(&line).expect("a request is JSON");
-            writeln!(ready, "{}", (manner.line)(number, request)?).expect("a string takes it");
+            writeln!(ready, "{}", (manner.line)(number, request)?).expect("a write to a string succeeds");
             if ready.lines().count() == manner.at_once {
                 // in two pieces, neither of which is a full line
                 let half = ready.split_off(ready.len() / 2);
@@ -147,7 +147,9 @@ impl EvalWorld {
         let eval = RulesEvalArgs { file: file.to_owned() };
         let mut out = Vec::new();
         let patient = Duration::from_secs(60);
-        let ended = tokio::time::timeout(patient, eval.run(&options, &mut out)).await.expect("it ends");
+        let ended = tokio::time::timeout(patient, eval.run(&options, &mut out))
+            .await
+            .expect("the evaluation ends in time");
         (String::from_utf8(out).unwrap(), ended)
     }
 
@@ -211,7 +213,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
     ];
     let (shown, ended) = world.eval_text(&text.concat(), false).await;
     assert_eq!(exit_code(&ended), 1, "{ended:?}");
-    for told in [
+    for expected in [
         "`always` must not be found, and is there",
         "»always«",
         "note: seen on page\\n7",
@@ -221,7 +223,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
         "the rule could not be evaluated: it is broken",
         "4 cases: 0 passed, 3 failed, 1 ended in ERROR; ",
     ] {
-        assert!(shown.contains(told), "{told}: {shown}");
+        assert!(shown.contains(expected), "{expected}: {shown}");
     }
     assert!(!shown.contains("the verdict is FAIL"), "{shown}");
     assert_eq!(shown.matches("note: ").count(), 1, "a blank note is none: {shown}");
@@ -273,14 +275,14 @@ async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);
     assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are not cases"));
-    for told in [
+    for expected in [
         "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are not cases; ",
         "line 2",
         "line 3",
         "line 5",
         "longer than 4 MiB",
     ] {
-        assert!(shown.contains(told), "{told}: {shown}");
+        assert!(shown.contains(expected), "{expected}: {shown}");
     }
     // the exit status is the same if no line is a case
     let (_, ended) = world.eval_text(&"nonsense\n".repeat(1000), false).await;
@@ -328,15 +330,15 @@ async fn invalid_answer_ends_the_run_and_is_never_a_pass() {
         ("continues after the last case", SimulatedAnswers { last: "{}\n", ..SimulatedAnswers::plain() }),
         ("ends within a line", SimulatedAnswers { last: "{", ..SimulatedAnswers::plain() }),
     ];
-    for (told, manner) in manners {
+    for (message, manner) in manners {
         let world = EvalWorld::with(manner);
         let (_, ended) = world.eval_text(&case(json!({})).repeat(20), false).await;
-        assert_eq!(exit_code(&ended), 3, "{told}: {ended:?}");
+        assert_eq!(exit_code(&ended), 3, "{message}: {ended:?}");
         // while cases are still being written, the client sees a daemon that closes as a broken connection
         let error = ended.unwrap_err().to_string();
         assert!(
-            error.contains(told) || error.starts_with("the connection to oracled broke"),
-            "{told}: {error}"
+            error.contains(message) || error.starts_with("the connection to oracled broke"),
+            "{message}: {error}"
         );
     }
 }
@@ -372,10 +374,10 @@ async fn refused(status: StatusCode) -> Result<Response<SimulatedBody>, Infallib
 #[tokio::test]
 async fn unreadable_file_is_an_error_with_its_cause() {
     let world = EvalWorld::with(SimulatedAnswers::plain());
-    for (file, told) in [(world.path("absent"), "No such file"), (world.path(""), "directory")] {
+    for (file, message) in [(world.path("absent"), "No such file"), (world.path(""), "directory")] {
         let (_, ended) = world.eval(&file, false).await;
         assert_eq!(exit_code(&ended), 5);
-        assert!(ended.unwrap_err().to_string().contains(told));
+        assert!(ended.unwrap_err().to_string().contains(message));
     }
 }
 

@@ -51,8 +51,8 @@ impl OutboxArgs {
         match &self.steering {
             None => self.list(options, out).await,
             Some(OutboxAction::Requeue { mail_id: Some(mail_id), .. }) => {
-                let standing = requeue(options, mail_id).await?;
-                print_mail(options, out, &standing, "is queued again")
+                let mail = requeue(options, mail_id).await?;
+                print_mail(options, out, &mail, "is queued again")
             }
             Some(OutboxAction::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
             Some(OutboxAction::Drop { mail_id }) => {
@@ -104,7 +104,7 @@ async fn requeue_all_dead(options: &GlobalOptions, out: &mut dyn Write) -> Resul
         let page = read_page(options, after.as_deref(), Some(<PageLimit>::MAX), true).await?;
         for mail in &page.items {
             match requeue(options, &mail.mail_id).await {
-                Ok(standing) => requeued.push(standing),
+                Ok(queued) => requeued.push(queued),
                 // another operator or the notifier was faster
                 Err(CtlError::Problem { status: 404 | 409, .. }) => {}
                 Err(error) => return Err(error),

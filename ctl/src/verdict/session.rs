@@ -73,7 +73,8 @@ impl SessionArgs {
         if matches!(self.verb, SessionAction::Remove { .. }) {
             return Ok(writeln!(out, "session {session_id} is removed")?);
         }
-        let digest = |sha256: Option<Sha256Hex>| sha256.map_or_else(|| "none".into(), |it| it.to_string());
+        let digest =
+            |sha256: Option<Sha256Hex>| sha256.map_or_else(|| "none".into(), |hash| hash.to_string());
         let shown = [
             ("session", session.session_id.to_string()),
             ("tier", session.tier.to_string()),

@@ -118,8 +118,8 @@ pub(crate) fn show_delivered(
         head.push(("first verdict", format!("{original}; divergence: {level}")));
     }
     write!(out, "{}{}", format_pairs(&head), format_decision(&delivered.decision))?;
-    for told in [delivered.disclaimer, delivered.notice].into_iter().flatten() {
-        writeln!(out, "{}", escape_line(&told))?;
+    for text in [delivered.disclaimer, delivered.notice].into_iter().flatten() {
+        writeln!(out, "{}", escape_line(&text))?;
     }
     Ok(writeln!(out, "{}", escape_text(delivered.verdict.get()))?)
 }

@@ -46,21 +46,21 @@ fn is_reproduced_here(ExplainedDecision { inputs, envelope, .. }: &ExplainedDeci
 fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {
     let ExplainedDecision { inputs, envelope, reproduced } = decision;
     show::show_envelope(out, envelope, OutputStyle::for_stdout())?;
-    let mut asked = vec![
+    let mut pairs = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
         ("taken", format_stage(inputs, envelope.kind)),
         ("workflow", format!("SHA-256 {}", envelope.workflow_sha256)),
     ];
-    asked.extend(inputs.question.claimed.iter().map(|(path, claim)| {
+    pairs.extend(inputs.question.claimed.iter().map(|(path, claim)| {
         let confirmed = if claim.confirmed { ", confirmed" } else { "" };
         ("claimed", format!("{path} {} by {}{confirmed}", claim.value, claim.claimed_by))
     }));
-    asked.extend(inputs.locks.iter().map(|lock| {
+    pairs.extend(inputs.locks.iter().map(|lock| {
         let (by, until) = (format_requester(&lock.verifier_id), lock.valid_until);
         ("decided by a reviewer", format!("{} by {by} until {until}", lock.axis))
     }));
-    writeln!(out, "\n{}", format_pairs(&asked))?;
+    writeln!(out, "\n{}", format_pairs(&pairs))?;
     if !inputs.calls.is_empty() {
         let rows = inputs.calls.iter().map(call_row).collect();
         writeln!(
@@ -69,7 +69,7 @@ fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<()
             format_table(["source", "asked at", "answered at", "took", "axes", "outcome"], rows)
         )?;
     }
-    let made = match (reproduced, is_reproduced_here(decision)) {
+    let origin = match (reproduced, is_reproduced_here(decision)) {
         (true, true) => "reproduced from the log, bit for bit",
         (false, _) => {
             "as it was returned then; this version of the daemon makes another envelope from the same inputs"
@@ -78,7 +78,7 @@ fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<()
             "reproduced by the daemon; this oraclectl has another version and makes another envelope"
         }
     };
-    Ok(writeln!(out, "\n{made}: envelope {}, inputs {}", envelope.sha256, envelope.inputs_sha256)?)
+    Ok(writeln!(out, "\n{origin}: envelope {}, inputs {}", envelope.sha256, envelope.inputs_sha256)?)
 }
 
 /// When the decision was made, in relation to the caller's wait.

@@ -55,8 +55,8 @@ pub(super) async fn trace_value(walk: &mut DevWalk<'_>) -> anyhow::Result<Chapte
     let now = query(walk, &walk.id("world-bank"), None).await?;
     walk.record_id = text(&now, "/response/records/0/record_id");
     let provenance = walk.get(&format!("/v1/records/{}/provenance", walk.record_id)).await?;
-    let place = |name| usize::try_from(provenance.pointer(name)?.as_u64()?).ok();
-    let (offset, len) = (place("/raw/offset").unwrap_or_default(), place("/raw/len").unwrap_or_default());
+    let number = |name| usize::try_from(provenance.pointer(name)?.as_u64()?).ok();
+    let (offset, len) = (number("/raw/offset").unwrap_or_default(), number("/raw/len").unwrap_or_default());
     let raw = SECOND.1.get(offset..offset + len).context("the payload does not have these bytes")?;
     walk.check(&provenance, "/raw_hash", Sha256Hex::of(raw.as_bytes()).as_str())?;
     walk.check(&provenance, "/raw/raw_sha256", Sha256Hex::of(SECOND.1.as_bytes()).as_str())?;
@@ -87,8 +87,8 @@ pub(super) async fn check_texts(walk: &mut DevWalk<'_>) -> anyhow::Result<Chapte
         let evaluation = walk.post("/v1/rules/evaluate", &text_and_facts, StatusCode::OK).await?;
         walk.check(&evaluation, "/verdict", verdict)?;
         let violations = evaluation.pointer("/rules/0/violations/0/message").and_then(Value::as_str);
-        let because = violations.map(|message| format!(" ({message})")).unwrap_or_default();
-        lines.push(format!("{}: {claim}{because}", text(&evaluation, "/verdict")));
+        let reasons = violations.map(|message| format!(" ({message})")).unwrap_or_default();
+        lines.push(format!("{}: {claim}{reasons}", text(&evaluation, "/verdict")));
     }
     Ok(lines)
 }

@@ -40,7 +40,7 @@ pub(super) struct Mailbox {
 #[derive(Debug)]
 struct MailboxState {
     dir: PathBuf,
-    kept: Mutex<usize>,
+    count: Mutex<usize>,
 }
 
 /// The stored fields of a posted mail.
@@ -63,13 +63,13 @@ impl Mailbox {
     /// Starts a mailbox that stores its mails in `dir`, and creates the directory.
     pub(super) async fn start(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir(&dir)?;
-        let shelf = Arc::new(MailboxState { dir: dir.clone(), kept: Mutex::new(0) });
+        let state = Arc::new(MailboxState { dir: dir.clone(), count: Mutex::new(0) });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let router = Router::new()
             .route("/send-verdict-email", post(receive_mail))
             .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
-            .with_state(shelf);
+            .with_state(state);
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
         Ok(Self { address, dir, serving })
     }
@@ -105,7 +105,7 @@ impl Drop for Mailbox {
 }
 
 async fn receive_mail(
-    State(shelf): State<Arc<MailboxState>>,
+    State(state): State<Arc<MailboxState>>,
     headers: HeaderMap,
     posted: Result<Json<PostedMail>, JsonRejection>,
 ) -> Response {
@@ -115,7 +115,7 @@ async fn receive_mail(
     };
     let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).filter(|key| is_file_name(key));
     match key {
-        Some(key) => shelf.store_mail(key, &posted).await,
+        Some(key) => state.store_mail(key, &posted).await,
         None => {
             (StatusCode::BAD_REQUEST, "the idempotency key is missing or is not a file name").into_response()
         }
@@ -131,19 +131,19 @@ fn is_file_name(key: &str) -> bool {
 impl MailboxState {
     /// Stores a mail, once per key.
     async fn store_mail(&self, key: &str, posted: &PostedMail) -> Response {
-        let mut kept = self.kept.lock().await;
+        let mut count = self.count.lock().await;
         let file = self.dir.join(format!("{key}.txt"));
         if file.exists() {
             return StatusCode::OK.into_response();
         }
-        if *kept >= MAILS_MAX {
+        if *count >= MAILS_MAX {
             return (StatusCode::INSUFFICIENT_STORAGE, "the mailbox is full").into_response();
         }
         // a hidden file, so that `mail` never finds half a mail
-        let begun = self.dir.join(format!(".{key}"));
-        match fs::write(&begun, posted.format_text(key)).and_then(|()| fs::rename(&begun, &file)) {
+        let temporary = self.dir.join(format!(".{key}"));
+        match fs::write(&temporary, posted.format_text(key)).and_then(|()| fs::rename(&temporary, &file)) {
             Ok(()) => {
-                *kept += 1;
+                *count += 1;
                 StatusCode::OK.into_response()
             }
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -157,7 +157,7 @@ impl PostedMail {
         let word = |name: &str| verdict.get(name).and_then(Value::as_str).unwrap_or_default();
         let label = word("verdict");
         let subject = match disclaimer {
-            Some(_) => format!("Your results page now says {label}"),
+            Some(_) => format!("Your results page now shows {label}"),
             None => format!("Your verdict: {label}"),
         };
         let mut text = format!("To: {to}\nSubject: {subject}\nMessage-ID: {key}\n\n");
@@ -184,7 +184,9 @@ mod tests {
         let delivery = VerdictDelivery {
             session_id: session_id.parse().expect("an id"),
             query: CustomerQuery::new("Sell honey?".into()),
-            approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD)).outcome.expect("it is coherent"),
+            approved: judge(ProductTier::Quick, VerdictPayload::raw(GOOD))
+                .outcome
+                .expect("the verdict is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
             evaluation_sha256: None,
@@ -202,27 +204,33 @@ mod tests {
     #[tokio::test]
     async fn mail_with_the_same_key_is_stored_once() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
-        assert!(mailbox.find_mail("verdict:cs_1").expect("it is read").is_none());
-        send_mail(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
-        let kept = mailbox.find_mail("verdict:cs_1").expect("it is read").expect("it has come");
+        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("the mailbox starts");
+        assert!(mailbox.find_mail("verdict:cs_1").expect("the file is readable").is_none());
+        send_mail(&mailbox, &mail_about("cs_1")).await.expect("the mail is accepted");
+        let mail =
+            mailbox.find_mail("verdict:cs_1").expect("the file is readable").expect("the mail has arrived");
         let head = "To: a@example.org\nSubject: Your verdict: GREEN\nMessage-ID: verdict:cs_1\n\n\
             A sound and simple plan.\n\nSell honey?\n";
-        assert!(kept.text.starts_with(head), "{}", kept.text);
-        fs::write(&kept.file, "read").expect("it is written");
-        send_mail(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
-        assert_eq!(fs::read_to_string(&kept.file).expect("it is read"), "read", "and not written again");
-        send_mail(&mailbox, &mail_about("cs_2")).await.expect("it is taken");
-        assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 2);
+        assert!(mail.text.starts_with(head), "{}", mail.text);
+        fs::write(&mail.file, "read").expect("the file is written");
+        send_mail(&mailbox, &mail_about("cs_1")).await.expect("the mail is accepted");
+        assert_eq!(
+            fs::read_to_string(&mail.file).expect("the file is readable"),
+            "read",
+            "and not written again"
+        );
+        send_mail(&mailbox, &mail_about("cs_2")).await.expect("the mail is accepted");
+        assert_eq!(fs::read_dir(mailbox.dir()).expect("the directory is readable").count(), 2);
     }
 
     #[tokio::test]
     async fn key_that_cannot_be_a_file_name_is_rejected() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
-        let refused = send_mail(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
+        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("the mailbox starts");
+        let refused =
+            send_mail(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("the key is too long");
         assert!(refused.is_permanent() && refused.cause.contains("idempotency key"), "{refused:?}");
-        assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 0);
+        assert_eq!(fs::read_dir(mailbox.dir()).expect("the directory is readable").count(), 0);
         for bad in ["", "a/b", "..\\a", "a b", "é"] {
             assert!(!is_file_name(bad), "{bad}");
         }
@@ -231,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn full_mailbox_rejects_further_mails() {
         let dir = tempfile::tempdir().expect("a directory");
-        let shelf = MailboxState { dir: dir.path().to_owned(), kept: Mutex::new(MAILS_MAX) };
+        let state = MailboxState { dir: dir.path().to_owned(), count: Mutex::new(MAILS_MAX) };
         let posted = PostedMail {
             to: "a@example.org".into(),
             query: "Sell honey?".into(),
@@ -239,9 +247,9 @@ mod tests {
             disclaimer: None,
         };
         assert_eq!(
-            shelf.store_mail("verdict:cs_1", &posted).await.status(),
+            state.store_mail("verdict:cs_1", &posted).await.status(),
             StatusCode::INSUFFICIENT_STORAGE
         );
-        assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).expect("the directory is readable").count(), 0);
     }
 }

@@ -169,7 +169,7 @@ mod tests {
         let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.into()));
         let settings = GenerationSettings::locked(LOCKED_MODEL.into());
         match gemini.expect("a client").attempt(&prompt, &settings, PATIENCE).await {
-            ModelAttempt::AnswerReceived(_, said) => said,
+            ModelAttempt::AnswerReceived(_, text) => text,
             ModelAttempt::NoAnswerReceived(failure) => Err(ModelTextError::Failed(failure)),
         }
     }
@@ -181,16 +181,16 @@ mod tests {
 
     #[tokio::test]
     async fn recorded_model_returns_its_answers_in_sequence() {
-        let model = RecordedModel::start().await.expect("it starts");
+        let model = RecordedModel::start().await.expect("the server starts");
         let [first, again] = RECORDED.map(|text| Ok(text.to_owned()));
-        for said in [&first, &again, &first] {
-            assert_eq!(call_model(&model, ProductTier::Full, QUERY).await, *said);
+        for answer in [&first, &again, &first] {
+            assert_eq!(call_model(&model, ProductTier::Full, QUERY).await, *answer);
         }
     }
 
     #[tokio::test]
     async fn recorded_model_rejects_prompts_without_recorded_answer() {
-        let model = RecordedModel::start().await.expect("it starts");
+        let model = RecordedModel::start().await.expect("the server starts");
         for (tier, query) in [(ProductTier::Quick, QUERY), (ProductTier::Full, "Sell honey?")] {
             let refused = call_model(&model, tier, query).await;
             assert!(
@@ -205,8 +205,8 @@ mod tests {
 
     #[tokio::test]
     async fn recorded_model_fails_calls_and_probes_while_down() {
-        let model = RecordedModel::start().await.expect("it starts");
-        probe_model(&model).await.expect("it exists");
+        let model = RecordedModel::start().await.expect("the server starts");
+        probe_model(&model).await.expect("the model exists");
         model.set_down(true);
         assert_eq!(
             probe_model(&model).await.map_err(|failure| failure.kind),
@@ -221,6 +221,6 @@ mod tests {
             "{down:?}"
         );
         model.set_down(false);
-        call_model(&model, ProductTier::Full, QUERY).await.expect("it is back");
+        call_model(&model, ProductTier::Full, QUERY).await.expect("the model answers again");
     }
 }

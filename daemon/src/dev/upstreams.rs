@@ -45,9 +45,9 @@ impl DevUpstreams {
         flags: &DaemonFlags,
         dir: &Path,
     ) -> anyhow::Result<Self> {
-        let somebody =
+        let has_model =
             UpstreamClients::from_config(config, &Clock::system(), flags.allow_cleartext)?.model.is_some();
-        let model = match (somebody, config.model == ModelConfig::default()) {
+        let model = match (has_model, config.model == ModelConfig::default()) {
             (true, _) => DevModel::Configured,
             (false, false) => DevModel::Missing,
             (false, true) => start_recorded_model(config, dir).await?,

@@ -71,7 +71,7 @@ pub(super) async fn refuse_verdicts(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
 }
 
 pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
-    let session = walk.id("asked");
+    let session = walk.id("generated");
     let request = json!({"tier": "full", "query": RECORDED_QUERY, "customer_email": CUSTOMER});
     let generated = walk.post(&format!("/v1/verdicts/{session}"), &request, StatusCode::CREATED).await?;
     walk.check(&generated, "/verdict/verdict", "NULL")?;
@@ -80,7 +80,7 @@ pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<C
 }
 
 pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
-    let session = walk.id("asked");
+    let session = walk.id("generated");
     let path = format!("/v1/verdicts/{session}");
     let purged = walk.control(Method::DELETE, &path, "", StatusCode::OK).await?;
     walk.check(&purged, "/purged", true)?;

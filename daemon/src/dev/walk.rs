@@ -223,8 +223,8 @@ impl<'w> DevWalk<'w> {
         self.request = format!("{method} {path}");
         let sent = (!body.is_empty()).then(|| body.to_owned().into());
         let answer = client.call(method, path, sent).await?;
-        let place = if socket == DevSocket::Routes { "" } else { " (control socket)" };
-        self.describe(&format!("{}{place}", self.request), body);
+        let suffix = if socket == DevSocket::Routes { "" } else { " (control socket)" };
+        self.describe(&format!("{}{suffix}", self.request), body);
         self.detail.push_str(&format!("      {}\n", answer.status));
         let response = String::from_utf8_lossy(&answer.body);
         self.detail.push_str(&format!("      {}\n", shortened(&response, BODY_CHARS)));

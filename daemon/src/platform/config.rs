@@ -310,8 +310,8 @@ impl DaemonConfig {
         flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood = |error| ConfigError::NotUnderstood(describe_without_values(&error));
-        let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
+        let unreadable = |error| ConfigError::NotUnderstood(describe_without_values(&error));
+        let defaults = ::config::Config::try_from(&Self::default()).map_err(unreadable)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) =
             flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
@@ -326,7 +326,7 @@ impl DaemonConfig {
         let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
         sources = sources.add_source(environment.source(Some(variables.keys)));
         let mut config: Self =
-            sources.build().and_then(::config::Config::try_deserialize).map_err(not_understood)?;
+            sources.build().and_then(::config::Config::try_deserialize).map_err(unreadable)?;
         flags.apply_to(&mut config);
         config.check()?;
         Ok(config)
@@ -390,21 +390,21 @@ impl DaemonConfig {
 /// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
 fn describe_without_values(error: &::config::ConfigError) -> String {
     use ::config::ConfigError as Fault;
-    let place = |key: &Option<String>, origin: &Option<String>| {
+    let format_origin = |key: &Option<String>, origin: &Option<String>| {
         let key = key.iter().map(|key| format!(" for key `{key}`"));
         key.chain(origin.iter().map(|origin| format!(" in {origin}"))).collect::<String>()
     };
     match error {
         Fault::Type { expected, key, origin, .. } => {
-            format!("the value is of the wrong type, expected {expected}{}", place(key, origin))
+            format!("the value is of the wrong type, expected {expected}{}", format_origin(key, origin))
         }
-        Fault::At { error, key, origin } => describe_without_values(error) + &place(key, origin),
-        Fault::Message(told) => match told.rsplit_once(", expected ") {
+        Fault::At { error, key, origin } => describe_without_values(error) + &format_origin(key, origin),
+        Fault::Message(message) => match message.rsplit_once(", expected ") {
             // serde quotes the value before the expected type
             Some((found, expected)) if found.starts_with("invalid ") => {
                 format!("the value is of the wrong type, expected {expected}")
             }
-            _ => told.clone(),
+            _ => message.clone(),
         },
         other => strip_source_lines(&other.to_string()),
     }

@@ -123,7 +123,7 @@ impl DaemonSockets {
             }
         }
         let listening = |socket: Option<StdListener>, path: &Path| {
-            let socket = socket.expect("it was inherited or bound");
+            let socket = socket.expect("the socket was inherited or bound");
             socket
                 .set_nonblocking(true)
                 .and_then(|()| UnixListener::from_std(socket))
@@ -170,19 +170,19 @@ impl BoundSocket {
 }
 
 fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
-    let mut handed_over = ListenFd::from_env();
+    let mut inherited = ListenFd::from_env();
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
     let (mut routes, mut control) = (None, None);
-    for index in 0..handed_over.len() {
+    for index in 0..inherited.len() {
         let name = names.next().unwrap_or_default();
-        let place = match name {
+        let slot = match name {
             ROUTES_NAME => &mut routes,
             CONTROL_NAME => &mut control,
             _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
         };
-        let socket = handed_over.take_unix_listener(index).ok().flatten();
-        *place = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
+        let socket = inherited.take_unix_listener(index).ok().flatten();
+        *slot = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
     }
     Ok((routes, control))
 }
@@ -230,9 +230,9 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
 /// Creates the directory of a socket. Every user can enter it; the mode of the socket decides who may connect.
 fn create_dir(dir: &Path) -> io::Result<()> {
     let before = umask(Mode::from_bits_truncate(0o022));
-    let made = fs::create_dir_all(dir);
+    let created = fs::create_dir_all(dir);
     umask(before);
-    made
+    created
 }
 
 fn group_id(group: &str) -> Result<Gid, ListenError> {
@@ -334,9 +334,9 @@ struct ConnectionSlot(Arc<AtomicUsize>);
 
 impl ConnectionSlot {
     fn acquire(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
-        let taken =
+        let previous =
             open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < bound).then_some(open + 1));
-        taken.ok().map(|_| Self(Arc::clone(open)))
+        previous.ok().map(|_| Self(Arc::clone(open)))
     }
 }
 

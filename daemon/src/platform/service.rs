@@ -46,9 +46,9 @@ impl SourceChecks {
 pub(crate) fn run_to_end<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> impl Future<Output = Result<T, Problem>> {
-    let acted = tokio::spawn(run_as_current_caller(action));
+    let task = tokio::spawn(run_as_current_caller(action));
     async move {
-        acted.await.unwrap_or_else(|error| {
+        task.await.unwrap_or_else(|error| {
             if error.is_panic() {
                 count_request_panic();
             }
@@ -84,7 +84,7 @@ pub struct DaemonService {
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the administrators' socket.
     pub control_connections: Arc<AtomicUsize>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     /// The checks of sources that callers wait for.
@@ -104,7 +104,7 @@ impl DaemonService {
     pub fn new(system: ActorSystem, config: DaemonConfig, log_level: LogLevelHandle) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
-        let places = Arc::new(Semaphore::new(config.limits.in_flight));
+        let slots = Arc::new(Semaphore::new(config.limits.in_flight));
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let answers = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let service = Self {
@@ -115,7 +115,7 @@ impl DaemonService {
             registry,
             connections: Arc::default(),
             control_connections: Arc::default(),
-            places,
+            slots,
             bodies,
             answers,
             checks: SourceChecks::default(),
@@ -136,9 +136,9 @@ impl DaemonService {
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
-        self.run_with_slot(place, work).await
+        let slot = Arc::clone(&self.slots).try_acquire_owned();
+        let slot = slot.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
+        self.run_with_slot(slot, work).await
     }
 
     /// The same, but waits for a slot instead of failing with `Overloaded`.
@@ -149,22 +149,22 @@ impl DaemonService {
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        self.run_with_slot(place.map_err(|_| Problem::draining()), work).await
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        self.run_with_slot(slot.map_err(|_| Problem::draining()), work).await
     }
 
     async fn run_with_slot<T: Send + 'static>(
         &self,
-        place: Result<OwnedSemaphorePermit, Problem>,
+        slot: Result<OwnedSemaphorePermit, Problem>,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         if self.is_draining() {
             return Err(Problem::draining());
         }
-        let place = place?;
+        let slot = slot?;
         run_to_end(async move {
             let done = work.await;
-            drop(place);
+            drop(slot);
             done
         })
         .await
@@ -173,7 +173,7 @@ impl DaemonService {
     /// Number of slots in use.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.config.limits.in_flight.saturating_sub(self.places.available_permits())
+        self.config.limits.in_flight.saturating_sub(self.slots.available_permits())
     }
 
     /// Reserves `bytes` of the memory for requests' bodies, until the permit is dropped.
@@ -182,16 +182,16 @@ impl DaemonService {
     /// `Overloaded` if less memory is left.
     pub fn reserve_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
-        held.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
+        let permit = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
+        permit.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
     }
 
     /// Waits for `bytes` of the memory for large answers, or for all of it if `bytes` is larger. The memory is reserved
     /// until the permit is dropped.
     pub async fn reserve_response(&self, bytes: usize) -> OwnedSemaphorePermit {
         let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
-        let held = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
-        held.expect("the semaphore is never closed")
+        let permit = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
+        permit.expect("the semaphore is never closed")
     }
 
     /// Whether requests wait for memory that answers hold until they are read.
@@ -210,7 +210,7 @@ impl DaemonService {
     pub async fn wait_until_idle(&self) {
         let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
         // the semaphore is never closed, so this call returns only with all permits
-        drop(self.places.acquire_many(all).await);
+        drop(self.slots.acquire_many(all).await);
     }
 
     /// Whether new work is rejected.
@@ -278,7 +278,7 @@ mod tests {
             done.send(()).expect("the test waits");
             Ok(())
         }));
-        is_done.await.expect("the action has run to its end");
+        is_done.await.expect("the action completes");
     }
 
     #[tokio::test]

@@ -16,13 +16,13 @@ impl SignalRate {
     /// Counts a signal at `path`, or returns how long to wait for the next window.
     pub(crate) fn count_signal(&self, path: &str, now: Instant) -> Result<(), Duration> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // policies change, and paths that are no longer named must not be kept
+        // policies change: a path that no policy names must not stay in memory
         windows.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
-        let (began, taken) = windows.entry(path.to_owned()).or_insert((now, 0));
-        if *taken >= SIGNALS_PER_WINDOW {
+        let (began, count) = windows.entry(path.to_owned()).or_insert((now, 0));
+        if *count >= SIGNALS_PER_WINDOW {
             return Err(WINDOW.saturating_sub(now.duration_since(*began)));
         }
-        *taken += 1;
+        *count += 1;
         Ok(())
     }
 }

@@ -63,8 +63,8 @@ impl StoreCheckTask {
 /// Repeats the check until the daemon stops, or returns the damage of the store.
 async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<bool>) -> Option<String> {
     loop {
-        let (store, told) = (service.system.store.clone(), stopped.clone());
-        let pause = match spawn_blocking(move || check_store(&store, &told)).await {
+        let (store, stop_flag) = (service.system.store.clone(), stopped.clone());
+        let pause = match spawn_blocking(move || check_store(&store, &stop_flag)).await {
             Ok(Ok(false)) => return None,
             Ok(Ok(true)) => {
                 log_file_faults(service).await;
@@ -103,9 +103,9 @@ impl CheckPace {
     /// Pauses if the work time is over. Returns whether the check continues.
     fn proceed(&self) -> bool {
         let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
-        let worked = began.elapsed();
-        if worked >= WORK_TIME && !*self.stopped.borrow() {
-            thread::sleep((worked * PAUSE_FACTOR).min(LONGEST_PAUSE));
+        let elapsed = began.elapsed();
+        if elapsed >= WORK_TIME && !*self.stopped.borrow() {
+            thread::sleep((elapsed * PAUSE_FACTOR).min(LONGEST_PAUSE));
             *began = monotonic();
         }
         !*self.stopped.borrow()
@@ -146,8 +146,8 @@ async fn check_source(service: &Arc<DaemonService>, oracle_id: SourceId, stopped
     if faults == 0 {
         return tracing::debug!(%oracle_id, "the check of the source found no fault");
     }
-    let of_files = checked.file_fault.iter();
-    for fault in of_files.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
+    let file_faults = checked.file_fault.iter();
+    for fault in file_faults.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
         tracing::error!(%oracle_id, "{fault}");
     }
     tracing::error!(%oracle_id, faults, "the check of the source found faults");

@@ -72,9 +72,9 @@ impl UpstreamClients {
             return Err(cleartext.remove(0));
         }
         let mut oracles = Vec::new();
-        let asked = model.map(|model| {
+        let model = model.map(|model| {
             let name = config.model.name.clone();
-            let oracle_id: OracleId = model.oracle_id().parse().expect("a wire's name is an oracle's");
+            let oracle_id: OracleId = model.oracle_id().parse().expect("a valid oracle id");
             let probe: Arc<dyn OracleProbe> =
                 Arc::new(ModelProbe { model: Arc::clone(&model), name: name.clone() });
             oracles.push(MonitoredOracle {
@@ -105,7 +105,7 @@ impl UpstreamClients {
             of_sources,
             clock.clone(),
         );
-        Ok(Self { model: asked, calls, mailing, puller, live, oracles, cleartext })
+        Ok(Self { model, calls, mailing, puller, live, oracles, cleartext })
     }
 
     /// Logs a warning for each secret that crosses a network in clear text.

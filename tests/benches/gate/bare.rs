@@ -19,10 +19,10 @@ use tokio::runtime;
 pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
     let body = Bytes::from(fs::read(body)?);
     let answer = move || ([(CONTENT_TYPE, "application/json")], body.clone());
-    let told = answer.clone();
+    let query_answer = answer.clone();
     let router = Router::new()
         .route("/v1/verdicts/{session_id}", get(async move || answer()))
-        .route("/v1/query", post(async move |_: Bytes| told()));
+        .route("/v1/query", post(async move |_: Bytes| query_answer()));
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = UnixListener::bind(socket)?;
         axum::serve(listener, router).await

@@ -39,8 +39,8 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
         table.row(BenchRow {
             what: format!("{tier}, {} bytes: parse and decide", text.len()),
             measured: format!("{decided:.0} ns"),
-            beside: "parse as serde_json::Value".into(),
-            beside_measured: format!("{parsed:.0} ns"),
+            baseline: "parse as serde_json::Value".into(),
+            baseline_measured: format!("{parsed:.0} ns"),
             verdict: format!("{:.2}{aim}", decided / parsed),
             ..BenchRow::default()
         });

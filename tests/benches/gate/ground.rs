@@ -90,16 +90,16 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let daemon = runtime.block_on(world.serve());
         let ingested = runtime.block_on(ingest(&daemon, &releases))?;
-        let (beside, inserted) = SqliteFacts::fill(&world.path("facts.sqlite"), &releases)?;
+        let (baseline, inserted) = SqliteFacts::fill(&world.path("facts.sqlite"), &releases)?;
         table.group(format!(
-            "ground truth, {} facts in {count} releases; ratio: time of oracled over time beside it",
+            "ground truth, {} facts in {count} releases; ratio: time of oracled over time of the baseline",
             effort.facts
         ));
         table.row(BenchRow {
             what: "ingest, from the archive to the commit".into(),
             measured: per_second(effort.facts as f64 / ingested.as_secs_f64()),
-            beside: "SQLite, parsed rows, one transaction".into(),
-            beside_measured: per_second(effort.facts as f64 / inserted.as_secs_f64()),
+            baseline: "SQLite, parsed rows, one transaction".into(),
+            baseline_measured: per_second(effort.facts as f64 / inserted.as_secs_f64()),
             verdict: format!("{:.2}", ingested.as_secs_f64() / inserted.as_secs_f64()),
             ..BenchRow::default()
         });
@@ -110,7 +110,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
             return Err(io::Error::other("the daemon stopped with an error"));
         }
         let sides =
-            &mut QuerySides { library: LibraryStore::open(&world.state())?, beside: beside.prepare()? };
+            &mut QuerySides { library: LibraryStore::open(&world.state())?, baseline: baseline.prepare()? };
         lookups(effort, sides, &releases, table)?;
         if count == 1 {
             logged::measure(effort, &mut sides.library, &releases, table)?;
@@ -158,15 +158,15 @@ async fn ingest(daemon: &DaemonProcess<'_>, releases: &[BenchRelease]) -> io::Re
 /// The two sides that answer the same queries.
 struct QuerySides<'b> {
     library: LibraryStore,
-    beside: SqliteStatements<'b>,
+    baseline: SqliteStatements<'b>,
 }
 
 impl QuerySides<'_> {
     /// Queries both sides and compares their answers. Returns the number of facts.
     fn compare(&mut self, question: &BenchQuery<'_>, at: i64) -> io::Result<usize> {
-        let told = self.library.query(question, at)?;
-        assert_eq!(told, self.beside.query(question, at)?, "{question:?} as of {at}");
-        Ok(told.len())
+        let facts = self.library.query(question, at)?;
+        assert_eq!(facts, self.baseline.query(question, at)?, "{question:?} as of {at}");
+        Ok(facts.len())
     }
 }
 
@@ -195,20 +195,20 @@ fn lookups(
     table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = random_facts(release, effort.lookups);
-    for fact in &asked {
+    let facts = random_facts(release, effort.lookups);
+    for fact in &facts {
         assert_eq!(sides.compare(&question(fact), at)?, 1, "{fact:?}");
     }
     let [mut ours, mut each, mut together] = [histogram(), histogram(), histogram()];
     for _ in 0..effort.rounds {
-        time(&asked, &mut ours, |question| sides.library.query(question, at))?;
-        time(&asked, &mut each, |question| sides.beside.query(question, at))?;
-        sides.beside.begin()?;
-        time(&asked, &mut together, |question| sides.beside.query(question, at))?;
-        sides.beside.end()?;
+        time(&facts, &mut ours, |question| sides.library.query(question, at))?;
+        time(&facts, &mut each, |question| sides.baseline.query(question, at))?;
+        sides.baseline.begin()?;
+        time(&facts, &mut together, |question| sides.baseline.query(question, at))?;
+        sides.baseline.end()?;
     }
     let p50 = |histogram: &Histogram<u64>| histogram.value_at_quantile(0.5) as f64;
-    for (what, beside, latencies, has_aim) in [
+    for (what, baseline, latencies, has_aim) in [
         ("lookup by identity", "SQLite, prepared", &each, true),
         ("", "SQLite, all in one transaction", &together, false),
     ] {
@@ -217,8 +217,8 @@ fn lookups(
         table.row(BenchRow {
             what: what.into(),
             latencies: if has_aim { in_us(&ours) } else { String::new() },
-            beside: beside.into(),
-            beside_latencies: in_us(latencies),
+            baseline: baseline.into(),
+            baseline_latencies: in_us(latencies),
             verdict: format!("{ratio:.2}{aim}"),
             ..BenchRow::default()
         });
@@ -241,9 +241,9 @@ fn time(
     for fact in facts {
         let question = question(fact);
         let began = Instant::now();
-        let told = ask(&question)?;
+        let found = ask(&question)?;
         latencies.saturating_record(nanoseconds(began.elapsed()));
-        assert_eq!(told.len(), 1, "{question:?}");
+        assert_eq!(found.len(), 1, "{question:?}");
     }
     Ok(())
 }
@@ -268,17 +268,17 @@ fn filtered(
     ] {
         let count = sides.compare(&question, at)?;
         let mut rounds: [Vec<f64>; 2] = Default::default();
-        let [ours, beside] = &mut rounds;
+        let [ours, baseline] = &mut rounds;
         for _ in 0..effort.rounds {
             let began = Instant::now();
             drop(sides.library.query(&question, at)?);
             ours.push(began.elapsed().as_secs_f64() * 1e6);
             let began = Instant::now();
-            drop(sides.beside.query(&question, at)?);
-            beside.push(began.elapsed().as_secs_f64() * 1e6);
+            drop(sides.baseline.query(&question, at)?);
+            baseline.push(began.elapsed().as_secs_f64() * 1e6);
         }
-        let [ours, beside] = rounds.map(median);
-        comparison_row(table, format!("{what}, {count} of {}", release.facts.len()), ours, beside);
+        let [ours, baseline] = rounds.map(median);
+        comparison_row(table, format!("{what}, {count} of {}", release.facts.len()), ours, baseline);
     }
     Ok(())
 }
@@ -294,12 +294,12 @@ fn pages(
     let mut lasts: Vec<Option<ReturnedFact>> = vec![None];
     for _ in 0..PAGES {
         let question = BenchQuery::Page(lasts.last().and_then(Option::as_ref));
-        let told = sides.library.query(&question, at)?;
-        assert_eq!(told, sides.beside.query(&question, at)?, "{question:?} as of {at}");
-        lasts.extend(told.last().cloned().map(Some));
+        let page = sides.library.query(&question, at)?;
+        assert_eq!(page, sides.baseline.query(&question, at)?, "{question:?} as of {at}");
+        lasts.extend(page.last().cloned().map(Some));
     }
     let mut rounds: [Vec<f64>; 2] = Default::default();
-    let [ours, beside] = &mut rounds;
+    let [ours, baseline] = &mut rounds;
     for _ in 0..effort.rounds {
         let questions = || lasts.iter().map(|last| BenchQuery::Page(last.as_ref()));
         let each = |began: Instant| began.elapsed().as_secs_f64() * 1e6 / lasts.len() as f64;
@@ -310,23 +310,23 @@ fn pages(
         ours.push(each(began));
         let began = Instant::now();
         for question in questions() {
-            drop(sides.beside.query(&question, at)?);
+            drop(sides.baseline.query(&question, at)?);
         }
-        beside.push(each(began));
+        baseline.push(each(began));
     }
-    let [ours, beside] = rounds.map(median);
-    comparison_row(table, format!("page of {PAGE}, {} pages", lasts.len()), ours, beside);
+    let [ours, baseline] = rounds.map(median);
+    comparison_row(table, format!("page of {PAGE}, {} pages", lasts.len()), ours, baseline);
     Ok(())
 }
 
-/// A row of times in microseconds, beside SQLite's.
-fn comparison_row(table: &mut BenchTable, what: String, ours: f64, beside: f64) {
+/// A row of times in microseconds, compared with SQLite.
+fn comparison_row(table: &mut BenchTable, what: String, ours: f64, baseline: f64) {
     table.row(BenchRow {
         what,
         measured: shown(ours),
-        beside: "SQLite".into(),
-        beside_measured: shown(beside),
-        verdict: format!("{:.2}", ours / beside),
+        baseline: "SQLite".into(),
+        baseline_measured: shown(baseline),
+        verdict: format!("{:.2}", ours / baseline),
         ..BenchRow::default()
     });
 }

@@ -86,19 +86,19 @@ impl LoadConnections {
                 return Err(io::Error::other("the server does not answer"));
             }
             for event in events.iter().take(ready) {
-                let number = usize::try_from(event.data()).expect("it was a usize");
-                let connection = self.connections.get_mut(number).expect("it was registered");
+                let number = usize::try_from(event.data()).expect("the number came from a usize");
+                let connection = self.connections.get_mut(number).expect("the connection is registered");
                 if !connection.receive(status.as_bytes())? {
                     continue;
                 }
                 let now = Instant::now();
                 latencies.saturating_record(nanoseconds(now - connection.sent_at));
                 answered += 1;
-                let goes_on = match until {
+                let continues = match until {
                     RoundEnd::Elapsed(duration) => now - began < duration,
                     RoundEnd::Sent(requests) => sent < requests,
                 };
-                if goes_on {
+                if continues {
                     connection.send(&mut next)?;
                     sent += 1;
                 }

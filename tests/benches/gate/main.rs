@@ -43,8 +43,8 @@ struct BenchEffort {
     reading: Duration,
     /// Submissions of one round, for each connection.
     submissions: usize,
-    /// Verdicts that a model makes in one round, for each connection.
-    made: usize,
+    /// Verdicts that a model generates in one round, for each connection.
+    generated: usize,
     /// Number of starts of a daemon.
     starts: usize,
     /// Verdicts in the stores on which the daemon is started: a small one and a large one.
@@ -61,7 +61,7 @@ impl BenchEffort {
         rounds: 5,
         reading: Duration::from_millis(1000),
         submissions: 200,
-        made: 40,
+        generated: 40,
         starts: 7,
         stored: 100_000,
         stored_many: 1_000_000,
@@ -72,7 +72,7 @@ impl BenchEffort {
         rounds: 3,
         reading: Duration::from_millis(400),
         submissions: 100,
-        made: 20,
+        generated: 20,
         starts: 3,
         stored: 100_000,
         stored_many: 200_000,
@@ -101,7 +101,7 @@ fn main() -> io::Result<()> {
     tempfile::env::override_temp_dir(scratch.path()).expect("no temporary file was created yet");
 
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
-    let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let is_selected = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
     let mut table = BenchTable::default();
     let parts: [(&str, MeasureFn); 8] = [
         ("crosscheck", crosscheck::measure),
@@ -114,7 +114,7 @@ fn main() -> io::Result<()> {
         ("verify", verify::measure),
     ];
     for (part, measure) in parts {
-        if wanted(part) {
+        if is_selected(part) {
             measure(effort, &mut table)?;
         }
     }

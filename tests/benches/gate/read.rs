@@ -26,7 +26,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
     let paths: Vec<String> =
         (0..SESSIONS).map(|number| format!("/v1/verdicts/{}", session_id(number))).collect();
     let requests: Vec<Vec<u8>> = paths.iter().map(|path| get(path)).collect();
-    let body = body_of(&world.socket(), paths.first().expect("there are sessions"))?;
+    let body = body_of(&world.socket(), paths.first().expect("at least one session"))?;
     let bare_socket = world.path("bare.sock");
     let bare = BareServer::start(&bare_socket, &world.path("body"), &body)?;
 
@@ -42,18 +42,18 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
                 side.round(connections, effort, &requests)?;
             }
         }
-        let [ours, beside] = &sides;
-        let ratio = ours.rate() / beside.rate();
+        let [ours, baseline] = &sides;
+        let ratio = ours.rate() / baseline.rate();
         let most = CONNECTIONS.last() == Some(&connections);
         table.row(BenchRow {
             what: format!("{connections:2} connections"),
             measured: per_second(ours.rate()),
             cpu: cpu_each(median(ours.cpu.iter().copied())),
             latencies: all_latencies(&ours.rounds),
-            beside: "bare axum handler".into(),
-            beside_measured: per_second(beside.rate()),
-            beside_cpu: cpu_each(median(beside.cpu.iter().copied())),
-            beside_latencies: all_latencies(&beside.rounds),
+            baseline: "bare axum handler".into(),
+            baseline_measured: per_second(baseline.rate()),
+            baseline_cpu: cpu_each(median(baseline.cpu.iter().copied())),
+            baseline_latencies: all_latencies(&baseline.rounds),
             verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
         });
     }
@@ -81,9 +81,9 @@ impl ReadSide {
         requests: &[Vec<u8>],
     ) -> io::Result<()> {
         let mut load = LoadConnections::connect(&self.socket, connections)?;
-        let mut turn = requests.iter().cycle();
+        let mut cycle = requests.iter().cycle();
         let mut next = |request: &mut Vec<u8>| {
-            request.extend_from_slice(turn.next().expect("they go round"));
+            request.extend_from_slice(cycle.next().expect("the iterator is endless"));
         };
         load.round(RoundEnd::Elapsed(effort.reading / 10), 200, &mut next)?;
         let cpu_before = cpu_ns(self.pid)?;

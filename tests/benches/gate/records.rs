@@ -116,7 +116,7 @@ fn judged(
     let judgement = judge(ProductTier::Full, VerdictPayload::raw(text(ProductTier::Full)));
     let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, path));
     let entry = AuditEvent::new(now, session_id.clone(), entry);
-    let approved = judgement.outcome.expect("it is a coherent verdict");
+    let approved = judgement.outcome.expect("the verdict is coherent");
     let cached = AuditEvent::new(
         now,
         session_id.clone(),
@@ -128,8 +128,8 @@ fn judged(
             owner_uid: None,
         },
     );
-    let asked = generation.map(|generation| interaction(session_id, path, generation, now));
-    (asked.into_iter().chain([entry, cached]).collect(), approved)
+    let interaction_entry = generation.map(|generation| interaction(session_id, path, generation, now));
+    (interaction_entry.into_iter().chain([entry, cached]).collect(), approved)
 }
 
 /// The entry of a model call that succeeded at the first attempt.

@@ -129,7 +129,7 @@ impl RegenSides {
         effort: BenchEffort,
         table: &mut BenchTable,
     ) -> io::Result<()> {
-        let verdicts = connections * effort.made;
+        let verdicts = connections * effort.generated;
         let mut load = LoadConnections::connect(socket, connections)?;
         let [mut ours, mut bare, mut journal] = [const { Vec::new() }; 3];
         let mut cpu = Vec::new();
@@ -143,10 +143,10 @@ impl RegenSides {
             let mut requests = requests.into_iter();
             let cpu_before = cpu_ns(self.pid)?;
             ours.push(load.round(RoundEnd::Sent(verdicts), way.status(), |request| {
-                *request = requests.next().expect("there is one for each");
+                *request = requests.next().expect("one for each");
             })?);
             cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / verdicts as f64);
-            bare.push(self.bare.round(connections, effort.made)?);
+            bare.push(self.bare.round(connections, effort.generated)?);
             let mut records = numbers.into_iter().map(|number| way.records(number));
             journal.push(self.journal.round(connections, verdicts, MODEL_TAKES, &mut records)?.0);
         }
@@ -159,15 +159,15 @@ impl RegenSides {
             measured: format!("{} / {} more", ms(added_p50), ms(added_p99)),
             cpu: cpu_each(median(cpu)),
             latencies: latencies(&ours),
-            beside: "the model, asked by the same client".into(),
-            beside_latencies: latencies(&bare),
+            baseline: "the model, called by the same client".into(),
+            baseline_latencies: latencies(&bare),
             verdict: at_most(added_p50, AIM_NS, "1 ms"),
             ..BenchRow::default()
         });
         table.row(BenchRow {
-            beside: format!("journal alone, commits: {}", way.records(0).len()),
-            beside_measured: ms(journal_p50),
-            beside_latencies: latencies(&journal),
+            baseline: format!("journal alone, commits: {}", way.records(0).len()),
+            baseline_measured: ms(journal_p50),
+            baseline_latencies: latencies(&journal),
             verdict: format!("{:.2}", added_p50 / journal_p50),
             ..BenchRow::default()
         });
@@ -181,9 +181,9 @@ fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
     let mut numbers = numbers.iter();
     let mut load = LoadConnections::connect(socket, numbers.len().min(16))?;
     let round = load.round(RoundEnd::Sent(numbers.len()), 201, |request| {
-        let number = numbers.next().expect("there is one for each");
+        let number = numbers.next().expect("one for each");
         put(request, &format!("/v1/sessions/{}", session_id(*number)), &body)
-            .expect("memory takes what is written");
+            .expect("a write to memory succeeds");
     });
     round.map(drop)
 }

@@ -22,7 +22,7 @@ const LARGE_BATCH: u32 = 5;
 /// Batches of typical requests in a round.
 const BATCHES: usize = 7;
 /// The number of sentences after which the index of a set of facts is built.
-const ASKED: usize = 2_000;
+const SENTENCES: usize = 2_000;
 /// The highest number of comparisons in the double loop, which does ten million in a second.
 const LOOP_MAX: usize = 2_000_000;
 
@@ -71,13 +71,13 @@ impl RulesBenchCase {
     /// Evaluates a request with cached facts, which are found by the digest of the submitted facts.
     fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> RulesEvaluation {
         let digest = FactSet::sha256_of(black_box(&self.check.facts));
-        self.evaluated(cache.get(&digest).expect("they are in the cache"))
+        self.evaluated(cache.get(&digest).expect("the verdicts are in the cache"))
     }
 
     /// A cache with the facts. They were evaluated often enough to have an index.
     fn cache(&self, sentences: usize) -> HashMap<Sha256Hex, FactSet> {
         let facts = FactSet::compile(&self.check.facts);
-        for _ in 0..=ASKED / sentences {
+        for _ in 0..=SENTENCES / sentences {
             drop(self.evaluated(&facts));
         }
         HashMap::from([(facts.sha256().clone(), facts)])
@@ -112,7 +112,7 @@ impl NormalizedTexts {
 /// Measures a typical evaluation, large ones, the growth with size, and the compilation of facts.
 pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
     table.group(
-        "Oracle-A, on one core; beside it each sentence is compared with each fact, without evidence and digests",
+        "Oracle-A, on one core; the baseline compares each sentence with each fact, without evidence and digests",
     );
     table.row(typical(effort));
     for (facts, sentences) in [(10_000, 200), (100_000, 1)] {
@@ -169,8 +169,8 @@ fn typical(effort: BenchEffort) -> BenchRow {
     BenchRow {
         what: "20 facts, 5 sentences, nothing cached".into(),
         measured: shown(evaluated),
-        beside: "normalize, then the double loop".into(),
-        beside_measured: shown(looped),
+        baseline: "normalize, then the double loop".into(),
+        baseline_measured: shown(looped),
         verdict: format!("{:.2}{}", evaluated / looped, at_most(evaluated, TYPICAL_AIM_NS, ": 20 µs")),
         ..BenchRow::default()
     }
@@ -214,8 +214,8 @@ impl EvaluationTimes {
         BenchRow {
             what: format!("{} facts, {} sentences, facts cached", self.facts, self.sentences),
             measured: shown(self.evaluated),
-            beside: if self.looped.is_some() { "the double loop, normalized before" } else { "" }.into(),
-            beside_measured: self.looped.map(shown).unwrap_or_default(),
+            baseline: if self.looped.is_some() { "the double loop, normalized before" } else { "" }.into(),
+            baseline_measured: self.looped.map(shown).unwrap_or_default(),
             verdict,
             ..BenchRow::default()
         }
@@ -224,7 +224,7 @@ impl EvaluationTimes {
 
 /// Measures the compilation of a set, and the building of its index, which is part of the first of two equal evaluations.
 fn compiled(effort: BenchEffort, facts: usize) -> BenchRow {
-    let case = RulesBenchCase::new(facts, ASKED);
+    let case = RulesBenchCase::new(facts, SENTENCES);
     let bytes: usize = case.check.facts.iter().map(String::len).sum();
     let mut weight = 0;
     let rounds: Vec<[f64; 2]> = (0..effort.rounds)
@@ -240,8 +240,8 @@ fn compiled(effort: BenchEffort, facts: usize) -> BenchRow {
     BenchRow {
         what: format!("{facts} facts, {:.2} MB: compile", bytes as f64 / 1e6),
         measured: shown(median(rounds.iter().map(|[compiled, _]| *compiled))),
-        beside: "make the index".into(),
-        beside_measured: shown(median(rounds.iter().map(|[_, index]| *index))),
+        baseline: "make the index".into(),
+        baseline_measured: shown(median(rounds.iter().map(|[_, index]| *index))),
         verdict: format!("{:.1}", weight as f64 / bytes as f64),
         ..BenchRow::default()
     }

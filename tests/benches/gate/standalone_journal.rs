@@ -52,10 +52,10 @@ impl StandaloneJournal {
         writers: usize,
         submissions: usize,
         pause: Duration,
-        made: &mut impl Iterator<Item = Vec<JournalRecord>>,
+        batches: &mut impl Iterator<Item = Vec<JournalRecord>>,
     ) -> io::Result<(LoadRound, Vec<usize>)> {
         let share = submissions / writers;
-        let shares: Vec<Vec<_>> = (0..writers).map(|_| made.by_ref().take(share).collect()).collect();
+        let shares: Vec<Vec<_>> = (0..writers).map(|_| batches.by_ref().take(share).collect()).collect();
         let (sender, receiver) = mpsc::channel();
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let journal = &mut self.journal;

@@ -74,7 +74,7 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     daemon.kill();
     let (from_torn, daemon) = start(&full)?;
     fill_from(&full.socket(), case.stored + case.new, case.new)?;
-    let stop_behind_new = stop(daemon)?;
+    let stop_after_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
@@ -87,12 +87,12 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     ];
     let slowest = stops.into_iter().fold(0.0, f64::max);
     table.group(format!("start, stop and memory with {} full verdicts in the store", case.stored));
-    show_times(case, &starts, from_empty, &phases, [slowest, stop_behind_new], table);
+    show_times(case, &starts, from_empty, &phases, [slowest, stop_after_new], table);
     table.row(BenchRow {
         what: "resident memory, idle".into(),
         measured: format!("{of_full:.1} MiB"),
-        beside: "with an empty store".into(),
-        beside_measured: format!("{of_empty:.1} MiB"),
+        baseline: "with an empty store".into(),
+        baseline_measured: format!("{of_empty:.1} MiB"),
         verdict: format!(
             "{:.2}{}",
             of_full / of_empty,
@@ -117,8 +117,8 @@ fn show_times(
         table.row(BenchRow {
             what: format!("start to ready, {what}"),
             measured: format!("{took:.1} ms"),
-            beside: "with an empty store".into(),
-            beside_measured: format!("{from_empty:.1} ms"),
+            baseline: "with an empty store".into(),
+            baseline_measured: format!("{from_empty:.1} ms"),
             verdict: format!("{:.2}{}", took / from_empty, at_most(took, case.aim_ms, &aim_ms)),
             ..BenchRow::default()
         });
@@ -202,13 +202,13 @@ fn phases(world: &mut DaemonWorld, effort: BenchEffort) -> io::Result<Vec<(&'sta
         .to_vec();
     let mut taken = vec![Vec::new(); PHASES.len()];
     for _ in 0..effort.starts {
-        let said_before = world.service_log().len();
+        let bytes_before = world.service_log().len();
         let mut last = Timestamp::now();
         let (_, daemon) = start(world)?;
-        let said = world.service_log().split_off(said_before);
+        let log = world.service_log().split_off(bytes_before);
         daemon.stop();
         for ((message, _), taken) in PHASES.iter().zip(&mut taken) {
-            let at = said.lines().find_map(|line| message_time(line, message));
+            let at = log.lines().find_map(|line| message_time(line, message));
             let at = at.ok_or_else(|| io::Error::other(format!("a start did not log: {message}")))?;
             taken.push(at.duration_since(last).as_secs_f64() * 1e3);
             last = at;

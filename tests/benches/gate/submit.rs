@@ -37,9 +37,9 @@ fn submit(
     let body = json!({"tier": "full", "query": QUERY, "raw": text(ProductTier::Full)}).to_string();
     let mut load = LoadConnections::connect(socket, connections)?;
     load.round(RoundEnd::Sent(submissions), 201, |request| {
-        let number = numbers.next().expect("there is always another number");
+        let number = numbers.next().expect("the range is endless");
         post(request, &format!("/v1/verdicts/{}", session_id(number)), &body)
-            .expect("memory takes what is written");
+            .expect("a write to memory succeeds");
     })
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
 
     table.group(format!(
         "durable submit over the socket, full verdicts of {} bytes that make records of {record_bytes} bytes; \
-         ratio: rate of oracled over rate beside it",
+         ratio: rate of oracled over rate of the baseline",
         text(ProductTier::Full).len()
     ));
     for connections in CONNECTIONS {
@@ -86,18 +86,18 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
             measured: per_second(ours),
             cpu: cpu_each(median(cpu)),
             latencies: all_latencies(&over_socket),
-            beside: format!("journal alone, groups of {journal_group:.1}"),
-            beside_measured: per_second(journal),
-            beside_latencies: all_latencies(&by_journal),
+            baseline: format!("journal alone, groups of {journal_group:.1}"),
+            baseline_measured: per_second(journal),
+            baseline_latencies: all_latencies(&by_journal),
             verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
             ..BenchRow::default()
         });
         for (what, rounds) in [("append", &by_append), ("overwrite", &by_overwriting)] {
             let rate = median(rounds.iter().map(|round| round.rate));
             table.row(BenchRow {
-                beside: format!("{what} and fdatasync, same groups"),
-                beside_measured: per_second(rate),
-                beside_latencies: all_latencies(rounds),
+                baseline: format!("{what} and fdatasync, same groups"),
+                baseline_measured: per_second(rate),
+                baseline_latencies: all_latencies(rounds),
                 verdict: format!("{:.2}", ours / rate),
                 ..BenchRow::default()
             });

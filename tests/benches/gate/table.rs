@@ -9,7 +9,7 @@ const HEADINGS: [&str; COLUMNS] = [
     "oracled",
     "CPU each",
     "p50 / p99",
-    "beside it",
+    "compared with",
     "measured",
     "CPU each",
     "p50 / p99",
@@ -30,13 +30,13 @@ pub(crate) struct BenchRow {
     /// The latencies.
     pub(crate) latencies: String,
     /// The name of the comparison.
-    pub(crate) beside: String,
+    pub(crate) baseline: String,
     /// The value of the comparison.
-    pub(crate) beside_measured: String,
+    pub(crate) baseline_measured: String,
     /// The processor time of one request in the comparison.
-    pub(crate) beside_cpu: String,
+    pub(crate) baseline_cpu: String,
     /// The latencies of the comparison.
-    pub(crate) beside_latencies: String,
+    pub(crate) baseline_latencies: String,
     /// The ratio of the two, and the aim.
     pub(crate) verdict: String,
 }
@@ -66,10 +66,10 @@ impl BenchRow {
             &self.measured,
             &self.cpu,
             &self.latencies,
-            &self.beside,
-            &self.beside_measured,
-            &self.beside_cpu,
-            &self.beside_latencies,
+            &self.baseline,
+            &self.baseline_measured,
+            &self.baseline_cpu,
+            &self.baseline_latencies,
             &self.verdict,
         ]
     }

@@ -32,20 +32,20 @@ const AIM: f64 = 1.5;
 
 /// Measures a single connection.
 pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
-    let release = releases(1, FACTS).into_iter().next().expect("one was asked for");
+    let release = releases(1, FACTS).into_iter().next().expect("one release was requested");
     let world = DaemonWorld::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut alone = StandaloneJournal::open(&world.path("alone"))?;
     let (verified, queried, entries) = runtime.block_on(async {
         let daemon = world.serve().await;
         prepare(&daemon, &release).await;
-        let asked: Vec<&BenchFact> = release.facts.iter().step_by(7).collect();
+        let facts: Vec<&BenchFact> = release.facts.iter().step_by(7).collect();
         let (mut verified, mut queried) = (histogram(), histogram());
         for _ in 0..effort.rounds {
-            verify(&daemon, &asked, effort.reading, &mut verified).await;
-            query(&daemon, &asked, effort.reading, &mut queried).await;
+            verify(&daemon, &facts, effort.reading, &mut verified).await;
+            query(&daemon, &facts, effort.reading, &mut queried).await;
         }
-        let entries = entries(&daemon, asked.first().expect("there are facts")).await;
+        let entries = entries(&daemon, facts.first().expect("at least one fact")).await;
         assert!(daemon.stop().success(), "it stops without an error");
         (verified, queried, entries)
     });
@@ -69,17 +69,17 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
         what: format!("verify, {FACTS} facts a source, durable"),
         measured: rate(&verified),
         latencies: latencies(&verified),
-        beside: "three queries, one after the other".into(),
-        beside_measured: rate(&queried),
-        beside_latencies: latencies(&queried),
+        baseline: "three queries, one after the other".into(),
+        baseline_measured: rate(&queried),
+        baseline_latencies: latencies(&queried),
         verdict: format!("p50 {:.2}, p99 {:.2}", of_queries[0], of_queries[1]),
         ..BenchRow::default()
     });
     table.row(BenchRow {
         what: "the same".into(),
-        beside: "the queries, and the journal alone: its entries".into(),
-        beside_measured: rate(&committed),
-        beside_latencies: latencies(&committed),
+        baseline: "the queries, and the journal alone: its entries".into(),
+        baseline_measured: rate(&committed),
+        baseline_latencies: latencies(&committed),
         verdict: at_most(
             of_both[0],
             AIM,
@@ -110,14 +110,14 @@ async fn prepare(daemon: &DaemonProcess<'_>, release: &BenchRelease) {
 
 /// The log entries of one verification.
 async fn entries(daemon: &DaemonProcess<'_>, fact: &BenchFact) -> Vec<AuditEvent> {
-    let told = post(&mut daemon.routes().await, "/v1/verify", &question(fact)).await;
-    let execution_id = at(&told, "/execution_id");
-    let execution_id = execution_id.as_str().expect("it has an id");
+    let envelope = post(&mut daemon.routes().await, "/v1/verify", &question(fact)).await;
+    let execution_id = at(&envelope, "/execution_id");
+    let execution_id = execution_id.as_str().expect("the envelope has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
-    let lines = str::from_utf8(&log.body).expect("JSON is text").lines();
+    let lines = str::from_utf8(&log.body).expect("JSON is UTF-8").lines();
     let entries: Vec<AuditEvent> =
-        lines.map(|line| serde_json::from_str(line).expect("it is an entry")).collect();
-    assert_eq!(entries.len(), SOURCES.len() + 1, "each source asked, and the decision");
+        lines.map(|line| serde_json::from_str(line).expect("a valid entry")).collect();
+    assert_eq!(entries.len(), SOURCES.len() + 1, "one entry for each source call, and the decision");
     entries
 }
 
@@ -128,13 +128,13 @@ fn question(fact: &BenchFact) -> Value {
 /// Verifies questions one after the other, for `time`.
 async fn verify(
     daemon: &DaemonProcess<'_>,
-    asked: &[&BenchFact],
+    facts: &[&BenchFact],
     time: Duration,
     taken: &mut Histogram<u64>,
 ) {
     let routes = &mut daemon.routes().await;
     let question = |fact: &BenchFact| json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]});
-    time_calls(asked, time, taken, async |fact| {
+    time_calls(facts, time, taken, async |fact| {
         let answer = post(routes, "/v1/verify", &question(fact)).await;
         assert_eq!(at(&answer, "/axes/population/value"), fact.population.to_string(), "{fact:?}");
     })
@@ -142,7 +142,7 @@ async fn verify(
 }
 
 /// Queries the three sources one after the other, for `time`.
-async fn query(daemon: &DaemonProcess<'_>, asked: &[&BenchFact], time: Duration, taken: &mut Histogram<u64>) {
+async fn query(daemon: &DaemonProcess<'_>, facts: &[&BenchFact], time: Duration, taken: &mut Histogram<u64>) {
     let routes: &mut DaemonClient = &mut daemon.routes().await;
     let question = |source: &str, fact: &BenchFact| {
         json!({"oracle_id": source, "request": {
@@ -151,11 +151,11 @@ async fn query(daemon: &DaemonProcess<'_>, asked: &[&BenchFact], time: Duration,
                         {"axis": "year", "operator": "eq", "value": fact.year}],
         }})
     };
-    time_calls(asked, time, taken, async |fact| {
+    time_calls(facts, time, taken, async |fact| {
         for source in SOURCES {
             let answer = post(routes, "/v1/query", &question(source, fact)).await;
-            let told: Value = at(&answer, "/response/records/0/axes/population");
-            assert_eq!(told, fact.population.to_string(), "{fact:?}");
+            let value: Value = at(&answer, "/response/records/0/axes/population");
+            assert_eq!(value, fact.population.to_string(), "{fact:?}");
         }
     })
     .await;
@@ -163,13 +163,13 @@ async fn query(daemon: &DaemonProcess<'_>, asked: &[&BenchFact], time: Duration,
 
 /// Calls `ask` with each of the facts in turn, for `time`, and records the time of each call in nanoseconds.
 async fn time_calls(
-    asked: &[&BenchFact],
+    facts: &[&BenchFact],
     time: Duration,
     taken: &mut Histogram<u64>,
     mut ask: impl AsyncFnMut(&BenchFact),
 ) {
     let until = Instant::now() + time;
-    for fact in asked.iter().cycle() {
+    for fact in facts.iter().cycle() {
         let began = Instant::now();
         if began >= until {
             break;

@@ -31,8 +31,8 @@ pub(super) fn codes<T: Display>(texts: impl IntoIterator<Item = T>) -> String {
 
 /// The anchor of a heading, as GitHub and mdBook make it.
 pub(super) fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
-    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    let letters = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    letters.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
 /// A number with a comma between groups of three digits.

@@ -130,7 +130,7 @@ impl<'a> SchemaTypes<'a> {
             .map(|SchemaField { name, schema, is_required }| {
                 let default = schema.get("default").map(|default| format!("; default: {}", value(default)));
                 let words = self.words(schema);
-                // the page says that a field may be absent if its type has null
+                // the page states that a field may be absent if its type has null
                 let optional = if is_required || words.ends_with(" or null") { "" } else { "; optional" };
                 let kind = format!("{words}{optional}{}", default.unwrap_or_default());
                 [code(name), kind, self.meaning(schema).to_owned()]

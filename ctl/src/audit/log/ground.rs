@@ -28,8 +28,8 @@ pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
         "pull_started" => format!("{} for {}", text("pipeline_id"), text("requested_by")),
         "pull_ended" => {
             let run_id = entry.get("run_id").and_then(Value::as_str);
-            let told = run_id.map_or_else(|| "nothing new".to_owned(), |run_id| format!("run {run_id}"));
-            format!("{} for {}: {told}", text("pipeline_id"), text("requested_by"))
+            let outcome = run_id.map_or_else(|| "nothing new".to_owned(), |run_id| format!("run {run_id}"));
+            format!("{} for {}: {outcome}", text("pipeline_id"), text("requested_by"))
         }
         "pull_failed" => {
             format!("{} for {}: {}", text("pipeline_id"), text("requested_by"), text("cause"))
@@ -66,8 +66,8 @@ mod tests {
             "event": "ingestion_ended", "oracle_id": "cnf", "version": "2015", "state": "completed",
             "counts": {"records": 16, "rejected": 2},
         });
-        let told = format_entry("ingestion_ended", &entry).expect("a ground-truth event");
-        assert_eq!(told.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
+        let line = format_entry("ingestion_ended", &entry).expect("a ground-truth event");
+        assert_eq!(line.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
         assert_eq!(format_entry("service_started", &entry), None);
     }
 }

@@ -69,9 +69,9 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<FileDocument>, Vec<File
             }
         }
     }
-    let mut places: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
+    let mut known: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
     documents.retain(|read: &FileDocument| {
-        match places.entry((read.document.kind(), read.document.document_id())) {
+        match known.entry((read.document.kind(), read.document.document_id())) {
             Entry::Vacant(vacant) => {
                 vacant.insert(format!("{}:{}", read.file, read.line));
                 true
@@ -115,9 +115,9 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<FileDocument>, faults: 
         let line = first_line + part.lines().take_while(|line| is_blank(line)).count();
         match read_part(part) {
             Ok(document) => documents.push(FileDocument { file: file.to_owned(), line, document }),
-            Err(FilePartFault { place, detail }) => {
-                let line = place.map_or(line, |(line, _)| first_line + line - 1);
-                let column = place.map(|(_, column)| column);
+            Err(FilePartFault { position, detail }) => {
+                let line = position.map_or(line, |(line, _)| first_line + line - 1);
+                let column = position.map(|(_, column)| column);
                 faults.push(FileFault { file: file.to_owned(), line, column, detail });
             }
         }
@@ -142,14 +142,14 @@ fn split_parts(text: &str) -> Vec<(usize, &str)> {
 /// A fault in one part of a file.
 struct FilePartFault {
     /// Its line and column in the part, from 1; `None` for a fault of the whole document.
-    place: Option<(usize, usize)>,
+    position: Option<(usize, usize)>,
     detail: String,
 }
 
 impl From<serde_json::Error> for FilePartFault {
     fn from(error: serde_json::Error) -> Self {
-        let place = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
-        Self { place, detail: reword_serde_error(&json_error_text(&error)) }
+        let position = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
+        Self { position, detail: reword_serde_error(&json_error_text(&error)) }
     }
 }
 
@@ -157,7 +157,7 @@ impl From<serde_saphyr::Error> for FilePartFault {
     fn from(error: serde_saphyr::Error) -> Self {
         let error = error.without_snippet();
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let place = error.location().map(|location| (index(location.line()), index(location.column())));
+        let position = error.location().map(|location| (index(location.line()), index(location.column())));
         let text = error.to_string();
         // the position is reported separately, and the parser's options cannot be set here
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
@@ -171,8 +171,9 @@ impl From<serde_saphyr::Error> for FilePartFault {
             ("expected sequence start", "a list is expected"),
             ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
         ];
-        let text = words.iter().find(|(theirs, _)| text == *theirs).map_or(text, |(_, ours)| ours);
-        Self { place, detail: text.to_owned() }
+        let text =
+            words.iter().find(|(original, _)| text == *original).map_or(text, |(_, replacement)| replacement);
+        Self { position, detail: text.to_owned() }
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
         let folders =
             ["ontologies", "sources", "pipelines", "workflows", "live"].map(|name| examples.join(name));
-        let (documents, faults) = read_all(&folders).expect("they are read");
+        let (documents, faults) = read_all(&folders).expect("the folders are readable");
         assert_eq!((documents.len() > 15, faults), (true, Vec::new()));
         let odd = serde_json::json!({
             "oracle_id": "odd", "axis_freshness": {}, "default_max_age_seconds": 60, "default_stale_behavior": "fail_closed",
@@ -261,10 +262,10 @@ mod tests {
                 {"trigger_type": "upstream_signal", "config": {"webhook": "no", "secret_file": "0x10"}},
             ],
         });
-        let odd = AnyDocument::read(DocumentKind::FreshnessPolicy, odd).expect("it is a policy");
+        let odd = AnyDocument::read(DocumentKind::FreshnessPolicy, odd).expect("a valid policy");
         for document in documents.into_iter().map(|read| read.document).chain([odd]) {
             let printed = crate::ground::documents::to_yaml(document.kind(), &document.to_json())
-                .expect("it is written");
+                .expect("the file is written");
             let (again, faults) = read(&printed);
             assert_eq!(faults, [], "{printed}");
             assert_eq!(again.into_iter().map(|read| read.document).collect::<Vec<_>>(), [document]);
@@ -275,15 +276,15 @@ mod tests {
     fn folder_read_skips_subfolders_and_repeated_document_is_a_fault() {
         let folder = TempDir::new().expect("a folder");
         for name in ["b.yml", "a.yaml", "notes.txt"] {
-            fs::write(folder.path().join(name), POLICY).expect("it is written");
+            fs::write(folder.path().join(name), POLICY).expect("the file is written");
         }
-        fs::create_dir(folder.path().join("c.json")).expect("it is created");
-        let (documents, faults) = read_all(&[folder.path().to_owned()]).expect("they are read");
-        let place = |name: &str| folder.path().join(name).display().to_string();
-        assert_eq!(documents.iter().map(|read| read.file.as_str()).collect::<Vec<_>>(), [place("a.yaml")]);
+        fs::create_dir(folder.path().join("c.json")).expect("the folder is created");
+        let (documents, faults) = read_all(&[folder.path().to_owned()]).expect("the folders are readable");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        assert_eq!(documents.iter().map(|read| read.file.as_str()).collect::<Vec<_>>(), [path("a.yaml")]);
         assert_eq!(
             faults.iter().map(|fault| (&*fault.file, fault.line)).collect::<Vec<_>>(),
-            [(&*place("b.yml"), 1)]
+            [(&*path("b.yml"), 1)]
         );
         let empty = TempDir::new().expect("a folder");
         assert!(read_all(&[empty.path().to_owned()]).is_err());

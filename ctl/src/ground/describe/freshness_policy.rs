@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 
-pub(super) fn show(out: &mut dyn Write, standing: &FreshnessReport) -> Result<(), CtlError> {
-    let FreshnessReport { policy, is_default, invalidated_at, current_version, released_at, now } = standing;
+pub(super) fn show(out: &mut dyn Write, report: &FreshnessReport) -> Result<(), CtlError> {
+    let FreshnessReport { policy, is_default, invalidated_at, current_version, released_at, now } = report;
     let none = || "none".to_owned();
     let released = released_at.map(|at| format!(", released {at}")).unwrap_or_default();
     let shown = [

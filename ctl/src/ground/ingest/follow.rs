@@ -47,8 +47,8 @@ pub(crate) async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) ->
 
 fn draw(bar: &ProgressBar, progress: &RunProgress) {
     let RunProgress { bytes, bytes_read, read, rejected, .. } = progress;
-    let went_on = Timestamp::now().duration_since(progress.started_at);
-    let each_s = read / u64::try_from(went_on.as_secs()).unwrap_or(0).max(1);
+    let elapsed = Timestamp::now().duration_since(progress.started_at);
+    let each_s = read / u64::try_from(elapsed.as_secs()).unwrap_or(0).max(1);
     bar.set_length(*bytes);
     bar.set_position(*bytes_read);
     let doing: &str = progress.phase.into();

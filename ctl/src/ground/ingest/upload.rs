@@ -73,17 +73,17 @@ impl IngestRunArgs {
         );
         let mut client = DaemonClient::connect(&options.control_path()).await?;
         let (pieces, body) = StreamedBody::new(1);
-        let wanted = Arc::new(Notify::new());
-        let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
-        let mut answering = pin!(client.upload(&path, body, bar.length(), wanted));
+        let requested = Arc::new(Notify::new());
+        let sent = send(payload, bar.length(), pieces, Arc::clone(&requested)).map_err(unreadable)?;
+        let mut uploading = pin!(client.upload(&path, body, bar.length(), requested));
         let response = tokio::select! {
             // a payload that cannot be read also breaks the connection; the read error is the cause to report
             biased;
             sent = sent => {
                 sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
-                timeout(PATIENCE, answering).await.map_err(|_| ClientError::Silent(PATIENCE))??
+                timeout(PATIENCE, uploading).await.map_err(|_| ClientError::Silent(PATIENCE))??
             }
-            response = &mut answering => response?,
+            response = &mut uploading => response?,
         };
         bar.finish_and_clear();
         let answer = DaemonResponse::read_whole(response).await?;
@@ -98,13 +98,13 @@ fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
     mut pieces: StreamedBodySender,
-    wanted: Arc<Notify>,
+    requested: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (done, sent) = oneshot::channel();
     let runtime = Handle::current();
     let send = move || {
         let ended = runtime.block_on(async {
-            wanted.notified().await;
+            requested.notified().await;
             send_all(payload, length_bytes, &mut pieces).await
         });
         let is_whole = ended.is_ok();
@@ -132,8 +132,8 @@ async fn send_all(
         let differs = |length: &u64| if is_last { read_bytes < *length } else { read_bytes > *length };
         if let Some(length) = length_bytes.filter(differs) {
             let how = if is_last { "shortened" } else { "extended" };
-            let told = format!("the file had {length} bytes and was {how} while it was read");
-            return Err(io::Error::other(told));
+            let message = format!("the file had {length} bytes and was {how} while it was read");
+            return Err(io::Error::other(message));
         }
         // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete, but the file may
         // be longer
@@ -187,7 +187,7 @@ mod tests {
             detach: true,
         };
         let options = GlobalOptions { socket: None, control_socket: Some(socket.clone()), json: false };
-        let heard = tokio::spawn(async move {
+        let received = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
@@ -196,9 +196,9 @@ mod tests {
             stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             String::from_utf8(head).unwrap()
         });
-        run.upload(&options).await.expect_err("it is refused");
+        run.upload(&options).await.expect_err("the daemon is busy");
         std::fs::remove_file(socket).unwrap();
-        heard.await.unwrap()
+        received.await.unwrap()
     }
 
     #[tokio::test]

@@ -2,35 +2,35 @@
 
 use oracled_domain::ground::query::{QueryFreshness, QueryResponse};
 
-/// Appends `page`, the page after `sofar`. The result has the versions and warnings of both. It has the freshness and the
+/// Appends `page`, the page after `joined`. The result has the versions and warnings of both. It has the freshness and the
 /// tier of the worse one, and that one's policy report on single axes.
-pub(crate) fn join(sofar: &mut QueryResponse, mut page: QueryResponse) {
+pub(crate) fn join(joined: &mut QueryResponse, mut page: QueryResponse) {
     let cursor = page.cursor.take();
-    let (before, behind) = (&sofar.query_metadata, &page.query_metadata);
-    let records_scanned = before.records_scanned + behind.records_scanned;
-    let records_returned = before.records_returned + behind.records_returned;
-    let latency_ms = before.latency_ms + behind.latency_ms;
+    let (before, after) = (&joined.query_metadata, &page.query_metadata);
+    let records_scanned = before.records_scanned + after.records_scanned;
+    let records_returned = before.records_returned + after.records_returned;
+    let latency_ms = before.latency_ms + after.latency_ms;
     // the freshness of a page without records does not matter
-    if sofar.records.is_empty() {
-        *sofar = page;
+    if joined.records.is_empty() {
+        *joined = page;
     } else if !page.records.is_empty() {
-        sofar.records.append(&mut page.records);
-        join_metadata(sofar, page);
+        joined.records.append(&mut page.records);
+        join_metadata(joined, page);
     }
-    let metadata = &mut sofar.query_metadata;
+    let metadata = &mut joined.query_metadata;
     (metadata.records_scanned, metadata.records_returned) = (records_scanned, records_returned);
     metadata.latency_ms = latency_ms;
-    sofar.cursor = cursor;
+    joined.cursor = cursor;
 }
 
-fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
-    let said = |response: &QueryResponse| {
+fn join_metadata(joined: &mut QueryResponse, page: QueryResponse) {
+    let own_warnings = |response: &QueryResponse| {
         let of_age = &response.query_metadata.freshness.policy.warnings;
         response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect::<Vec<_>>()
     };
-    let mut warnings = said(sofar);
-    warnings.extend(said(&page).into_iter().filter(|warning| !sofar.warnings.contains(warning)));
-    let (metadata, other) = (&mut sofar.query_metadata, page.query_metadata);
+    let mut warnings = own_warnings(joined);
+    warnings.extend(own_warnings(&page).into_iter().filter(|warning| !joined.warnings.contains(warning)));
+    let (metadata, other) = (&mut joined.query_metadata, page.query_metadata);
     let known: Vec<_> = metadata.data_version.split(", ").collect();
     let new: Vec<_> = other.data_version.split(", ").filter(|version| !known.contains(version)).collect();
     metadata.data_version = [known, new].concat().join(", ");
@@ -41,7 +41,7 @@ fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
     }
     metadata.freshness.data_as_of = data_as_of;
     warnings.extend(metadata.freshness.policy.warnings.iter().cloned());
-    sofar.warnings = warnings;
+    joined.warnings = warnings;
 }
 
 /// Orders freshness from better to worse: by the outcome of the policy, the number of stale axes, and the age.

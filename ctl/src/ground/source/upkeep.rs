@@ -82,11 +82,11 @@ fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlErro
             writeln!(out, "{version}: the payload is not archived")?;
             continue;
         }
-        let wrong = match fault_count {
+        let summary = match fault_count {
             0 => "no faults".to_owned(),
             number => format_count(*number, "fault", "faults"),
         };
-        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {wrong}")?;
+        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {summary}")?;
         for fault in faults {
             writeln!(out, "  {}", escape_line(fault))?;
         }

@@ -53,7 +53,7 @@ impl<T: Default> FlagTotals<T> {
     pub(crate) fn get_or_insert(&mut self, flag: &Flag) -> &mut T {
         let known = self.names.iter().position(|named| named.flag == flag.into_str());
         let index = known.unwrap_or_else(|| self.insert(flag));
-        &mut self.names.get_mut(index).expect("it was found, or has just been inserted").counts
+        &mut self.names.get_mut(index).expect("the entry exists, or was just added").counts
     }
 
     fn insert(&mut self, flag: &Flag) -> usize {

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::io::BufRead;
 
-/// A fault in a line. Each message says what is allowed.
+/// A fault in a line. Each message states what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CorpusLineFault {
     /// The line has more bytes than [`LINE_MAX_BYTES`](crate::base::lines::LINE_MAX_BYTES).
@@ -197,9 +197,9 @@ mod tests {
                 "duplicate field `raw`; `tier` and `raw` occur once each".into(),
             ),
         ];
-        for (line, wrong) in cases {
+        for (line, message) in cases {
             let text = format!("{{\"tier\":\"quick\",\"raw\":\"{{}}\"}}\n\n{line}\n");
-            assert_eq!(first_error(text.as_bytes()), format!("verdicts.ndjson, line 3: {wrong}"));
+            assert_eq!(first_error(text.as_bytes()), format!("verdicts.ndjson, line 3: {message}"));
         }
         assert_eq!(
             first_error(b"{\"tier\":\"quick\",\"raw\":\"\xff\"}"),

@@ -79,8 +79,8 @@ fn histogram_table(report: &CalibrationReport, look: OutputStyle) -> Table {
 }
 
 fn bin_row(bin: &CoherenceBin, highest: u64, width: usize) -> Vec<Cell> {
-    let colour = if bin.at_least_omega { Color::DarkGreen } else { Color::DarkRed };
-    let bar = Cell::new(draw_bar(bin.verdicts.all, highest, width)).fg(colour);
+    let color = if bin.at_least_omega { Color::DarkGreen } else { Color::DarkRed };
+    let bar = Cell::new(draw_bar(bin.verdicts.all, highest, width)).fg(color);
     let counts = bin.verdicts.named_values().map(|(_, count)| count_cell(*count));
     [Cell::new(bin.label()), bar].into_iter().chain(counts).collect()
 }

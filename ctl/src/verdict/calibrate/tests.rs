@@ -190,10 +190,10 @@ fn invalid_line_stops_the_calibration_without_output() {
 #[test]
 fn unreadable_corpus_is_an_error_with_its_name() {
     let scratch = ScratchDirectory::new("unreadable");
-    for (file, says) in [("absent.ndjson", "No such file"), ("", "directory")] {
+    for (file, message) in [("absent.ndjson", "No such file"), ("", "directory")] {
         let file = scratch.0.join(file);
         let error = CalibrateArgs { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }

@@ -40,12 +40,12 @@ pub(crate) fn format_reviews(reviews: &[ReviewSummary]) -> String {
 
 /// The state of a review, in words.
 fn format_state(review: &ReviewSummary) -> String {
-    let told = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
+    let event = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
         by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", format_requester(by)))
     };
-    let resolved = told("resolved", &review.resolved_by, review.resolved_at);
+    let resolved = event("resolved", &review.resolved_by, review.resolved_at);
     let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
-    let dismissed = told("dismissed", &review.dismissed_by, review.dismissed_at);
+    let dismissed = event("dismissed", &review.dismissed_by, review.dismissed_at);
     resolved.map(|resolved| resolved + &revoked).or(dismissed).unwrap_or_else(|| "open".into())
 }
 
@@ -74,15 +74,15 @@ fn format_subject(review: &ReviewSummary) -> String {
 /// The answered and claimed values of the axes to decide, each value once.
 fn format_values(review: &ReviewSummary) -> String {
     let of_axis = |path: &String| {
-        let stated = review.said.values().filter_map(|values| values.get(path));
-        let mut told: Vec<_> = stated.map(|stated| stated.value.to_string()).collect();
-        told.sort_unstable();
-        told.dedup();
-        told.extend(review.claimed.get(path).map(|claim| format!("claimed {}", claim.value)));
-        told.join(", ")
+        let stated = review.values.values().filter_map(|values| values.get(path));
+        let mut values: Vec<_> = stated.map(|stated| stated.value.to_string()).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.extend(review.claimed.get(path).map(|claim| format!("claimed {}", claim.value)));
+        values.join(", ")
     };
-    let told: Vec<_> = review.axes.keys().map(of_axis).filter(|told| !told.is_empty()).collect();
-    if told.is_empty() { "-".into() } else { told.join("; ") }
+    let axes: Vec<_> = review.axes.keys().map(of_axis).filter(|values| !values.is_empty()).collect();
+    if axes.is_empty() { "-".into() } else { axes.join("; ") }
 }
 
 fn format_axes(review: &ReviewSummary) -> String {
@@ -117,8 +117,8 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
         }
         if let Some(claim) = review.claimed.get(path) {
             let confirmed = if claim.confirmed { ", and has confirmed the claim" } else { "" };
-            let told = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
-            writeln!(out, "  {}", escape_line(&told))?;
+            let line = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
+            writeln!(out, "  {}", escape_line(&line))?;
         }
     }
     if !review.candidates.is_empty() {
@@ -169,8 +169,8 @@ fn format_provenance((oracle_id, candidate): (&SourceId, &CandidateAnswer)) -> S
 
 fn resolve_command(review: &ReviewCase) -> String {
     let values: Vec<_> = review.axes.keys().map(|path| format!("{path}=VALUE")).collect();
-    let asking = review.axes.keys().filter(|path| review.is_definition_required(path));
-    let definitions: String = asking.map(|path| format!(" --definition {path}=TEXT")).collect();
+    let paths = review.axes.keys().filter(|path| review.is_definition_required(path));
+    let definitions: String = paths.map(|path| format!(" --definition {path}=TEXT")).collect();
     format!(
         "oraclectl review resolve {} {}{definitions} --reason \"…\" --valid-for 90d",
         review.review_id,

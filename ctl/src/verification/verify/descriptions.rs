@@ -91,7 +91,7 @@ pub(crate) fn describe_reasons(reasons: &BTreeSet<AxisReason>) -> Vec<String> {
 /// The outcome of a source's call, and its latency.
 pub(crate) fn describe_outcome(candidate: &CandidateOutcome) -> String {
     let took = format!("{} ms", candidate.latency_ms);
-    let mut told = match candidate.outcome {
+    let mut text = match candidate.outcome {
         CallOutcome::Answered => format!("answered in {took}"),
         CallOutcome::NoRecord => "has no record".into(),
         CallOutcome::Several => "has several matching entities".into(),
@@ -107,9 +107,9 @@ pub(crate) fn describe_outcome(candidate: &CandidateOutcome) -> String {
         (candidate.stale, "; its cached answer is used"),
         (candidate.contested, "; in conflict"),
     ] {
-        told.push_str(if is_so { word } else { "" });
+        text.push_str(if is_so { word } else { "" });
     }
-    told
+    text
 }
 
 /// The reply of a source, with the cause if there is one.
@@ -142,9 +142,9 @@ const fn describe_cut(cut: CallTimeLimit) -> &'static str {
 
 /// One conflict between two values, and its outcome.
 pub(crate) fn describe_step(step: &ConflictStep) -> String {
-    let apart = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
+    let difference = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
     let strategy = step.strategy.into_str();
-    let became = match (step.outcome, &step.value) {
+    let outcome = match (step.outcome, &step.value) {
         (ConflictStepOutcome::Kept, _) => format!("{strategy} kept the first"),
         (ConflictStepOutcome::Replaced, _) => format!("{strategy} took the second"),
         (ConflictStepOutcome::Averaged, Some(value)) => format!("{strategy} combined both to {value}"),
@@ -156,12 +156,12 @@ pub(crate) fn describe_step(step: &ConflictStep) -> String {
     let why = step.reason.filter(|why| !matches!(why, AxisReason::RequireHuman | AxisReason::Disputed));
     let why = why.map(|why| format!(", because {}", describe_reason(why))).unwrap_or_default();
     let (axis, number) = (&step.axis, step.number);
-    let told = format!(
-        "{axis} {number}: {} against {}{apart}: {became}{why}",
+    let text = format!(
+        "{axis} {number}: {} against {}{difference}: {outcome}{why}",
         describe_party(&step.standing),
         describe_party(&step.against)
     );
-    escape_line(&told)
+    escape_line(&text)
 }
 
 /// One side of a conflict.
@@ -172,16 +172,16 @@ fn describe_party(party: &ConflictSide) -> String {
 
 /// The values of a source's answer, by axis.
 pub(crate) fn format_values(values: &BTreeMap<String, StatedValue>) -> String {
-    let said = values.iter().map(|(path, StatedValue { value, definition })| {
+    let texts = values.iter().map(|(path, StatedValue { value, definition })| {
         let definition = definition.as_ref().map(|definition| format!(" ({definition})"));
         format!("{path} {value}{}", definition.unwrap_or_default())
     });
-    said.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// The identity of an entity.
-pub(crate) fn format_identity(thing: &BTreeMap<String, AxisValue>) -> String {
-    thing.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
+pub(crate) fn format_identity(identity: &BTreeMap<String, AxisValue>) -> String {
+    identity.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The time that a question is about.
@@ -203,13 +203,13 @@ mod tests {
             "strategy": "higher_tier_wins", "outcome": "kept", "value": "54208",
         });
         document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
-        describe_step(&serde_json::from_value(document).expect("it is a step"))
+        describe_step(&serde_json::from_value(document).expect("a valid step"))
     }
 
     #[test]
     fn conflict_is_shown_with_both_sides_their_difference_and_outcome() {
         let both = "population 1: office-a (primary) 54208 against office-b and office-c (secondary) 54608, 400 apart: ";
-        for (changes, became) in [
+        for (changes, outcome) in [
             (json!({}), "higher_tier_wins kept the first"),
             (json!({"strategy": "most_recent", "outcome": "replaced"}), "most_recent took the second"),
             (
@@ -223,7 +223,7 @@ mod tests {
             ),
             (json!({"outcome": "disputed", "value": null, "reason": "disputed"}), "left undecided"),
         ] {
-            assert_eq!(describe_changed_step(changes), format!("{both}{became}"));
+            assert_eq!(describe_changed_step(changes), format!("{both}{outcome}"));
         }
     }
 
@@ -232,12 +232,12 @@ mod tests {
         let candidate = |outcome: &str, late: bool, stale: bool| {
             let candidate = json!({"oracle_id": "office-a", "outcome": outcome, "stale": stale, "contested": false,
                 "late": late, "latency_ms": 2500});
-            describe_outcome(&serde_json::from_value(candidate).expect("it is one"))
+            describe_outcome(&serde_json::from_value(candidate).expect("a valid outcome"))
         };
         assert_eq!(candidate("answered", false, false), "answered in 2500 ms");
         assert_eq!(candidate("answered", true, false), "answered in 2500 ms, late");
-        let kept = "no answer in time, after 2500 ms, late; its cached answer is used";
-        assert_eq!(candidate("timed_out", true, true), kept);
+        let cached = "no answer in time, after 2500 ms, late; its cached answer is used";
+        assert_eq!(candidate("timed_out", true, true), cached);
         assert_eq!(candidate("refused", false, false), "answered, but the answer is not trusted");
     }
 }

@@ -55,9 +55,9 @@ pub(crate) fn show_envelope(
 /// Prints one axis: its value with the evidence, or the reasons why it has none.
 fn show_axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
-        let apart = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
+        let difference = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
-        writeln!(out, "{}: no value ({kind}){}", escape_line(path), apart.unwrap_or_default())?;
+        writeln!(out, "{}: no value ({kind}){}", escape_line(path), difference.unwrap_or_default())?;
         for why in descriptions::describe_reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
         }
@@ -75,10 +75,10 @@ fn show_axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(
         let version = record.source_version.as_ref().map(|version| format!(", version {version}"));
         let (oracle_id, tier, version) =
             (&record.oracle_id, record.oracle_tier.into_str(), version.unwrap_or_default());
-        let kept = if *stale { ", from the cache" } else { "" };
+        let cached = if *stale { ", from the cache" } else { "" };
         let (method, by) = (&record.verification_method, format_requester(&record.verifier_id));
-        let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
-        writeln!(out, "  {}", escape_line(&told))?;
+        let line = format!("{oracle_id} ({tier}){version}, as of {observed_at}{cached}: {method} by {by}");
+        writeln!(out, "  {}", escape_line(&line))?;
         writeln!(out, "    {}", escape_line(&record.source_locator))?;
     }
     Ok(())
@@ -93,10 +93,10 @@ fn candidate_row(candidate: &CandidateOutcome) -> [String; 6] {
         (None, _) => "-".into(),
     };
     let none = || "-".to_owned();
-    let said = descriptions::format_values(&candidate.values);
+    let values = descriptions::format_values(&candidate.values);
     [
         candidate.oracle_id.to_string(),
-        if said.is_empty() { none() } else { said },
+        if values.is_empty() { none() } else { values },
         counts_as,
         candidate.record.as_ref().and_then(|record| record.source_version.clone()).unwrap_or_else(none),
         candidate.observed_at.map_or_else(none, |at| at.to_string()),
@@ -159,9 +159,9 @@ mod tests {
         });
         document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
         let mut out = Vec::new();
-        let document = serde_json::from_value(document).expect("it is one");
-        show_envelope(&mut out, &document, OutputStyle::new(100, false)).expect("it is shown");
-        String::from_utf8(out).expect("it is text")
+        let document = serde_json::from_value(document).expect("a valid envelope");
+        show_envelope(&mut out, &document, OutputStyle::new(100, false)).expect("a write to memory succeeds");
+        String::from_utf8(out).expect("the output is UTF-8")
     }
 
     #[test]
@@ -169,17 +169,17 @@ mod tests {
         let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
             "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
             "deviations": {"population": "it was 54208 in v1 and is 9000; the difference exceeds 100"}});
-        let told = shown(json!({"candidates": [candidate]}));
-        let wanted = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
+        let text = shown(json!({"candidates": [candidate]}));
+        let expected = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
                       office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
-        assert!(told.contains(wanted), "{told}");
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
     fn next_step_is_the_retry_advice() {
         let advice = "no answer came from office: ask again in 5 seconds";
         let retry = json!({"after_ms": 5000, "oracles": ["office"], "advice": advice});
-        let told = shown(json!({"kind": "blocked", "reasons": ["oracle_unreachable"], "retry": retry}));
-        assert!(told.ends_with(&format!("next: {advice}\n")), "{told}");
+        let text = shown(json!({"kind": "blocked", "reasons": ["oracle_unreachable"], "retry": retry}));
+        assert!(text.ends_with(&format!("next: {advice}\n")), "{text}");
     }
 }

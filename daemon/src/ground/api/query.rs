@@ -43,16 +43,16 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let query = body.parse::<OracleQuery>()?;
     let queries = service.system.queries.clone();
-    let held = service.run_work(async move {
+    let body = service.run_work(async move {
         let QueryAnswerPage { answer, memory_permit } = queries.page(query, still_waiting).await?;
         if memory_permit.is_none() {
             return Ok(ReservedBody::new(to_json_bytes(&answer), None));
         }
         // serializing a long answer would block other requests
-        let held = spawn_blocking(move || ReservedBody::new(to_json_bytes(&answer), memory_permit)).await;
-        held.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
+        let body = spawn_blocking(move || ReservedBody::new(to_json_bytes(&answer), memory_permit)).await;
+        body.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
     });
-    Ok(json_response(StatusCode::OK, held.await?))
+    Ok(json_response(StatusCode::OK, body.await?))
 }
 
 fn to_json_bytes(answer: &QueryAnswer) -> Vec<u8> {

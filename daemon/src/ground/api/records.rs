@@ -100,11 +100,11 @@ fn parse_record_id(record_id: Result<Path<String>, PathRejection>) -> Result<Str
 
 impl From<RecordReadError> for Problem {
     fn from(error: RecordReadError) -> Self {
-        let told = error.to_string();
+        let detail = error.to_string();
         match error {
-            RecordReadError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, told),
-            RecordReadError::Silent(_) => Problem::new(ProblemCode::SourceSilent, told),
-            RecordReadError::Stale(_) => Problem::new(ProblemCode::SourceStale, told),
+            RecordReadError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, detail),
+            RecordReadError::Silent(_) => Problem::new(ProblemCode::SourceSilent, detail),
+            RecordReadError::Stale(_) => Problem::new(ProblemCode::SourceStale, detail),
             RecordReadError::Store(error) => error.into(),
             RecordReadError::Unlogged(error) => error.into(),
         }

@@ -57,8 +57,8 @@ pub async fn post(
     let named = find_targets(&service, uri.path())?;
     if named.is_empty() {
         discard_body(&mut request.into_body()).await;
-        let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
-        return Err(Problem::new(ProblemCode::SignalUnknown, told));
+        let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
+        return Err(Problem::new(ProblemCode::SignalUnknown, detail));
     }
     accept_signal(&service, named, uri.path(), request, peer).await
 }
@@ -119,11 +119,11 @@ async fn accept_signal(
         signed.extend(is_signed.then_some(oracle_id));
     }
     if signed.is_empty() {
-        let told = format!(
+        let detail = format!(
             "the signal at {path} is not signed under the secret of its freshness policy; send \
              `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
         );
-        return Err(Problem::new(ProblemCode::SignalForbidden, told));
+        return Err(Problem::new(ProblemCode::SignalForbidden, detail));
     }
     service.signal_rate.count_signal(path, monotonic()).map_err(|wait| {
         let wait_s = wait.as_secs() + 1;

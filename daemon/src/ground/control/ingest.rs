@@ -168,8 +168,8 @@ async fn start_run(
         requested_by: peer.uid.to_string(),
         peer: Some(peer),
     };
-    let begun = service.system.ingestion.ask(begin).await?;
-    match begun {
+    let outcome = service.system.ingestion.ask(begin).await?;
+    match outcome {
         Ok(StartRunOutcome::Started(run)) => {
             Ok((StatusCode::ACCEPTED, Json(UploadResponse { unchanged: false, run: *run })))
         }

@@ -251,16 +251,16 @@ pub(crate) fn find_run(
     let Path(digits) =
         run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
-        let told = format!(
+        let detail = format!(
             "the path does not name a run; use its id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
         );
-        return Err(Problem::new(ProblemCode::InvalidRequest, told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let unknown = || Problem::run_unknown(digits.clone());
     let ids = store.runs_with_prefix(&digits)?;
     if ids.len() > 1 {
-        let told = format!("several run ids begin with {digits}; use more digits");
-        return Err(Problem::new(ProblemCode::InvalidRequest, told));
+        let detail = format!("several run ids begin with {digits}; use more digits");
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)

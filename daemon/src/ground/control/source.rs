@@ -155,11 +155,11 @@ pub async fn confirm(
 pub(crate) fn parse_reason(body: &ControlBody) -> Result<String, Problem> {
     let ReasonRequest { reason } = body.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
-        let told = format!(
+        let detail = format!(
             "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
             reason.len()
         );
-        return Err(Problem::new(ProblemCode::InvalidRequest, told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     Ok(reason)
 }

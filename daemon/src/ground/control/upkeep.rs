@@ -82,11 +82,11 @@ pub async fn pull(
             PullOutcome::NothingNew { retrieved_at } => {
                 PullResponse { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
-            PullOutcome::Begun(begun) => {
+            PullOutcome::Begun(outcome) => {
                 let unchanged =
-                    matches!(begun, oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(_));
+                    matches!(outcome, oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(_));
                 let (oracled_actors::ground::ingestion::StartRunOutcome::Started(run)
-                | oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(run)) = begun;
+                | oracled_actors::ground::ingestion::StartRunOutcome::Unchanged(run)) = outcome;
                 PullResponse { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))
@@ -158,9 +158,9 @@ pub async fn verify(
     let VerifyFilesRequest { run_id } = body.read()?;
     let unknown = run_id.clone();
     let verified = run_to_end(async move {
-        let (of_progress, checked) = (Arc::clone(&service), oracle_id.clone());
+        let (reporter, checked) = (Arc::clone(&service), oracle_id.clone());
         let proceed = Arc::new(move |progress| {
-            of_progress.checks.set(&checked, Some(progress));
+            reporter.checks.set(&checked, Some(progress));
             still_waiting()
         });
         let check = VerifySourceFiles { oracle_id: oracle_id.clone(), run_id, proceed };

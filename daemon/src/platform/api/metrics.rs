@@ -99,7 +99,7 @@ struct SourceFiles {
 
 async fn read_source_files(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     let store = store.clone();
-    let looked = tokio::task::spawn_blocking(move || {
+    let files = tokio::task::spawn_blocking(move || {
         let with_files = |state: SourceState| {
             let missing = store.files().faults(&state).len();
             let last_check = store.source_check(state.entry.oracle_id())?;
@@ -107,7 +107,7 @@ async fn read_source_files(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
         };
         store.sources()?.into_iter().map(with_files).collect()
     });
-    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
+    files.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The size of the state directory, and the free space on its disk.
@@ -115,7 +115,7 @@ async fn read_disk_space(
     service: &Arc<DaemonService>,
 ) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
     let service = Arc::clone(service);
-    let looked = tokio::task::spawn_blocking(move || {
+    let space = tokio::task::spawn_blocking(move || {
         let free = service.system.store.free_space().bytes()?;
         Ok(vec![
             ("storage_bytes", "size of the state directory", directory_size(&service.config.state_dir)),
@@ -127,7 +127,7 @@ async fn read_disk_space(
             ),
         ])
     });
-    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
+    space.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The bytes of all files below `dir`. A file that disappears meanwhile counts as 0.
@@ -144,8 +144,8 @@ fn directory_size(dir: &Path) -> u64 {
 /// When the oldest open review was opened.
 async fn read_oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
-    let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
-    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
+    let oldest = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
+    oldest.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The number of open reviews of each workflow.
@@ -346,11 +346,11 @@ mod tests {
             CircuitCallOutcome::Success { latency_ms: Some(120) },
             CircuitCallOutcome::Failure("status 500".into()),
         ] {
-            let permit = model.permit(at).expect("it is let through");
+            let permit = model.permit(at).expect("the circuit is closed");
             model.report(at, permit, outcome);
         }
         let mut body = String::new();
-        write_oracle_gauges(&mut body, &[model.status()]).expect("it is text");
+        write_oracle_gauges(&mut body, &[model.status()]).expect("a write to memory succeeds");
         let samples: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             samples,

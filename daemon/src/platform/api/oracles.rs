@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// List the health of every oracle, in the order of their names.
 ///
-/// An oracle is a model, a mail service, or a source that a verification has asked. Latencies are of the last 256
+/// An oracle is a model, a mail service, or a source that a verification has queried. Latencies are of the last 256
 /// successful calls.
 ///
 /// # Errors

@@ -117,7 +117,7 @@ impl JsonBody {
             return Err(Problem::body_too_large(max_bytes));
         }
         let mut text = Vec::new();
-        let mut held: Option<OwnedSemaphorePermit> = None;
+        let mut permit: Option<OwnedSemaphorePermit> = None;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -125,13 +125,13 @@ impl JsonBody {
                 return Err(Problem::body_too_large(max_bytes));
             }
             let more = service.reserve_body(data.len())?;
-            match &mut held {
-                Some(held) => held.merge(more),
-                None => held = Some(more),
+            match &mut permit {
+                Some(permit) => permit.merge(more),
+                None => permit = Some(more),
             }
             text.extend_from_slice(&data);
         }
-        Ok(Self { text, _held: held })
+        Ok(Self { text, _held: permit })
     }
 
     /// A body of any media type, unchanged.
@@ -210,11 +210,11 @@ fn shorten(text: &str, chars_max: usize) -> String {
 
 /// The same, with the position, which is also shortened, since it may contain an unknown name.
 fn shorten_error_with_path(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (path, told) = (error.path(), shorten_error(&reword_serde_error(&error.inner().to_string())));
+    let (path, message) = (error.path(), shorten_error(&reword_serde_error(&error.inner().to_string())));
     if path.iter().next().is_none() {
-        return told;
+        return message;
     }
-    format!("{}: {told}", shorten(&path.to_string(), PLACE_MAX_CHARS))
+    format!("{}: {message}", shorten(&path.to_string(), PLACE_MAX_CHARS))
 }
 
 /// A body of a request that needs none: it is read and ignored.

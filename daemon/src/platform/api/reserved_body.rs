@@ -117,8 +117,8 @@ impl hyper::body::Body for ReservedBodyStream {
 }
 
 impl From<ReservedBody> for Body {
-    fn from(held: ReservedBody) -> Self {
-        Self::new(held)
+    fn from(body: ReservedBody) -> Self {
+        Self::new(body)
     }
 }
 

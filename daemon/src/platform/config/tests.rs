@@ -8,14 +8,14 @@ mod secrets;
 fn load(file: &str, variables: &[(&str, &str)], flags: &DaemonFlags) -> Result<DaemonConfig, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("oracled.toml");
-    fs::write(&path, file).expect("it is written");
+    fs::write(&path, file).expect("the file is written");
     let flags = DaemonFlags { config: Some(path), ..flags.clone() };
     let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     DaemonConfig::from_sources(&flags, variables).map_err(|error| error.to_string())
 }
 
 fn load_error(file: &str, variables: &[(&str, &str)]) -> String {
-    load(file, variables, &DaemonFlags::default()).expect_err("it must be refused")
+    load(file, variables, &DaemonFlags::default()).expect_err("the configuration is invalid")
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn flags_override_variables_and_variables_override_the_file() {
         ("ORACLE_HOME", "none of ours"),
     ];
     let flags = DaemonFlags { socket: Some("/flag/s".into()), ..DaemonFlags::default() };
-    let config = load(file, &variables, &flags).expect("all of it is allowed");
+    let config = load(file, &variables, &flags).expect("a valid configuration");
     assert_eq!(config.socket, Path::new("/flag/s"));
     assert_eq!(config.state_dir, Path::new("/variable"));
     assert_eq!(config.contact.as_deref(), Some("file@x"));
@@ -48,7 +48,7 @@ fn every_key_can_be_set_by_variable() {
             .into();
     let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");
     let mut variables = Vec::new();
-    for (key, value) in config.as_object().expect("it has keys") {
+    for (key, value) in config.as_object().expect("an object") {
         let section = value.as_object().into_iter().flatten();
         let below: Vec<_> = section.map(|(name, value)| (format!("{key}__{name}"), value.clone())).collect();
         let flat = if below.is_empty() { vec![(key.clone(), value.clone())] } else { below };
@@ -66,7 +66,7 @@ fn every_key_can_be_set_by_variable() {
     }
     assert!(variables.len() > 20, "{variables:?}");
     let given: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let loaded = load("", &given, &DaemonFlags::default()).expect("each is a key");
+    let loaded = load("", &given, &DaemonFlags::default()).expect("each variable is a key");
     assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", DaemonConfig::default().limits));
     assert_eq!(loaded.rules, DaemonConfig::default().rules);
 }
@@ -116,8 +116,9 @@ fn variable_that_is_not_text_is_refused_only_if_it_is_a_key() {
     let set = |name: &str| [(name.into(), OsString::from_vec(vec![0xff]))];
     let flags = DaemonFlags::default();
     assert!(DaemonConfig::from_sources(&flags, set("ORACLED_PORT")).is_ok());
-    let error =
-        DaemonConfig::from_sources(&flags, set("ORACLED_CONTACT")).expect_err("it is no text").to_string();
+    let error = DaemonConfig::from_sources(&flags, set("ORACLED_CONTACT"))
+        .expect_err("the variable is not UTF-8")
+        .to_string();
     assert!(error.contains("`ORACLED_CONTACT`"), "{error}");
 }
 
@@ -141,7 +142,7 @@ fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
 
 #[test]
 fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
-    for (file, said) in [
+    for (file, message) in [
         ("limits.body_bytes = 'big'", "limits.body_bytes"),
         ("limits.body_bytes = 3", "`limits.body_bytes` is 3; allowed: 1024 to 67108864"),
         ("limits.session_id_chars = 256", "`limits.session_id_chars` is 256; allowed: 1 to 255"),
@@ -187,7 +188,7 @@ fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
         ("= nonsense", "oracled.toml"),
     ] {
         let error = load_error(file, &[]);
-        assert!(error.contains(said), "{file}: {error}");
+        assert!(error.contains(message), "{file}: {error}");
     }
     let long = format!("socket = '/{}'", "x".repeat(107));
     assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: a path of 1 to 107 bytes"));
@@ -198,7 +199,7 @@ fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
 #[test]
 fn missing_configuration_file_is_an_error() {
     let flags = DaemonFlags { config: Some("/no/such/file.toml".into()), ..DaemonFlags::default() };
-    let error = DaemonConfig::from_sources(&flags, []).expect_err("it is not there").to_string();
+    let error = DaemonConfig::from_sources(&flags, []).expect_err("the file is missing").to_string();
     assert!(error.contains("the file /no/such/file.toml does not exist"), "{error}");
 }
 
@@ -224,7 +225,7 @@ fn mail_to_another_machine_is_encrypted_by_default() {
 #[test]
 fn rules_profile_is_a_list_of_distinct_known_rules() {
     let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &DaemonFlags::default());
-    let profile = config.expect("it is allowed").rules.settings().profile;
+    let profile = config.expect("a valid configuration").rules.settings().profile;
     assert_eq!(
         profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["RULE-CONT-001", "RULE-PREC-002"]
@@ -241,9 +242,9 @@ fn rules_profile_is_a_list_of_distinct_known_rules() {
 fn allow_local_is_a_list_of_networks() {
     let ranges = |config: DaemonConfig| config.ingestion.to_pull_settings(false).allow_local;
     let config = load("[ingestion]\nallow_local = ['10.0.0.0/8', 'fd00::/8']", &[], &DaemonFlags::default());
-    let listed = ranges(config.expect("it is allowed"));
+    let listed = ranges(config.expect("a valid configuration"));
     let variables = [("ORACLED_INGESTION__ALLOW_LOCAL", "10.0.0.0/8, fd00::/8")];
-    assert_eq!(ranges(load("", &variables, &DaemonFlags::default()).expect("it is allowed")), listed);
+    assert_eq!(ranges(load("", &variables, &DaemonFlags::default()).expect("a valid configuration")), listed);
     assert_eq!(listed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/8"]);
     assert!(ranges(DaemonConfig::default()).is_empty());
     for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "'true'", "['']"] {
@@ -267,11 +268,11 @@ fn keys_of_a_credential_decide_its_kind() {
         "token_url = 'https://a/t'\nclient_id = 'me'\nclient_secret_env = 'S'\nscope = 'read'",
         "certificate_file = '/c'\nkey_file = '/k'",
     ] {
-        let config = of(keys).expect("it is one");
+        let config = of(keys).expect("a valid credential");
         assert_eq!(config.ingestion.credentials.len(), 1);
         // the printed form can be read back
-        let printed = serde_json::to_value(&config).expect("it is plain data");
-        assert_eq!(serde_json::from_value::<DaemonConfig>(printed).expect("it is a configuration"), config);
+        let printed = serde_json::to_value(&config).expect("plain data");
+        assert_eq!(serde_json::from_value::<DaemonConfig>(printed).expect("a valid configuration"), config);
     }
     for keys in [
         "header = 'X-Key'",
@@ -286,23 +287,23 @@ fn keys_of_a_credential_decide_its_kind() {
         "certificate_file = '/c'\nkey_file = '/k'\nheader = 'X-Key'",
         "",
     ] {
-        let error = of(keys).expect_err("it is none");
+        let error = of(keys).expect_err("an invalid credential");
         assert!(error.contains("ingestion.credentials.wb-1"), "{error}");
         assert!(
             error.contains("allowed: `header` with one of `key_file` and `key_env`; "),
             "{keys}: {error}"
         );
     }
-    for (keys, said) in [
+    for (keys, message) in [
         ("", "`origin` is missing"),
         ("origin = 'example.org'\n", "`origin` is not an origin; allowed: https://host or https://host:port"),
         ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not an origin; allowed: "),
         ("origin = 'https://example.org/data'\n", "`origin` is not an origin; allowed: "),
     ] {
         let error = load_error(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
-        assert!(error.contains(said) && !error.contains("s3cret"), "{keys}: {error}");
+        assert!(error.contains(message) && !error.contains("s3cret"), "{keys}: {error}");
     }
-    let error = of("password = 's3cret'").expect_err("it is no key");
+    let error = of("password = 's3cret'").expect_err("an unknown key");
     assert!(error.contains("`password`") && !error.contains("s3cret"), "{error}");
     let error = load_error("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
     assert!(error.contains("`WB` is not an id"), "{error}");

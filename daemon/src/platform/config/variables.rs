@@ -32,10 +32,10 @@ impl ConfigVariables {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value));
-        let ours: BTreeMap<String, OsString> = environment.into_iter().filter_map(text).collect();
+        let readable: BTreeMap<String, OsString> = environment.into_iter().filter_map(text).collect();
         let known = all_keys();
         let mut variables = Self::default();
-        for (name, value) in ours {
+        for (name, value) in readable {
             let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_'));
             let Some(key) = rest.filter(|_| name != CONFIG_VARIABLE).map(str::to_lowercase) else { continue };
             let is_free = FREE_TABLES.iter().any(|table| key.starts_with(table));

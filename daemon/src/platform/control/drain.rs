@@ -39,7 +39,7 @@ pub async fn post(
     let DrainRequest { draining } = body.parse()?;
     run_to_end(async move {
         // one request at a time, so that the order in the log is the order of the changes
-        let _turn = service.lock_control().await;
+        let _guard = service.lock_control().await;
         log_control_action(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);
         service.system.ingestion.ask(ingestion::SetDraining(draining)).await?;

@@ -18,7 +18,7 @@ problems!(SteerProblems: JSON_BODY COMMIT; OracleUnknown);
 
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///
-/// The change is made after its log entry is durable.
+/// The change takes effect after its log entry is durable.
 ///
 /// # Errors
 /// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing
@@ -45,10 +45,10 @@ pub async fn post(
     let CircuitRequest { action } = body.parse()?;
     run_to_end(async move {
         // a probe is slow, and changes no state that another control request could change too
-        let _turn = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
-        let steered =
+        let _guard = if action == CircuitAction::Probe { None } else { Some(service.lock_control().await) };
+        let response =
             service.system.oracle_health.ask(ApplyCircuitAction { oracle_id, action, peer }).await??;
-        Ok(Json(CircuitResponse { oracle: steered.status, probe: steered.probe.map(ProbeReport::from) }))
+        Ok(Json(CircuitResponse { oracle: response.status, probe: response.probe.map(ProbeReport::from) }))
     })
     .await
 }

@@ -62,7 +62,7 @@ pub async fn put(
     telemetry::parse_filter(&level)
         .map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`{level}`: {error}")))?;
     run_to_end(async move {
-        let _turn = service.lock_control().await;
+        let _guard = service.lock_control().await;
         let before = service.log_level.get();
         log_control_action(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
         service.log_level.set(&level).map_err(|error| Problem::new(ProblemCode::InternalError, error))?;

@@ -49,7 +49,7 @@ pub async fn reload(
     flags: &DaemonFlags,
     peer: Option<PeerCredentials>,
 ) -> Result<ReloadResponse, Problem> {
-    let _turn = service.lock_control().await;
+    let _guard = service.lock_control().await;
     // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk space is freed
     let reopened = service.system.log.reopen_mirror().await;
     let config = DaemonConfig::load(flags)

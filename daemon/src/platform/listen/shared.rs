@@ -23,8 +23,8 @@ impl SharedStream {
     pub(super) fn has_client(&self) -> bool {
         let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
         let is_known = poll(&mut polled, PollTimeout::ZERO).is_ok();
-        let hung_up = PollFlags::POLLHUP | PollFlags::POLLERR;
-        !(is_known && polled.iter().filter_map(PollFd::revents).any(|revents| revents.intersects(hung_up)))
+        let hangup = PollFlags::POLLHUP | PollFlags::POLLERR;
+        !(is_known && polled.iter().filter_map(PollFd::revents).any(|revents| revents.intersects(hangup)))
     }
 
     fn poll_write_with(
@@ -94,16 +94,16 @@ mod tests {
         let (stream, mut client) = UnixStream::pair().expect("a pair");
         let mut shared = SharedStream::new(stream);
         assert!(shared.has_client());
-        client.write_all(b"asked").await.expect("it is sent");
-        client.shutdown().await.expect("it has sent all");
-        let mut asked = Vec::new();
-        shared.read_to_end(&mut asked).await.expect("it is read");
-        assert_eq!(asked, b"asked");
+        client.write_all(b"request").await.expect("the request is sent");
+        client.shutdown().await.expect("the client closes its sending side");
+        let mut request = Vec::new();
+        shared.read_to_end(&mut request).await.expect("the request is received");
+        assert_eq!(request, b"request");
         assert!(shared.has_client());
-        shared.write_all(b"answer").await.expect("it is answered");
-        shared.shutdown().await.expect("it is answered");
+        shared.write_all(b"answer").await.expect("the answer is sent");
+        shared.shutdown().await.expect("the daemon closes its sending side");
         let mut answer = Vec::new();
-        client.read_to_end(&mut answer).await.expect("it is read");
+        client.read_to_end(&mut answer).await.expect("the answer is received");
         assert_eq!(answer, b"answer");
     }
 

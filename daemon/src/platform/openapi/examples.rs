@@ -9,7 +9,7 @@ use utoipa::openapi::{Content, RefOr};
 
 /// The examples of each operation by its id: of the request under `request`, of a response under its status.
 static EXAMPLES: LazyLock<HashMap<String, HashMap<String, Value>>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).expect("a test reads the examples"));
+    LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).expect("valid JSON"));
 
 /// Adds the examples of an operation.
 pub(super) fn add(operation: &mut Operation) {
@@ -26,8 +26,8 @@ pub(super) fn add(operation: &mut Operation) {
                 _ => None,
             },
         };
-        if let Some(RefOr::T(Content { example: place, .. })) = body {
-            *place = Some(example.clone());
+        if let Some(RefOr::T(Content { example: slot, .. })) = body {
+            *slot = Some(example.clone());
         }
     }
 }

@@ -42,8 +42,8 @@ mod tests {
         ] {
             let problem = Problem::from(error);
             let logged = problem.to_string();
-            let told = String::from_utf8(problem.to_json()).expect("it is text");
-            assert!(!told.contains("oracled-hidden") && told.contains(STATE_DIR), "{told}");
+            let response = String::from_utf8(problem.to_json()).expect("a response is UTF-8");
+            assert!(!response.contains("oracled-hidden") && response.contains(STATE_DIR), "{response}");
             assert!(logged.contains("oracled-hidden"), "the service log has the path: {logged}");
         }
     }

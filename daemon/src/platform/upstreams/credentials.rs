@@ -92,18 +92,18 @@ mod tests {
     use super::*;
 
     fn read_one(proof: ConfiguredSecrets) -> Result<BTreeMap<String, BoundCredential>, ConfigError> {
-        let origin = "https://example.org".parse().expect("it is one");
+        let origin = "https://example.org".parse().expect("a valid origin");
         read_credentials("ingestion.credentials", &[("wb".to_owned(), Configured { origin, proof })].into())
     }
 
     fn read_error(proof: ConfiguredSecrets) -> String {
-        read_one(proof).expect_err("it cannot be used").to_string()
+        read_one(proof).expect_err("the credential is invalid").to_string()
     }
 
     fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("secret");
-        std::fs::write(&path, text).expect("it is written");
+        std::fs::write(&path, text).expect("the file is written");
         (dir, path)
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let (_kept, path) = file("s3cret\n");
         let key = SecretOrigin::File(path.clone());
         let good = ConfiguredSecrets::ApiKey { header: "X-Key".into(), key: key.clone() };
-        let read = read_one(good).expect("they can be used");
+        let read = read_one(good).expect("the credentials are valid");
         assert!(read.len() == 1 && !format!("{read:?}").contains("s3cret"), "{read:?}");
 
         let error = read_error(ConfiguredSecrets::ApiKey { header: "X Key".into(), key });

@@ -69,14 +69,14 @@ pub async fn evaluate(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let case = RequestedCase::from_request(body.parse()?, &service.config.rules.settings())?;
-    let SourcedCheck { wanted: case, held } = case.gather_facts(&service).await?;
+    let SourcedCheck { request: case, held } = case.gather_facts(&service).await?;
     let room =
         reserved_body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.run_work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
     let evaluation = evaluations
         .pop()
-        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
+        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation was returned"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
     Ok(json_response(StatusCode::OK, ReservedBody::new(json, Some(room))))
 }

@@ -54,19 +54,19 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let mut request: SubmitVerdictRequest = body.parse()?;
-    let wanted = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
+    let check = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
     let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::parse_tier(&tier)?, request::parse_email(customer_email)?);
-    let is_made = verdict.is_none() && raw.is_none();
-    let query = if is_made {
+    let is_generated = verdict.is_none() && raw.is_none();
+    let query = if is_generated {
         request::parse_model_query(query, limits)?
     } else {
         request::parse_query(query, limits)?
     };
     let payload =
-        if is_made { None } else { Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?) };
-    let path = if is_made { GatePath::Generate } else { GatePath::Submit };
+        if is_generated { None } else { Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?) };
+    let path = if is_generated { GatePath::Generate } else { GatePath::Submit };
     let mut submission = Submission {
         session_id,
         tier,
@@ -77,17 +77,17 @@ pub async fn post(
         path,
         generation_trace: None,
     };
-    if wanted.as_ref().is_some_and(RequestedCheck::has_sources)
+    if check.as_ref().is_some_and(RequestedCheck::has_sources)
         && let Some(answer) = find_delivered(&service, &submission).await?
     {
         return Ok(answer);
     }
     let mut _held = None;
-    if let Some(wanted) = wanted {
-        let SourcedCheck { wanted: check, held } = wanted.gather_facts(&service).await?;
+    if let Some(check) = check {
+        let SourcedCheck { request: check, held } = check.gather_facts(&service).await?;
         (submission.check, _held) = (Some(check), Some(held));
     }
-    if is_made { generate(service, submission).await } else { deliver(service, submission).await }
+    if is_generated { generate(service, submission).await } else { deliver(service, submission).await }
 }
 
 /// The answer to a submission for a session that already has a verdict: that verdict, whatever the current facts of its
@@ -147,24 +147,25 @@ pub async fn get(
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
-    let (cached, came_from) = match found {
+    let (cached, cache_status) = match found {
         Some(cached) => (cached, "HIT"),
         // a HEAD request does not start a regeneration
         None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
         None if service.is_draining() => return Err(Problem::draining()),
         None => {
-            let landed = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
-            if matches!(&landed, Err(failed) if matches!(**failed, GenerationError::NoModel)) {
+            let regenerated = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
+            if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::NoModel)) {
                 return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
             // another regeneration may have just finished
-            let came_from = if matches!(landed, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
-            let outcome = landed.map_err(|failed| Problem::generation_failed(&session_id, &failed))?;
-            (require_verdict(&service, &session_id, outcome)?, came_from)
+            let cache_status =
+                if matches!(regenerated, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
+            let outcome = regenerated.map_err(|failed| Problem::generation_failed(&session_id, &failed))?;
+            (require_verdict(&service, &session_id, outcome)?, cache_status)
         }
     };
     let mut response = json_response(StatusCode::OK, cached.body.clone());
-    response.headers_mut().insert(X_CACHE, HeaderValue::from_static(came_from));
+    response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
 }
 

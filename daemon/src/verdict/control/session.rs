@@ -93,11 +93,11 @@ fn list_queued_mails(service: &DaemonService, session_id: &SessionId) -> Result<
     let after = MailId::try_from(prefix.clone())
         .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     store.visit_mails(Some(&after), |standing| {
-        let goes_on = standing.mail_id.as_str().starts_with(&prefix);
-        if goes_on && standing.session_id == *session_id {
+        let is_of_session = standing.mail_id.as_str().starts_with(&prefix);
+        if is_of_session && standing.session_id == *session_id {
             mails.push(standing.mail_id);
         }
-        goes_on
+        is_of_session
     })?;
     Ok(mails)
 }

@@ -86,12 +86,12 @@ pub(crate) async fn read_decisions(
     store: &Store,
     execution_id: String,
 ) -> Result<Vec<VerificationEntry>, Problem> {
-    let told = excerpt(&execution_id);
+    let shown_id = excerpt(&execution_id);
     let store = store.clone();
     let decisions = spawn_blocking(move || store.decisions(&execution_id)).await;
     let decisions =
         decisions.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-    if decisions.is_empty() { Err(Problem::execution_unknown(told)) } else { Ok(decisions) }
+    if decisions.is_empty() { Err(Problem::execution_unknown(shown_id)) } else { Ok(decisions) }
 }
 
 /// An envelope, byte for byte, with its HTTP status and headers.

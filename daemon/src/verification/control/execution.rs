@@ -33,10 +33,10 @@ pub async fn get(
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
     let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
-    let told = decisions.into_iter().map(|entry| {
+    let explained = decisions.into_iter().map(|entry| {
         entry.read_envelope()?;
         let reproduced = entry.is_reproduced();
         Ok(ExplainedDecision { inputs: entry.inputs, envelope: entry.envelope, reproduced })
     });
-    Ok(Json(ExplainResponse { decisions: told.collect::<Result<_, Problem>>()? }))
+    Ok(Json(ExplainResponse { decisions: explained.collect::<Result<_, Problem>>()? }))
 }

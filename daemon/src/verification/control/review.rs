@@ -69,8 +69,8 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
             }
             looked_at += 1;
             query.before = Some(state.review.review_id.clone());
-            let is_asked_for = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
-            if is_asked_for {
+            let is_selected = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
+            if is_selected {
                 let listed = ReviewSummary::from(state);
                 bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
                 reviews.push(listed);
@@ -110,8 +110,8 @@ pub async fn get(
     let review_id: String = parse_name(review_id)?;
     let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
     known.ok_or_else(|| {
-        let told = excerpt(&review_id);
-        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {told}"))
+        let shown_id = excerpt(&review_id);
+        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {shown_id}"))
     })
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct BenchRelease {
 impl BenchRelease {
     fn new(number: usize, facts: Vec<BenchFact>) -> Self {
         let version = (FIRST_RELEASE + number).to_string();
-        let released: jiff::Timestamp = format!("{version}-07-01T00:00:00Z").parse().expect("it is a time");
+        let released: jiff::Timestamp = format!("{version}-07-01T00:00:00Z").parse().expect("a valid time");
         Self { version, released_s: released.as_second(), facts }
     }
 
@@ -52,7 +52,7 @@ impl BenchRelease {
 impl BenchFact {
     fn write_to(&self, text: &mut String) {
         let Self { area, year, name, population } = self;
-        write!(text, "{name},{area},{year},{population}").expect("memory takes what is written");
+        write!(text, "{name},{area},{year},{population}").expect("a write to memory succeeds");
     }
 
     /// The digest of the fact's line.

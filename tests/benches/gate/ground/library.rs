@@ -30,7 +30,7 @@ impl LibraryStore {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
         let options = StoreOptions { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
         let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
-        Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), journal })
+        Ok(Self { store, oracle_id: SOURCE.parse().expect("a valid id"), journal })
     }
 
     fn view(&self) -> Result<Arc<SourceView>, StoreError> {
@@ -55,7 +55,7 @@ impl LibraryStore {
     }
 
     fn answer(&self, question: &BenchQuery<'_>, at: i64) -> Result<Vec<ReturnedFact>, StoreError> {
-        let (view, at) = (self.view()?, Timestamp::from_second(at).expect("it is a time"));
+        let (view, at) = (self.view()?, Timestamp::from_second(at).expect("a valid time"));
         let mut after = None;
         let filters = match question {
             BenchQuery::Lookup { area, year } => return lookup(&view, area, *year, at),
@@ -74,10 +74,10 @@ impl LibraryStore {
         };
         let limit = question.limit();
         let request = json!({"axes_requested": ["population"], "filters": filters, "max_results": limit});
-        let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
+        let request: QueryRequest = serde_json::from_value(request).expect("a valid request");
         let query =
             ValidatedQuery::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
-        let query = query.expect("it is valid");
+        let query = query.expect("a valid query");
         let answered = view.query(&query, at, None, after.as_deref(), ScanBudget::UNLIMITED).map_err(
             |error| match error {
                 ScanError::Store(error) => error,

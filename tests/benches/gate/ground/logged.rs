@@ -27,16 +27,16 @@ pub(crate) fn measure(
     table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = random_facts(release, effort.lookups);
+    let facts = random_facts(release, effort.lookups);
     let [mut with, mut without] = [Vec::new(), Vec::new()];
     for _ in 0..effort.rounds {
         let began = Instant::now();
-        for fact in &asked {
+        for fact in &facts {
             library.query(&question(fact), at)?;
         }
-        without.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
+        without.push(began.elapsed().as_secs_f64() * 1e6 / facts.len() as f64);
         let began = Instant::now();
-        for (number, group) in asked.chunks(GROUP_MAX).enumerate() {
+        for (number, group) in facts.chunks(GROUP_MAX).enumerate() {
             let (mut events, mut callers) = (Vec::new(), Vec::new());
             for fact in group {
                 let asked_at = Instant::now();
@@ -46,14 +46,14 @@ pub(crate) fn measure(
             }
             library.commit(events, callers)?;
         }
-        with.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
+        with.push(began.elapsed().as_secs_f64() * 1e6 / facts.len() as f64);
     }
     let [with, without] = [with, without].map(median);
     table.row(BenchRow {
         what: format!("lookup with its audit entry, in groups of {GROUP_MAX}"),
         measured: format!("{with:.1} µs"),
-        beside: "the same lookup without".into(),
-        beside_measured: format!("{without:.1} µs"),
+        baseline: "the same lookup without".into(),
+        baseline_measured: format!("{without:.1} µs"),
         verdict: format!("{:.2} ({:.1} µs an entry)", with / without, with - without),
         ..BenchRow::default()
     });
@@ -68,7 +68,7 @@ fn caller(number: usize) -> RequestCaller {
 }
 
 fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditEvent {
-    let point_in_time = Timestamp::from_second(at).expect("it is a time");
+    let point_in_time = Timestamp::from_second(at).expect("a valid time");
     let request = json!({
         "axes_requested": ["population"],
         "filters": [
@@ -77,13 +77,13 @@ fn entry(fact: &BenchFact, at: i64, records: usize, asked_at: Instant) -> AuditE
         ],
         "point_in_time": point_in_time,
     });
-    let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
+    let request: QueryRequest = serde_json::from_value(request).expect("a valid request");
     AuditEvent::new(
         point_in_time,
         None,
         EventKind::SourceQueried(QueryEntry {
             read: SourceReadKind::Query,
-            oracle_id: Some(SOURCE.parse().expect("it is an id")),
+            oracle_id: Some(SOURCE.parse().expect("a valid id")),
             query_id: Some(format!("q-{at}-{}", fact.year)),
             request_sha256: Sha256Hex::of_canonical_json(&request),
             point_in_time: Some(point_in_time),

@@ -16,7 +16,7 @@ use tokio::runtime;
 
 const PATH: &str = "/v1/query";
 /// The number of facts that are looked up in turn.
-const ASKED: usize = 4096;
+const LOOKUPS: usize = 4096;
 
 /// Measures each number of connections.
 pub(crate) fn measure(
@@ -27,7 +27,7 @@ pub(crate) fn measure(
     table: &mut BenchTable,
 ) -> io::Result<()> {
     let (at, release) = as_of(releases)?;
-    let asked = random_facts(release, ASKED);
+    let facts = random_facts(release, LOOKUPS);
     let at = Timestamp::from_second(at).map_err(io::Error::other)?;
     let question = |area: &str, year: u16| {
         json!({"oracle_id": SOURCE, "request": {
@@ -39,16 +39,16 @@ pub(crate) fn measure(
             "point_in_time": at,
         }})
     };
-    let bodies: Vec<Value> = asked.iter().map(|fact| question(&fact.area, fact.year)).collect();
+    let bodies: Vec<Value> = facts.iter().map(|fact| question(&fact.area, fact.year)).collect();
     let mut answer = Vec::new();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut routes = DaemonClient::connect(&world.socket()).await.expect("the daemon listens");
-        for (fact, body) in asked.iter().zip(&bodies) {
-            let told = oracled_tests::post(&mut routes, PATH, body).await;
-            let place = "/response/records/0/axes/population";
-            assert_eq!(oracled_tests::at(&told, place), fact.population.to_string(), "{fact:?}");
-            answer = told.body.to_vec();
+        for (fact, body) in facts.iter().zip(&bodies) {
+            let response = oracled_tests::post(&mut routes, PATH, body).await;
+            let pointer = "/response/records/0/axes/population";
+            assert_eq!(oracled_tests::at(&response, pointer), fact.population.to_string(), "{fact:?}");
+            answer = response.body.to_vec();
         }
     });
     let requests = bodies.iter().map(|body| {
@@ -65,17 +65,17 @@ pub(crate) fn measure(
                 side.round(connections, effort, &requests)?;
             }
         }
-        let [ours, beside] = &sides;
+        let [ours, baseline] = &sides;
         table.row(BenchRow {
             what: format!("lookup over the socket, {} bytes, {connections:2} connections", answer.len()),
             measured: per_second(ours.rate()),
             cpu: cpu_each(median(ours.cpu.iter().copied())),
             latencies: all_latencies(&ours.rounds),
-            beside: "bare axum handler".into(),
-            beside_measured: per_second(beside.rate()),
-            beside_cpu: cpu_each(median(beside.cpu.iter().copied())),
-            beside_latencies: all_latencies(&beside.rounds),
-            verdict: format!("{:.2}", beside.rate() / ours.rate()),
+            baseline: "bare axum handler".into(),
+            baseline_measured: per_second(baseline.rate()),
+            baseline_cpu: cpu_each(median(baseline.cpu.iter().copied())),
+            baseline_latencies: all_latencies(&baseline.rounds),
+            verdict: format!("{:.2}", baseline.rate() / ours.rate()),
         });
     }
     Ok(())

@@ -51,7 +51,7 @@ impl SqliteFacts {
         let versions = versions(releases);
         let mut connection = Connection::open(path).map_err(io::Error::other)?;
         // the same cache size as ours
-        let cache_kib = i64::try_from(FACTS_CACHE_BYTES / 1024).expect("it is small");
+        let cache_kib = i64::try_from(FACTS_CACHE_BYTES / 1024).expect("a small number");
         connection.pragma_update(None, "cache_size", -cache_kib).map_err(io::Error::other)?;
         let began = Instant::now();
         insert(&mut connection, &versions).map_err(io::Error::other)?;
@@ -106,8 +106,8 @@ impl SqliteStatements<'_> {
     }
 }
 
-fn select(statement: &mut Statement<'_>, asked: impl Params) -> rusqlite::Result<Vec<ReturnedFact>> {
-    statement.query_map(asked, returned_fact)?.collect()
+fn select(statement: &mut Statement<'_>, params: impl Params) -> rusqlite::Result<Vec<ReturnedFact>> {
+    statement.query_map(params, returned_fact)?.collect()
 }
 
 fn returned_fact(row: &Row<'_>) -> rusqlite::Result<ReturnedFact> {

@@ -89,9 +89,9 @@ fn approval_flips_only_by_a_flag_of_sufficient_weight() {
 #[test]
 fn trials_count_verdicts_and_places_separately() {
     let mut flips = DecisionFlips::default();
-    let mut one = verdict(ProductTier::Full);
-    one["breakdown"]["Stability"]["verdict"] = json!(7);
-    flips.add(&judge_verdict(ProductTier::Full, &one));
+    let mut damaged = verdict(ProductTier::Full);
+    damaged["breakdown"]["Stability"]["verdict"] = json!(7);
+    flips.add(&judge_verdict(ProductTier::Full, &damaged));
     flips.add(&judge_verdict(ProductTier::Full, &verdict(ProductTier::Full)));
     let lost = &flips.to_approval.flags.names()[0];
     assert_eq!((lost.flag, lost.counts.verdicts, lost.counts.flips), ("field_missing", 1, 1));

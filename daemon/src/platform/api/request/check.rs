@@ -28,14 +28,14 @@ pub struct RequestedCheck {
 pub struct RequestedCase {
     id: Option<String>,
     candidate_output: String,
-    wanted: RequestedCheck,
+    check: RequestedCheck,
 }
 
 /// A requested check, with the facts of the sources.
 #[derive(Debug)]
 pub struct SourcedCheck<T> {
     /// The request.
-    pub wanted: T,
+    pub request: T,
     /// The memory that those facts take.
     pub held: FactsReservation,
 }
@@ -69,7 +69,7 @@ impl RequestedCheck {
     ) -> Result<SourcedCheck<Arc<CandidateCheck>>, Problem> {
         let Self { check, facts_from } = self;
         let Some(facts_from) = facts_from else {
-            return Ok(SourcedCheck { wanted: Arc::new(check), held: FactsReservation::default() });
+            return Ok(SourcedCheck { request: Arc::new(check), held: FactsReservation::default() });
         };
         let fact_sources = service.system.fact_sources.clone();
         let check =
@@ -77,7 +77,7 @@ impl RequestedCheck {
         let check = validated(check, &service.config.rules.settings())?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
         let held = service.reserve_body(sourced.map(|fact| fact.text.len()).sum())?;
-        Ok(SourcedCheck { wanted: Arc::new(check), held: FactsReservation(Some(held)) })
+        Ok(SourcedCheck { request: Arc::new(check), held: FactsReservation(Some(held)) })
     }
 }
 
@@ -85,14 +85,14 @@ impl RequestedCase {
     /// The case, with the facts of the sources.
     ///
     /// # Errors
-    /// The same as [`RequestedCheck::gathered`].
+    /// The same as [`RequestedCheck::gather_facts`].
     pub async fn gather_facts(
         self,
         service: &DaemonService,
     ) -> Result<SourcedCheck<EvaluationCase>, Problem> {
-        let Self { id, candidate_output, wanted } = self;
-        let SourcedCheck { wanted: check, held } = wanted.gather_facts(service).await?;
-        Ok(SourcedCheck { wanted: EvaluationCase { id, candidate_output, check }, held })
+        let Self { id, candidate_output, check } = self;
+        let SourcedCheck { request: check, held } = check.gather_facts(service).await?;
+        Ok(SourcedCheck { request: EvaluationCase { id, candidate_output, check }, held })
     }
 }
 
@@ -128,7 +128,7 @@ impl RequestedCase {
         Ok(Self {
             id,
             candidate_output,
-            wanted: RequestedCheck { check: validated(check, settings)?, facts_from },
+            check: RequestedCheck { check: validated(check, settings)?, facts_from },
         })
     }
 }
@@ -146,13 +146,13 @@ impl RequestedCheck {
         let (expected, rules) = (request.expected.take(), request.rules.take());
         let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
         if facts.is_none() && facts_from.is_none() {
-            let beside = [
+            let others = [
                 ("context", context.is_some()),
                 ("constraints", constraints.is_some()),
                 ("expected", expected.is_some()),
                 ("rules", rules.is_some()),
             ];
-            return match beside.iter().find(|(_, given)| *given) {
+            return match others.iter().find(|(_, given)| *given) {
                 Some((name, _)) => Err(Problem::new(
                     ProblemCode::InvalidRequest,
                     format!(

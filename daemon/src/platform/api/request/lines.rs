@@ -48,9 +48,9 @@ pub(crate) struct BatchLineReader {
     /// Maximum time from the first to the last byte of a line.
     whole: Duration,
     /// When the first byte of an incomplete line was in the buffer; `None` without one.
-    begun: Option<Instant>,
+    started_at: Option<Instant>,
     /// The memory for the buffer and the last batch, as a part of the memory for all bodies.
-    held: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl BatchLineReader {
@@ -74,8 +74,8 @@ impl BatchLineReader {
             max_bytes: limits.body_bytes,
             idle: Duration::from_secs(limits.idle_s),
             whole: Duration::from_secs(limits.request_s),
-            begun: None,
-            held: None,
+            started_at: None,
+            permit: None,
         })
     }
 
@@ -86,13 +86,14 @@ impl BatchLineReader {
         loop {
             let lines = self.take_lines();
             if !lines.is_empty() {
-                self.begun = None;
+                self.started_at = None;
                 return Some(lines);
             }
             if self.ended {
                 return None;
             }
-            self.begun = if self.buffer.is_empty() { None } else { self.begun.or_else(|| Some(monotonic())) };
+            self.started_at =
+                if self.buffer.is_empty() { None } else { self.started_at.or_else(|| Some(monotonic())) };
             if let Err(problem) = self.read_more(service).await {
                 // further lines cannot be separated, or there is no memory for them
                 self.ended = true;
@@ -104,15 +105,15 @@ impl BatchLineReader {
 
     /// Releases the part of the memory for all bodies that is no longer in the buffer.
     fn release(&mut self) {
-        if let Some(held) = &mut self.held {
-            drop(held.split(held.num_permits().saturating_sub(self.buffer.len())));
+        if let Some(permit) = &mut self.permit {
+            drop(permit.split(permit.num_permits().saturating_sub(self.buffer.len())));
         }
     }
 
     /// Reads the next bytes into the buffer.
     async fn read_more(&mut self, service: &DaemonService) -> Result<(), Problem> {
         let mut stopping = service.subscribe_stop();
-        let left = self.begun.map(|begun| self.whole.saturating_sub(begun.elapsed()));
+        let left = self.started_at.map(|started_at| self.whole.saturating_sub(started_at.elapsed()));
         let patience = left.map_or(self.idle, |left| left.min(self.idle));
         let frame = tokio::select! {
             biased;
@@ -120,7 +121,7 @@ impl BatchLineReader {
             // lines that have arrived are answered; waiting for further lines would block the stop of the daemon
             _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::draining()),
         };
-        let max_s = if self.begun.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
+        let max_s = if self.started_at.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
         let frame = frame.map_err(|_| Problem::request_timeout(Duration::from_secs(max_s)))?;
         match frame {
             None => self.ended = true,
@@ -128,9 +129,9 @@ impl BatchLineReader {
                 let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
                 let Ok(data) = frame.into_data() else { return Ok(()) };
                 let more = service.reserve_body(data.len())?;
-                match &mut self.held {
-                    Some(held) => held.merge(more),
-                    None => self.held = Some(more),
+                match &mut self.permit {
+                    Some(permit) => permit.merge(more),
+                    None => self.permit = Some(more),
                 }
                 self.buffer.extend_from_slice(&data);
             }

@@ -76,20 +76,23 @@ mod tests {
 
     fn read_error<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
         let problem = read::<T>(text.as_bytes(), "a request", ProblemCode::InvalidRequest);
-        let problem = problem.err().expect("it is not taken");
+        let problem = problem.err().expect("the body is rejected");
         (problem.document.code.as_str(), problem.to_string())
     }
 
     #[test]
     fn repeated_name_is_reported_with_its_position() {
-        for (text, place) in [
+        for (text, prefix) in [
             (r#"{"a": 1, "a": 1}"#, "the name `a` "),
             (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
             (r#"{"a": {"b": {"x": 1}, "\u0062": null}}"#, "a: the name `b` "),
         ] {
-            let (code, told) = read_error::<Value>(text);
-            assert_eq!(code, "invalid_request", "{told}");
-            assert!(told.starts_with(place) && told.contains("occurs twice in one object"), "{told}");
+            let (code, message) = read_error::<Value>(text);
+            assert_eq!(code, "invalid_request", "{message}");
+            assert!(
+                message.starts_with(prefix) && message.contains("occurs twice in one object"),
+                "{message}"
+            );
         }
         let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
         let read: Value =
@@ -102,9 +105,9 @@ mod tests {
         use oracled_domain::ground::ontology::Ontology;
         let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
             {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
-        let (code, told) = read_error::<Ontology>(text);
-        assert_eq!(code, "invalid_request", "{told}");
-        assert!(told.starts_with("axes[0].unti: unknown field `unti`"), "{told}");
+        let (code, message) = read_error::<Ontology>(text);
+        assert_eq!(code, "invalid_request", "{message}");
+        assert!(message.starts_with("axes[0].unti: unknown field `unti`"), "{message}");
     }
 
     #[test]

@@ -82,27 +82,27 @@ fn load_and_print(file: &str, variables: &[(&str, &str)]) -> Result<String, Stri
     let mut out: String = upstreams.cleartext.iter().map(ToString::to_string).collect();
     for as_json in [false, true] {
         let mut printed = Vec::new();
-        cli::print_config(&mut printed, &config, as_json).expect("it is printed");
+        cli::print_config(&mut printed, &config, as_json).expect("a write to memory succeeds");
         out.push_str(&String::from_utf8_lossy(&printed));
     }
     Ok(out)
 }
 
 /// Asserts that the secret at `key` is shown only where that is allowed. Returns whether it is shown.
-fn check_shown(key: &str, said: Result<String, String>, file: &str) -> bool {
-    let (text, allowed) = match &said {
+fn check_shown(key: &str, output: Result<String, String>, file: &str) -> bool {
+    let (text, allowed) = match &output {
         Ok(text) => (text, &PRINTED[..]),
         Err(text) => (text, &QUOTED[..]),
     };
     let shown = text.contains(SECRET);
-    assert!(!shown || allowed.contains(&key), "{file}\n{said:?}");
+    assert!(!shown || allowed.contains(&key), "{file}\n{output:?}");
     shown
 }
 
 fn config_keys() -> Vec<String> {
-    let defaults = serde_json::to_value(DaemonConfig::default()).expect("it is plain data");
+    let defaults = serde_json::to_value(DaemonConfig::default()).expect("plain data");
     let mut keys = Vec::new();
-    for (name, value) in defaults.as_object().expect("it has keys") {
+    for (name, value) in defaults.as_object().expect("an object") {
         match value.as_object() {
             Some(table) => keys.extend(table.keys().map(|key| format!("{name}.{key}"))),
             None => keys.push(name.clone()),
@@ -137,7 +137,7 @@ fn configuration_key_does_not_show_misplaced_secret() {
 fn credential_key_does_not_show_misplaced_secret() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("key");
-    fs::write(&path, "of-the-file").expect("it is written");
+    fs::write(&path, "of-the-file").expect("the file is written");
     let names = CREDENTIALS.iter().flat_map(|keys| keys.lines()).filter_map(|line| line.split(" = ").next());
     let names: BTreeSet<_> = names.chain(["origin", "client_secret_env"]).collect();
     assert_eq!(names.len(), 12, "{names:?}");

@@ -92,7 +92,7 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
             Err(problem) => Err(problem),
         };
         match gathered {
-            Ok(SourcedCheck { wanted: case, held }) => {
+            Ok(SourcedCheck { request: case, held }) => {
                 bytes += held.length_bytes();
                 all_held.push(held);
                 cases.push(case);
@@ -121,7 +121,7 @@ async fn answer_batch(service: &DaemonService, lines: Vec<BatchLine>) -> Reserve
         let problem = match (&problem, evaluation, &failure) {
             (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
             (None, None, None) => {
-                Some(Problem::new(ProblemCode::InternalError, "no evaluation came back").to_raw())
+                Some(Problem::new(ProblemCode::InternalError, "no evaluation was returned").to_raw())
             }
             (None, Some(_), _) => None,
         };
