@@ -285,7 +285,7 @@ fn invalid_cached_answer_is_never_served() {
         |candidate| candidate.record.oracle_id = source_id("archive"),
         |candidate| candidate.observed_at += SignedDuration::from_hours(1),
         |candidate| {
-            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false
+            candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false;
         },
         |candidate| drop(candidate.deviations.insert("population".into(), "it has doubled".into())),
     ];

@@ -93,15 +93,7 @@ impl Adapter {
         let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::validate_keys);
         let keys = keys.map_err(AdapterError::Keys)?;
         let sha256 = digest_of_json(self);
-        Ok(ValidatedAdapter {
-            adapter: self.clone(),
-            sha256,
-            template,
-            normalizer,
-            locations: locations,
-            fixed,
-            keys,
-        })
+        Ok(ValidatedAdapter { adapter: self.clone(), sha256, template, normalizer, locations, fixed, keys })
     }
 
     /// A pipeline definition with the same normalization, as if the records were ingested.
