@@ -86,9 +86,8 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
     let world = DaemonWorld::default();
     let changes = json!({"conflict_resolution": {"escalation_delta_threshold": 399}});
     let daemon = serve_census(&world, changes).await;
-    assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
-    let claim = ["--claim=population=1", "--by=a visitor\u{1b}[2J"];
-    let shown = ctl(&world, &[&ARUBA[..], &claim].concat(), 6);
+    let claim = [&ARUBA[..], &["--claim=population=1", "--by=a visitor\u{1b}[2J"]].concat();
+    let shown = ctl(&world, &claim, 6);
     let id = open_review(&daemon).await;
     assert_lines(
         &shown,
