@@ -2,6 +2,8 @@
 # Validates the OpenAPI documents of both sockets with an outside validator, and compiles a TypeScript client made from them.
 # Usage: tests/openapi.sh [path of oracled]. Skips what this machine lacks: Python, Node, or their registries.
 set -euo pipefail
+# the path is relative to the caller's directory
+if [[ $# -gt 0 ]]; then set -- "$(realpath "$1")"; fi
 cd "$(dirname "$0")/.."
 oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/release/oracled}")"
 validator=openapi-spec-validator==0.9.0

@@ -2,7 +2,7 @@
 import type { components as Control, operations as Administration } from "./control.js";
 import type { components, operations, paths } from "./routes.js";
 
-type Submission = components["schemas"]["SubmitRequest"];
+type Submission = components["schemas"]["SubmitVerdictRequest"];
 type Verdict = components["schemas"]["VerdictResponse"];
 type Rejection =
   operations["submit_verdict"]["responses"][422]["content"]["application/problem+json"];
@@ -32,7 +32,7 @@ export function remedy(rejection: Rejection): string {
   }
 }
 
-export function next(page: Control["schemas"]["Page_RunReport"]): string | null | undefined {
+export function next(page: Control["schemas"]["ListPage_RunReport"]): string | null | undefined {
   const states = page.items.map((report) => report.run.state === "held");
   return states.length > 0 ? page.next : null;
 }

@@ -341,6 +341,6 @@ async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
         "facts_from": [{"query": query}, {"verify": question()}], "constraints": ["1 < 2"],
     });
     // `expected` and `rules` are left out, and an entry has either `query` or `verify`
-    let not_whole = ["EvaluateTextRequest", "CandidateExpectations", "FactsFrom"];
+    let not_whole = ["CandidateExpectations", "EvaluateTextRequest", "FactsFrom"];
     check_read_as_described("EvaluateTextRequest", "/v1/rules/evaluate", check, &not_whole).await;
 }

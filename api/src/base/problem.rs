@@ -253,15 +253,19 @@ pub struct ProblemDocument {
     pub code: ProblemCode,
     /// With `crosscheck_rejected`: the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub decision: Option<CrosscheckDecision>,
     /// With `rules_rejected`: the result of the rules, with its evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub evaluation: Option<RulesEvaluation>,
     /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions, if one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub contact: Option<String>,
     /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub mismatch: Option<SessionMismatch>,
 }
 

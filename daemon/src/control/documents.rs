@@ -95,7 +95,7 @@ pub(super) async fn get(
     Ok(Json(DocumentReport { summary, document }))
 }
 
-problems!(PutProblems: DOCUMENT_BODY PARAMS COMMIT; OntologyUnknown SourceUnknown PipelineUnknown WorkflowUnknown DocumentFixed SourceLive RunBusy);
+problems!(PutProblems: DOCUMENT_BODY PARAMS COMMIT; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
 
 /// Register a document, in place of the one with its id.
 ///

@@ -17,7 +17,7 @@ An entry that a request caused has `caller`. The `request_id` in it is the `X-Re
 schedule, a probe, the retry of a mail, or a run that is resumed after a restart. If several callers share one regeneration,
 its entries name the caller whose request started it.
 
-The text of a rejected verdict is not stored, only its SHA-256.
+The text of a rejected verdict is not stored, only its SHA-256. An entry may omit a field whose type includes null.
 ";
 
 /// The page for the schemas of this document.

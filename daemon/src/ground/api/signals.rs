@@ -27,7 +27,7 @@ use std::time::Duration;
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-problems!(SignalProblems: COMMIT; BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
+problems!(SignalProblems: COMMIT; InvalidRequest SourceUnknown BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
 
 /// Signal that the data of sources is no longer reliable.
 ///
@@ -43,6 +43,7 @@ problems!(SignalProblems: COMMIT; BodyBroken BodyTooLarge SignalForbidden Signal
     operation_id = "send_signal",
     tag = "ground",
     params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes"), ("X-Hub-Signature-256" = Option<String>, Header, pattern = "^sha256=[0-9a-f]{64}$", description = "The HMAC-SHA-256 of the body under the secret of the policy; required if the policy has a `secret_file`")),
+    request_body(content = Option<Vec<u8>>, content_type = "application/octet-stream", description = "The body that `X-Hub-Signature-256` signs; it is not stored"),
     responses(
         SignalProblems,
         (status = 200, description = "The sources that are stale now", body = SignalResponse),

@@ -46,7 +46,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: PARAMS COMMIT; PipelineUnknown PullBusy PullFailed RunBusy VersionKnown RunsHeld);
+problems!(PullProblems: PARAMS COMMIT; PipelineUnknown PullBusy PullFailed RunBusy VersionKnown RunsHeld RunNotInForce);
 
 /// Pull the payload of a pipeline and start its run.
 ///

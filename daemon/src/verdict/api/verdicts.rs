@@ -120,7 +120,7 @@ async fn generate(service: Arc<DaemonService>, submission: Submission) -> Result
     }
 }
 
-problems!(ReadProblems: SESSION READ MODEL; SessionUnknown VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
+problems!(ReadProblems: SESSION READ MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
 
 /// Read the verdict of a session.
 ///

@@ -39,7 +39,7 @@ impl PartialSchema for FactsFrom {
 
 impl ToSchema for FactsFrom {
     fn name() -> Cow<'static, str> {
-        FactsFromInput::name()
+        "FactsFrom".into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
