@@ -48,7 +48,7 @@ ingest usda-sr older 2006-01-01 older.ndjson
 ingest usda-sr newer 2018-04-01 newer-and-three-faults.ndjson
 ingest cnf 2015 2015-01-01 cnf.ndjson
 
-title "population of Moldova in 2015: as known now, and as known in 2018"
+title "population of Moldova in 2015: as of now, and as of 2018"
 oraclectl query world-bank-population area=MDA year=2015 --axes population
 oraclectl query world-bank-population area=MDA year=2015 --axes population --at 2018-01-01
 
@@ -76,7 +76,7 @@ newest="$(oraclectl ingest list usda-sr --csv | first)"
 oraclectl ingest show "$newest"
 oraclectl rejects "$newest"
 
-title 'a text about population checked against that source: as known now, and as known in 2018'
+title 'a text about population checked against that source: as of now, and as of 2018'
 check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-005; }
 check moldova
 # exit status 1: the text does not pass

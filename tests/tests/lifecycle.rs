@@ -454,7 +454,7 @@ const CHAPTERS: [(&str, &str, &str); 10] = [
     ("a failing model is not called until it recovers", "circuit open after ", "model_unavailable"),
     (
         "two releases of a source are ingested, and both can be queried",
-        "3554108 as known on 2018-01-01, 2835978 as known now",
+        "3554108 as of 2018-01-01, 2835978 as of now",
         "became_valid",
     ),
     ("a value leads back to its bytes in the payload", "Moldova,MDA,2015,2835978", "raw_sha256"),

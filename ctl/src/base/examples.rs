@@ -31,7 +31,7 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),
     ("health", &["oraclectl health", "oraclectl health open gemini"]),
     ("outbox", &["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]),
-    ("outbox requeue", &["oraclectl outbox requeue 17", "oraclectl outbox requeue --all-dead"]),
+    ("outbox requeue", &["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]),
     ("calibrate", &["oraclectl calibrate corpus.ndjson"]),
     ("rules show", &["oraclectl rules show RULE-PREC-007"]),
     (
@@ -81,9 +81,14 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     ("review list", &["oraclectl review list --workflow population", "oraclectl review list --all -n 20"]),
     (
         "review resolve",
-        &["oraclectl review resolve 5c1e population=54208 --reason 'census report' --valid-for 90d"],
+        &[
+            "oraclectl review resolve v-0660d63c8093cc-02f36bb2b4 population=54208 --reason 'census report' --valid-for 90d",
+        ],
     ),
-    ("review dismiss", &["oraclectl review dismiss 5c1e 77ab --reason 'the sources agree again'"]),
+    (
+        "review dismiss",
+        &["oraclectl review dismiss v-0660d63c8093cc-02f36bb2b4 --reason 'the sources agree again'"],
+    ),
     ("man", &["oraclectl man /usr/local/share/man/man1"]),
 ];
 

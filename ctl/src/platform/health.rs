@@ -9,7 +9,7 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use std::io::Write;
 
-/// Show the health of the oracles (model, mail service, live sources), or control one
+/// Show the health of the oracles (model, mail service, sources), or control one
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArgs {
     #[command(subcommand)]

@@ -30,7 +30,7 @@ pub(crate) struct RulesCheckArgs {
     #[arg(long, value_name = "FILE", value_parser = regular_file_parser(), required_unless_present = "facts_from")]
     facts: Option<PathBuf>,
 
-    /// Sources of facts: a list of {"query": …} and {"verify": …}, as in `read_facts_from` of a request
+    /// Sources of facts: a list of {"query": …} and {"verify": …}, as in `facts_from` of a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file_parser())]
     facts_from: Option<PathBuf>,
 

@@ -35,7 +35,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "FILE", value_parser = regular_file_parser())]
     facts: Option<PathBuf>,
     /// Sources of facts to check the verdict against: a list of {"query": …} and {"verify": …}, as in
-    /// `read_facts_from` of a request
+    /// `facts_from` of a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file_parser())]
     facts_from: Option<PathBuf>,
 }

@@ -44,7 +44,7 @@ pub(super) async fn ingest_two_releases(walk: &mut DevWalk<'_>) -> anyhow::Resul
             text(&second, "/run/counts/changes/superseded"),
         ),
         format!(
-            "Moldova in 2015: {} as known on 2018-01-01, {} as known now",
+            "Moldova in 2015: {} as of 2018-01-01, {} as of now",
             population_text(&then),
             population_text(&now)
         ),

@@ -66,7 +66,7 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
             "a source did not answer in time, could not be reached, or is not called while its circuit is open"
         }
         AxisReason::OracleUnusable => {
-            "a source failed, cannot answer such a question, returned an untrusted answer, or rejected the record in its current release"
+            "a source failed, is not approved or ingested yet, had no release then, cannot answer such a question, returned an untrusted answer, or rejected the record in its current release"
         }
         AxisReason::Stale => "the data of a source is stale, and its freshness policy does not allow that",
         AxisReason::Expired => "the data of a source is older than the axis or the source allows",
