@@ -1,8 +1,8 @@
 //! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
 //!
-//! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real text. Every verdict
-//! goes through [`oracled_domain::judge`] and no other code. This module only counts, and finds the single flags that
-//! decide. It needs no daemon, reads no store, and changes no constant.
+//! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real
+//! text. Every verdict goes through [`oracled_domain::judge`] and no other code. This module only counts, and
+//! finds the single flags that decide. It needs no daemon, reads no store, and changes no constant.
 
 mod by_flag;
 mod by_tier;

@@ -1,5 +1,5 @@
-//! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and stores each in a
-//! file.
+//! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and
+//! stores each in a file.
 
 use crate::platform::config;
 use axum::Router;

@@ -1,7 +1,8 @@
 //! Every audit event, with the seed's field names.
 //!
-//! An event reports what was decided or changed, by whom and when; it never contains the text of a rejected verdict. Its JSON
-//! is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request caused it, `caller`.
+//! An event reports what was decided or changed, by whom and when; it never contains the text of a rejected
+//! verdict. Its JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request
+//! caused it, `caller`.
 
 mod caller;
 mod crosscheck;

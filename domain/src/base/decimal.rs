@@ -1,9 +1,9 @@
-//! Exact decimal numbers, parsed from a source's own text without a binary float in between (seed: `rfc-0002-ground-truth`,
-//! "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
+//! Exact decimal numbers, parsed from a source's own text without a binary float in between (seed:
+//! `rfc-0002-ground-truth`, "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
 //!
-//! `bigdecimal` would only replace the handling of signs and exponents around `num`'s integers: it rounds repeating
-//! quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a fixed width, which is too
-//! narrow for products and units.
+//! `bigdecimal` would only replace the handling of signs and exponents around `num`'s integers: it rounds
+//! repeating quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a
+//! fixed width, which is too narrow for products and units.
 
 mod decimal_schema;
 mod rounding;

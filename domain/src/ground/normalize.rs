@@ -1,8 +1,8 @@
 //! Normalization: a raw record becomes a record of the ontology, or is rejected with a reason.
 //!
-//! Source: RFC-0002, "Schema Normalization". A [`RecordNormalizer`] is a definition compiled for an ontology. Compilation
-//! reports every fault of the definition. The result of a normalization depends only on the raw record, so the same
-//! bytes always give the same record.
+//! Source: RFC-0002, "Schema Normalization". A [`RecordNormalizer`] is a definition compiled for an ontology.
+//! Compilation reports every fault of the definition. The result of a normalization depends only on the raw
+//! record, so the same bytes always give the same record.
 
 mod checks;
 mod compile;

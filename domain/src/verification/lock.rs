@@ -1,5 +1,5 @@
-//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an oracle of its own
-//! tier, above all others.
+//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an
+//! oracle of its own tier, above all others.
 
 use super::record::OracleVerificationRecord;
 use super::request::VerificationQuestion;

@@ -90,8 +90,8 @@ impl IngestContext {
         self.close(run).await
     }
 
-    /// The axes without any value in a snapshot that had values in the pipeline's previous release. Releases that are no
-    /// snapshots contain only changes, whose records may lack such values.
+    /// The axes without any value in a snapshot that had values in the pipeline's previous release. Releases
+    /// that are no snapshots contain only changes, whose records may lack such values.
     fn emptied_axes(
         &self,
         run: &IngestionRun,
@@ -182,8 +182,8 @@ impl IngestContext {
         }
     }
 
-    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable, since the failed
-    /// commit may have been durable.
+    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable,
+    /// since the failed commit may have been durable.
     pub(super) async fn remove_once_log_writable(&self, run: &IngestionRun) {
         sleep(END_PAUSE).await;
         if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
@@ -292,8 +292,8 @@ impl IngestContext {
     }
 }
 
-/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the wrong file was
-/// submitted or published, or that version was undone.
+/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the
+/// wrong file was submitted or published, or that version was undone.
 fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> Option<String> {
     let is_mistaken = |completed: &&CompletedRun| {
         completed.raw_sha256 == run.input.raw_sha256

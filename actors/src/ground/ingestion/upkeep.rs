@@ -71,8 +71,8 @@ pub(super) async fn prune(
     Ok(outcome)
 }
 
-/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
-/// whole source.
+/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a
+/// check of the whole source.
 pub(super) async fn verify(
     context: Arc<IngestContext>,
     check: VerifySourceFiles,

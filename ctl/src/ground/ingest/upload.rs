@@ -135,8 +135,8 @@ async fn send_all(
             let message = format!("the file had {length} bytes and was {how} while it was read");
             return Err(io::Error::other(message));
         }
-        // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete, but the file may
-        // be longer
+        // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete,
+        // but the file may be longer
         let held = mem::replace(&mut held, piece);
         if !held.is_empty() && pieces.send(held.into()).await.is_err() || is_last {
             return Ok(());

@@ -4,12 +4,12 @@ use oracled_domain::Flag;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of places of one flag that are counted by name. `unexpected_field` has places from the model's own text,
-/// and a corpus may have any number of them.
+/// Maximum number of places of one flag that are counted by name. `unexpected_field` has places from the
+/// model's own text, and a corpus may have any number of them.
 const PLACES_NAMED: usize = 256;
 
-/// One `T` for each flag name that occurs, in the fixed order of flags. The number of names is at most the number of kinds
-/// of flag.
+/// One `T` for each flag name that occurs, in the fixed order of flags. The number of names is at most the
+/// number of kinds of flag.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct FlagTotals<T> {

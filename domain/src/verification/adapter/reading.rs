@@ -69,8 +69,8 @@ pub struct AnswerContent {
     pub values: BTreeMap<String, StatedValue>,
     /// The version, if the adapter defines its location.
     pub version: Option<String>,
-    /// The time as of which the answer holds: the value at the location that the adapter defines, else the earlier of the
-    /// request time and the time of issue.
+    /// The time as of which the answer holds: the value at the location that the adapter defines, else the
+    /// earlier of the request time and the time of issue.
     pub observed_at: Timestamp,
     /// The time of issue, if the adapter defines its location.
     pub issued_at: Option<Timestamp>,
@@ -120,8 +120,9 @@ impl ValidatedAdapter {
         self.locations.headers().map(str::to_owned).chain(signature).collect()
     }
 
-    /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a report proves
-    /// nothing. It is not allowed if an answer must have a signature, a time of issue or a nonce.
+    /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a
+    /// report proves nothing. It is not allowed if an answer must have a signature, a time of issue or a
+    /// nonce.
     #[must_use]
     pub const fn may_be_unchanged(&self) -> bool {
         let adapter = &self.adapter;
@@ -135,16 +136,16 @@ impl ValidatedAdapter {
             && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(cached, now, ttl_s))
     }
 
-    /// Whether `cached` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
-    /// been read wrongly.
+    /// Whether `cached` can be used at `now` for anything but its time of issue. An answer that another
+    /// adapter read may have been read wrongly.
     #[must_use]
     pub fn is_usable(&self, cached: &CachedAnswer, now: Timestamp) -> bool {
         let keep_s = self.cache_seconds(cached.point_in_time);
         cached.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(cached, now, keep_s))
     }
 
-    /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer about the past
-    /// is cached only for `ttl_seconds`, because the same past time is rarely requested again.
+    /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer
+    /// about the past is cached only for `ttl_seconds`, because the same past time is rarely requested again.
     #[must_use]
     pub const fn cache_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
         match point_in_time {
@@ -276,8 +277,8 @@ impl ValidatedAdapter {
         stated.collect()
     }
 
-    /// Describes a rejection or a warning: the rule, the location if the adapter itself names it, and the broken bound. For
-    /// a group only its axis is named, because the keys come from the answer.
+    /// Describes a rejection or a warning: the rule, the location if the adapter itself names it, and the
+    /// broken bound. For a group only its axis is named, because the keys come from the answer.
     fn describe_rejection(&self, rejection: &RecordRejection) -> String {
         let rule = rejection.rule.into_str();
         let ours = rejection.place.as_ref().and_then(|field| {
@@ -290,8 +291,8 @@ impl ValidatedAdapter {
     }
 }
 
-/// The time as of which an answer without `observed_at` holds. An answer that was issued before the request cannot contain
-/// later changes.
+/// The time as of which an answer without `observed_at` holds. An answer that was issued before the request
+/// cannot contain later changes.
 fn default_observed_at(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
