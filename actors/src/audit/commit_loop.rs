@@ -3,7 +3,7 @@
 use crate::audit::logger::{CommitError, LoggerHandle};
 use oracled_store::{CommitReceipt, JournalRecord};
 
-/// The most attempts for one decision.
+/// Maximum number of attempts for one decision.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The result of a decision.
