@@ -77,8 +77,9 @@ impl From<CalibrateError> for CtlError {
 }
 
 impl CalibrateArgs {
-    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on one line, with
-    /// the fields of [`CalibrationReport`]. Progress goes to standard error if that is a terminal.
+    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on
+    /// one line, with the fields of [`CalibrationReport`]. Progress goes to standard error if that is a
+    /// terminal.
     pub(crate) fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
         let report = self.report()?;
         print(out, &report, json, OutputStyle::for_stdout()).map_err(CalibrateError::Output)

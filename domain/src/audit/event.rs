@@ -368,8 +368,8 @@ impl EventKind {
         }
     }
 
-    /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry is lost, but
-    /// it is cached only by the commit of its entry.
+    /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry
+    /// is lost, but it is cached only by the commit of its entry.
     #[must_use]
     pub const fn needs_commit(&self) -> bool {
         !matches!(
