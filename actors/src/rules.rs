@@ -1,7 +1,7 @@
 //! The rules: text checked against facts (Oracle-A).
 //!
-//! `domain` makes the decision. This service keeps compiled fact sets, since callers use the same facts again and again.
-//! Large evaluations run on their own threads, on a limited number of processors.
+//! `domain` makes the decision. This service keeps compiled fact sets, since callers use the same facts again
+//! and again. Large evaluations run on their own threads, on a limited number of processors.
 
 mod compiled;
 pub mod fact_sources;
@@ -23,8 +23,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// The most bytes of text, facts and expectations that are evaluated on the caller's thread. Larger evaluations get their
-/// own thread.
+/// The most bytes of text, facts and expectations that are evaluated on the caller's thread. Larger
+/// evaluations get their own thread.
 const INLINE_MAX_BYTES: usize = 16 * 1024;
 
 /// The configuration of the rules.
@@ -121,7 +121,8 @@ impl RuleService {
         Ok(evaluations)
     }
 
-    /// Examines an approved verdict against a valid check. The caller logs the evaluation with the other entries of the verdict.
+    /// Examines an approved verdict against a valid check. The caller logs the evaluation with the other
+    /// entries of the verdict.
     ///
     /// # Errors
     /// `Evaluating` if the evaluation failed.

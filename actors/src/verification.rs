@@ -1,9 +1,9 @@
-//! Verification: queries the sources of a workflow about one subject, decides, logs the decision, and only then returns it
-//! (RFC-0002, Part II).
+//! Verification: queries the sources of a workflow about one subject, decides, logs the decision, and only
+//! then returns it (RFC-0002, Part II).
 //!
-//! The decision itself is made in `domain`. The service queries all sources at the same time, within the workflow's
-//! timeouts. Each returned envelope is in the log with all inputs of its decision. The caller runs the service in a task
-//! that a disconnect does not stop.
+//! The decision itself is made in `domain`. The service queries all sources at the same time, within the
+//! workflow's timeouts. Each returned envelope is in the log with all inputs of its decision. The caller runs
+//! the service in a task that a disconnect does not stop.
 
 mod answer_cache;
 mod dismissing;

@@ -1,7 +1,7 @@
 //! The router of the administrators' socket. Each verb has one file.
 //!
-//! Every change is an audit event with the peer's uid, gid and pid, committed before the change takes effect. No handler
-//! regenerates a verdict, changes a constant or approves a verdict.
+//! Every change is an audit event with the peer's uid, gid and pid, committed before the change takes effect.
+//! No handler regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
 pub mod openapi;

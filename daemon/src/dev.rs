@@ -22,14 +22,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use upstreams::{DevModel, DevUpstreams};
 use walk::DevWalk;
 
-/// Only warnings are logged. Failures of the model are left out, because the walk shows them.
+/// Only warnings and errors are logged. Warnings about upstream services are not logged, because the walk shows
+/// the failures of the model.
 const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
 
-/// Serves from a temporary directory, unless flags name other paths, and runs the walk. With `exit`, the
-/// daemon ends after the walk. With `verbose`, each request and its response are shown.
+/// Starts the daemon in a temporary directory, unless flags name other paths, and runs the walk. With `exit`,
+/// the daemon ends after the walk. With `verbose`, each request and its response are shown.
 ///
 /// # Errors
-/// Any error that prevents the start of the daemon, or the walk.
+/// The daemon or the walk cannot run, or a signal stops the daemon before the end of the walk. A failed step
+/// is not an error, but sets the exit code.
 pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let temporary =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
@@ -67,7 +69,8 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
     })
 }
 
-/// Runs all chapters. The model decides which of them call it, and whether their responses are checked.
+/// Runs the chapters. Without a model, the chapters that call it are skipped. The responses of the model are
+/// checked only if they are recorded ones.
 async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     walk.chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
     walk.chapter(
@@ -110,13 +113,13 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
 }
 
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
-/// variables may belong to a running daemon.
+/// variables may belong to a running daemon. Also replaces the default log level.
 fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary: &TempDir) -> DaemonConfig {
-    let own =
+    let path_or_temporary =
         |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| temporary.path().join(name));
-    config.state_dir = own(&flags.state_dir, "state");
-    config.socket = own(&flags.socket, "oracled.sock");
-    config.control_socket = own(&flags.control_socket, "control.sock");
+    config.state_dir = path_or_temporary(&flags.state_dir, "state");
+    config.socket = path_or_temporary(&flags.socket, "oracled.sock");
+    config.control_socket = path_or_temporary(&flags.control_socket, "control.sock");
     if config.log_level == DaemonConfig::default().log_level {
         LOG_LEVEL.clone_into(&mut config.log_level);
     }
@@ -132,8 +135,8 @@ async fn wait_for_stop_signal() -> io::Result<()> {
     }
 }
 
-/// Commands that work while the daemon serves. They use the `oraclectl` next to this program if there is one,
-/// or else `cargo run`.
+/// Commands that work while the daemon runs. They use the `oraclectl` next to this program. If there is none,
+/// they use `cargo run`; if this program was found in the `PATH`, they use the `oraclectl` from there.
 fn format_next_commands(walk: &DevWalk<'_>, socket: &Path, control_socket: &Path) -> String {
     let this = std::env::args_os().next().unwrap_or_default();
     let sibling = Path::new(&this).with_file_name("oraclectl");

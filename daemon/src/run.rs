@@ -45,8 +45,8 @@ const OTHER_FILES: u64 = 256;
 const LONGEST_PART: f64 = 0.9;
 /// Minimum time limit for closing the log, independent of the configuration: a hanging disk must not block the stop.
 const CLOSING_TAKES: Duration = Duration::from_secs(10);
-/// Maximum time that a stop waits for connections of administrators: one that follows the log without reading must not block
-/// the stop.
+/// Maximum time that a stop waits for connections of administrators: one that follows the log without reading
+/// must not block the stop.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -88,7 +88,8 @@ pub fn serve(config: DaemonConfig, flags: DaemonFlags, log_level: LogLevelHandle
     actix_rt::System::new().block_on(async {
         let daemon = RunningDaemon::start(config, flags, log_level).await?;
         notify_systemd(&[NotifyState::Ready]);
-        // a separate task: the future of `block_on` is polled whenever any actor wakes, and this one waits for six events
+        // a separate task: the future of `block_on` is polled whenever any actor wakes, and this one waits
+        // for six events
         actix_rt::spawn(daemon.run_until_stopped()).await?
     })
 }
@@ -119,8 +120,8 @@ impl RunningDaemon {
         flags: DaemonFlags,
         log_level: LogLevelHandle,
     ) -> anyhow::Result<Self> {
-        // stored data is about customers, so only the daemon's user may read it; the modes of the sockets decide who may
-        // connect
+        // stored data is about customers, so only the daemon's user may read it; the modes of the sockets
+        // decide who may connect
         umask(Mode::from_bits_truncate(0o077));
         // before the sockets exist: a signal without a handler ends the process at once
         let signals = ProcessSignals::listen()?;
@@ -351,8 +352,8 @@ fn notify_systemd(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Maximum number of connections to the routes' socket for this limit of open files. More connections would leave no file
-/// descriptors for the store.
+/// Maximum number of connections to the routes' socket for this limit of open files. More connections would
+/// leave no file descriptors for the store.
 fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
     let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
     let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
@@ -367,7 +368,8 @@ fn limit_connections(files: u64, limits: &LimitsSection) -> usize {
     connections
 }
 
-/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the resulting limit.
+/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the
+/// resulting limit.
 fn raise_file_limit(connections: usize) -> u64 {
     let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };

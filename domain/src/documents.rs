@@ -1,4 +1,5 @@
-//! The kinds of registered documents (RFC-0002, "Source Registry"). A new kind is a type and one entry in the list below.
+//! The kinds of registered documents (RFC-0002, "Source Registry"). A new kind is a type and one entry in the
+//! list below.
 
 mod members;
 

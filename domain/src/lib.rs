@@ -1,7 +1,8 @@
 //! The vocabulary of oracled, and every decision as a pure function of its arguments.
 //!
-//! This crate has no async code, no clock, no randomness and no I/O. Each decision takes all its inputs as arguments, so
-//! the same inputs give the same decision in the daemon, in `oraclectl calibrate` and in a test.
+//! This crate has no async code, no clock, no randomness and no I/O. Each decision takes all its inputs as
+//! arguments, so the same inputs give the same decision in the daemon, in `oraclectl calibrate` and in a
+//! test.
 
 pub mod audit;
 pub mod base;

@@ -1,11 +1,12 @@
 //! Oracle-A: checks text against facts by rules that only compare symbols (seed: `oracle-a-rules`).
 //!
-//! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their evidence. The same
-//! input gives the same bytes: rules do not sample, and do not guess meanings. Each family of rules has its own file.
-//! [`precision`] checks where claims come from, [`patterns`] checks required and forbidden text, [`contradiction`] and
-//! [`comparison`] check whether the text is consistent. Rules added after the published ones use Unicode's boundaries
-//! ([`sentences`], [`words`]), texts without layout ([`plain`]), joined claims ([`parts`]), numbers with units
-//! ([`quantity`]), facts without "is" ([`notes`]), and [`inflections`] of opposites.
+//! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their
+//! evidence. The same input gives the same bytes: rules do not sample, and do not guess meanings. Each family
+//! of rules has its own file. [`precision`] checks where claims come from, [`patterns`] checks required and
+//! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent. Rules added
+//! after the published ones use Unicode's boundaries ([`sentences`], [`words`]), texts without layout
+//! ([`plain`]), joined claims ([`parts`]), numbers with units ([`quantity`]), facts without "is" ([`notes`]),
+//! and [`inflections`] of opposites.
 
 mod candidate;
 mod check;

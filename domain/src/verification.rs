@@ -1,12 +1,12 @@
 //! Verification: compares the values that the registered sources have for one entity, and decides whether they may be
 //! returned (RFC-0002, Part II).
 //!
-//! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`] takes a
-//! [`VerificationQuestion`] and the answers of the sources, as [`DecisionInputs`], and returns one [`Envelope`]. The same inputs give the same
-//! bytes, so a decision can be computed again from the log.
+//! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`]
+//! takes a [`VerificationQuestion`] and the answers of the sources, as [`DecisionInputs`], and returns one
+//! [`Envelope`]. The same inputs give the same bytes, so a decision can be computed again from the log.
 //!
-//! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an axis whose kind
-//! is `authoritative` has a value.
+//! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an
+//! axis whose kind is `authoritative` has a value.
 
 pub mod adapter;
 pub mod call;

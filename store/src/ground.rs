@@ -1,8 +1,8 @@
-//! Storage of the ground-truth layer outside the database: files that are written once and never changed (RFC-0002, Data
-//! Ingestion Pipeline).
+//! Storage of the ground-truth layer outside the database: files that are written once and never changed
+//! (RFC-0002, Data Ingestion Pipeline).
 //!
-//! A file is complete on the disk before a commit of the journal names it. A file that no row names is unused. Each file
-//! has checksums of all its bytes, which are verified at each read from the disk.
+//! A file is complete on the disk before a commit of the journal names it. A file that no row names is
+//! unused. Each file has checksums of all its bytes, which are verified at each read from the disk.
 
 pub mod archive;
 pub mod checked;

@@ -18,22 +18,23 @@ use std::sync::Arc;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
 const ORDINARY_BYTES: u64 = 64 * 1024;
-/// A group accepts records until it has this many bytes. A record of a verification can have megabytes, and a batch is in
-/// memory.
+/// A group accepts records until it has this many bytes. A record of a verification can have megabytes, and a
+/// batch is in memory.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
 /// The space that must be free before a failed store is reopened, in bytes, so that it can write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
-/// The journal reopens the database after this number of new entries, or after one in [`RENEWED_AFTER_PART`] of all
-/// entries if that is more. sled writes a snapshot of its page table only as it opens, and an opening reads all entries
-/// after the snapshot, about 5 µs each. Reopening keeps the next start short, however the process ends. Reads and writes
-/// wait for it.
+/// The journal reopens the database after this number of new entries, or after one in [`RENEWED_AFTER_PART`]
+/// of all entries if that is more. sled writes a snapshot of its page table only as it opens, and an opening
+/// reads all entries after the snapshot, about 5 µs each. Reopening keeps the next start short, however the
+/// process ends. Reads and writes wait for it.
 const RENEWED_AFTER_ENTRIES: u64 = 65_536;
 const RENEWED_AFTER_PART: u64 = 32;
 /// The divisor of that number in a second without a commit, when few callers would wait.
 const RENEWED_IDLE_PART: u64 = 8;
 
-/// If a long read prevents the reopening, the journal tries again after this many more entries. Each attempt takes 50 ms.
+/// If a long read prevents the reopening, the journal tries again after this many more entries. Each attempt
+/// takes 50 ms.
 const POSTPONED_ENTRIES: u64 = 4096;
 
 /// The writer. A store has only one. It accepts records in groups and makes each group durable at once.
@@ -136,9 +137,9 @@ impl Journal {
         Ok((journal, store))
     }
 
-    /// Applies a group of records and makes it durable. Returns the result of each record. Of a group of many megabytes
-    /// only the first records are applied, at least one. The result covers only those; the caller passes the others to the
-    /// next call.
+    /// Applies a group of records and makes it durable. Returns the result of each record. Of a group of many
+    /// megabytes only the first records are applied, at least one. The result covers only those; the caller
+    /// passes the others to the next call.
     ///
     /// Each record is applied or rejected as a whole. It is checked against the state after the records before it.
     ///
@@ -219,7 +220,8 @@ impl Journal {
         self.failure.as_ref().map(|failure| failure.cause.as_str())
     }
 
-    /// The reason why new work is rejected while too little space is free. Writes that follow from accepted work continue.
+    /// The reason why new work is rejected while too little space is free. Writes that follow from accepted
+    /// work continue.
     #[must_use]
     pub fn low_space(&self) -> Option<String> {
         self.engine.free().check().err().map(|error| error.to_string())
@@ -231,8 +233,8 @@ impl Journal {
         self.mirror.lag.as_deref()
     }
 
-    /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if the journal is
-    /// idle. Call it about once a second.
+    /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if
+    /// the journal is idle. Call it about once a second.
     pub fn sync_pending_work(&mut self) {
         let is_idle = self.failure.is_none() && self.settled_at == self.mark.counts.entries;
         self.settled_at = self.mark.counts.entries;
@@ -345,8 +347,8 @@ impl Journal {
     /// Checks, after a panic in a caller, that no group was applied only in part.
     ///
     /// # Errors
-    /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then rejects all writes
-    /// until [`Journal::recover`].
+    /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then
+    /// rejects all writes until [`Journal::recover`].
     pub fn check_after_panic(&mut self) -> Result<(), StoreError> {
         match meta::open(&self.engine) {
             Ok(counts) if counts == self.mark.counts => Ok(()),
@@ -358,8 +360,8 @@ impl Journal {
         }
     }
 
-    /// Stores the id of sled's snapshot of its page table in the mark, where sled cannot lose it. Without the id, the next
-    /// opening reads the whole database.
+    /// Stores the id of sled's snapshot of its page table in the mark, where sled cannot lose it. Without the
+    /// id, the next opening reads the whole database.
     fn note_snapshot(&mut self) {
         let snapshot = self.engine.snapshot();
         if self.mark.snapshot == snapshot {
@@ -382,7 +384,8 @@ impl Journal {
         StoreError::Unavailable { cause }
     }
 
-    /// Checks the free space before a reopening: sled may write while it opens, and if that fails, no reader can use it.
+    /// Checks the free space before a reopening: sled may write while it opens, and if that fails, no reader
+    /// can use it.
     fn probe_space(&self) -> Result<(), StoreError> {
         let path = self.engine.dir().join("space_probe");
         let probed = fs::File::create(&path).and_then(|mut file| {

@@ -1,8 +1,8 @@
 //! Storage of oracled: the audit log, the verdicts, the sessions, and all other state.
 //!
-//! [`Journal::commit`] is the only way to write. A [`JournalRecord`] has events and the changes that they report. It is applied
-//! completely or not at all, and is on the disk when `commit` returns. [`Store`] is the read side: any number of concurrent
-//! readers see only durable data.
+//! [`Journal::commit`] is the only way to write. A [`JournalRecord`] has events and the changes that they
+//! report. It is applied completely or not at all, and is on the disk when `commit` returns. [`Store`] is the
+//! read side: any number of concurrent readers see only durable data.
 //!
 //! This is the only crate that uses sled.
 

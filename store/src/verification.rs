@@ -56,7 +56,8 @@ impl TableReader {
         Ok(self.names(TableId::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one workflow or for all.
+    /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one
+    /// workflow or for all.
     ///
     /// # Errors
     /// The database cannot be read.

@@ -18,8 +18,8 @@ const FEWEST: usize = 1000;
 /// Open files that are left to the tests that run in parallel with a test of many connections.
 const LEFT_FILES: usize = 3000;
 
-/// Number of connections for a test that needs `requested` of them: `requested`, or as many as the system's limit of open
-/// files permits. A lower number is printed.
+/// Number of connections for a test that needs `requested` of them: `requested`, or as many as the system's
+/// limit of open files permits. A lower number is printed.
 ///
 /// # Panics
 /// Panics if that number is too low for a test, or if the limit cannot be raised to the system's maximum.

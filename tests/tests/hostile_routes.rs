@@ -150,8 +150,8 @@ impl HostileCaller {
         }
     }
 
-    /// Sends `request` 100 times on each connection and never reads an answer. Holds [`HELD`] connections, each for about 20 s
-    /// unless the daemon closes it.
+    /// Sends `request` 100 times on each connection and never reads an answer. Holds [`HELD`] connections,
+    /// each for about 20 s unless the daemon closes it.
     async fn never_reads(self, request: Vec<u8>) {
         let (requests, mut unread) = (request.repeat(100), std::collections::VecDeque::new());
         while self.is_running() {

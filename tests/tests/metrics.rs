@@ -19,14 +19,14 @@ fn parsed(text: &str) -> MetricSamples {
         if let Some(comment) = line.strip_prefix("# ") {
             let mut words = comment.splitn(3, ' ');
             let mut word = || words.next().expect("a comment has three words").to_owned();
-            let (what, name, rest) = (word(), word(), word());
+            let (keyword, name, rest) = (word(), word(), word());
             if name != family {
                 assert!(families.insert(name.clone()), "the lines of family {name} are contiguous: {line}");
                 let scaled = ["milliseconds", "microseconds", "kilobytes", "percent"];
                 assert!(!scaled.iter().any(|unit| name.contains(unit)), "units are base units: {line}");
                 (family, kind) = (name, "unknown".into());
             }
-            match what.as_str() {
+            match keyword.as_str() {
                 "TYPE" => kind = rest,
                 "UNIT" => assert!(family.ends_with(&format!("_{rest}")), "a unit ends its name: {line}"),
                 other => assert_eq!(other, "HELP", "{line}"),
@@ -48,17 +48,19 @@ fn parsed(text: &str) -> MetricSamples {
         if let Some(labels) = sample.strip_prefix(name).filter(|labels| !labels.is_empty()) {
             check_labels(labels);
         }
-        assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
+        assert!(samples.insert(sample.to_owned(), value).is_none(), "the sample occurs twice: {line}");
     }
     samples
 }
 
 fn check_labels(labels: &str) {
-    let labels = labels.strip_prefix("{").and_then(|labels| labels.strip_suffix("}")).expect("in braces");
+    let labels =
+        labels.strip_prefix("{").and_then(|labels| labels.strip_suffix("}")).expect("labels are in braces");
     for label in labels.split(',') {
         let (name, value) = label.split_once('=').expect("a label has a value");
         assert!(!name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{label}");
-        let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).expect("in quotes");
+        let value =
+            value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).expect("a value is in quotes");
         assert!(!value.contains(['"', '\\', '\n']), "{label}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::audit::logger::{CommitError, LoggerHandle};
 use oracled_store::{CommitReceipt, JournalRecord};
 
-/// The most attempts for one decision.
+/// Maximum number of attempts for one decision.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The result of a decision.
@@ -15,8 +15,8 @@ pub enum CommitDecision<T> {
 }
 
 impl LoggerHandle {
-    /// Decides and commits. If a row on which the record depends has changed, `decide` is called again: it reads the rows
-    /// itself. Returns the result of the decision, and the receipt if there was a commit.
+    /// Decides and commits. If a row on which the record depends has changed, `decide` is called again: it
+    /// reads the rows itself. Returns the result of the decision, and the receipt if there was a commit.
     ///
     /// # Errors
     /// The error of `decide`; `Unavailable`; `Stale` if a row has changed during each of 8 attempts.

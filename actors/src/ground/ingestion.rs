@@ -151,8 +151,8 @@ pub struct PullPipeline {
     pub peer: Option<PeerCredentials>,
 }
 
-/// Pulls the current payload of a source, and waits until its run is visible or has failed. Concurrent requests share one
-/// pull. After a pull without anything new, there is no further pull for 60 s.
+/// Pulls the current payload of a source, and waits until its run is visible or has failed. Concurrent
+/// requests share one pull. After a pull without anything new, there is no further pull for 60 s.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct RefreshSource(pub SourceId);

@@ -1,7 +1,7 @@
 //! Pulls payloads by HTTP (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline", `retrieval`).
 //!
-//! Endpoints and their answers are not trusted: only public addresses are reached, each redirect is checked before it is
-//! followed, and an incomplete payload is an error.
+//! Endpoints and their answers are not trusted: only public addresses are reached, each redirect is checked
+//! before it is followed, and an incomplete payload is an error.
 
 mod body;
 mod error;

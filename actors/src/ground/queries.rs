@@ -201,8 +201,9 @@ impl QueryService {
         }
     }
 
-    /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A longer scan, or a
-    /// query with patterns to compile, runs on another thread once memory and a processor are free.
+    /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A
+    /// longer scan, or a query with patterns to compile, runs on another thread once memory and a processor
+    /// are free.
     async fn read(
         &self,
         query: OracleQuery,
@@ -237,8 +238,8 @@ impl QueryService {
         Ok((freshness, answer.map(|answer| QueryAnswerPage { answer, memory_permit: room })))
     }
 
-    /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its result with the memory
-    /// permit.
+    /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its
+    /// result with the memory permit.
     async fn scan(
         &self,
         page_bytes: usize,
@@ -280,8 +281,9 @@ fn is_query_id(id: &str) -> bool {
 }
 
 impl RunningQuery {
-    /// The freshness of the answer, whose oldest release is from `oldest`. It covers the requested axes, and the filtered
-    /// axes except identities, since an identity does not age. A question about the past is evaluated at that time.
+    /// The freshness of the answer, whose oldest release is from `oldest`. It covers the requested axes, and
+    /// the filtered axes except identities, since an identity does not age. A question about the past is
+    /// evaluated at that time.
     fn freshness(&self, oldest: Option<Timestamp>) -> AnswerFreshness {
         let request = &self.oracle_query.request;
         // only requested times count, neither the last run's time nor the time in a cursor

@@ -1,7 +1,7 @@
 //! The registry of documents. Each change is one commit with its entry.
 //!
-//! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the condition that the rows
-//! have not changed meanwhile; otherwise it reads and decides again.
+//! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the
+//! condition that the rows have not changed meanwhile; otherwise it reads and decides again.
 
 mod adapters;
 mod apply;
@@ -169,8 +169,9 @@ impl DocumentRegistry {
 }
 
 impl CommitContext {
-    /// The record that puts a document in place of the one with its id; `None` if the same document is registered already. It
-    /// also makes `writes`, and is committed only if the rows of `expect` are unchanged.
+    /// The record that puts a document in place of the one with its id; `None` if the same document is
+    /// registered already. It also makes `writes`, and is committed only if the rows of `expect` are
+    /// unchanged.
     fn replacement<D: RegistryDocument + Clone>(
         &self,
         document: &D,

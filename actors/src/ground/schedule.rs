@@ -119,8 +119,8 @@ impl PullSchedule {
     }
 }
 
-/// Whether `part` is `*`, a number, or a name of three letters. The library knows more forms (`L`, `15W`, `5#3`), but its
-/// `L` fails for December.
+/// Whether `part` is `*`, a number, or a name of three letters. The library knows more forms (`L`, `15W`,
+/// `5#3`), but its `L` fails for December.
 fn is_plain(part: &str) -> bool {
     let number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let name = part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_alphabetic());

@@ -1,4 +1,5 @@
-//! The caller of the request that is being handled. It follows the request through actors and tasks into its audit entries.
+//! The caller of the request that is being handled. It follows the request through actors and tasks into its
+//! audit entries.
 //!
 //! The front of a socket names it with [`run_as_caller`]. A [`Door`](crate::Door) carries it with each message to the
 //! actor. A task that is spawned for a request keeps it through [`carried`]. A task that is spawned without it acts for

@@ -65,7 +65,8 @@ impl Clock {
         now
     }
 
-    /// Records that the clock showed `at` before the start, so that a step back while the daemon was stopped is counted.
+    /// Records that the clock showed `at` before the start, so that a step back while the daemon was stopped
+    /// is counted.
     pub fn note_earlier_time(&self, at: Timestamp) {
         self.0.latest_us.fetch_max(at.as_microsecond(), Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Facts from registered sources, for the check of a text (seeds: `rfc-0002-ground-truth`, "Query Contract", and
 //! `oracle-a-rules`, which uses the facts).
 //!
-//! All entries are queried at once. If one entry gives no facts, the whole request fails. With fewer facts than intended,
-//! a text could fail for the missing facts, or pass although they contradict it.
+//! All entries are queried at once. If one entry gives no facts, the whole request fails. With fewer facts
+//! than intended, a text could fail for the missing facts, or pass although they contradict it.
 
 use crate::ground::queries::{QueryAnswerPage, QueryError, QueryService};
 use crate::platform::caller::run_as_current_caller;

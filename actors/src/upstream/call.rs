@@ -164,9 +164,10 @@ impl ModelCaller {
     /// Calls the model, with retries where they may help. After each pause, `may_retry` is called and can stop further
     /// attempts. The first attempt does not call `may_retry`.
     ///
-    /// A wait that the model requests is respected. If it would end after the deadline, the call ends at once and returns
-    /// the wait. An attempt without an answer at the deadline is a timeout. `on_quota_wait` receives the wait that the
-    /// model asks for when a quota is used up. That wait applies to all calls of the model.
+    /// A wait that the model requests is respected. If it would end after the deadline, the call ends at once
+    /// and returns the wait. An attempt without an answer at the deadline is a timeout. `on_quota_wait`
+    /// receives the wait that the model asks for when a quota is used up. That wait applies to all calls of
+    /// the model.
     ///
     /// Dropping the future loses the log events: run it in a separate task.
     pub async fn call(
@@ -256,8 +257,9 @@ impl ModelCaller {
     }
 }
 
-/// The wait before the next attempt: at least `pause`, and at least the requested `Retry-After`. `None` if a retry cannot
-/// help, if `pause` is `None` because the retries are used up, or if the wait would pass the deadline.
+/// The wait before the next attempt: at least `pause`, and at least the requested `Retry-After`. `None` if a
+/// retry cannot help, if `pause` is `None` because the retries are used up, or if the wait would pass the
+/// deadline.
 pub(crate) fn retry_wait(
     failure: &RequestFailure,
     pause: Option<Duration>,

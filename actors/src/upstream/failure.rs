@@ -18,7 +18,8 @@ static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 pub enum RequestFailureKind {
     /// No connection could be opened: the request was not sent.
     Connect,
-    /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health does not change.
+    /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health
+    /// does not change.
     Shortage,
     /// The whole answer did not arrive in time.
     Timeout,
@@ -82,8 +83,8 @@ impl RequestFailure {
         }
     }
 
-    /// The status of an answer that rejects the request itself. The same request is rejected again until the request, the
-    /// key or the model changes.
+    /// The status of an answer that rejects the request itself. The same request is rejected again until the
+    /// request, the key or the model changes.
     #[must_use]
     pub fn permanent_status(&self) -> Option<u16> {
         match self.kind {
@@ -100,8 +101,9 @@ impl RequestFailure {
             .map(|wait| wait.min(RETRY_AFTER_MAX))
     }
 
-    /// Whether the failure counts against the upstream's health. It does not count if the request was wrong, too large, or
-    /// exceeded a quota. Other client errors count: with an invalid key, for example, no call succeeds.
+    /// Whether the failure counts against the upstream's health. It does not count if the request was wrong,
+    /// too large, or exceeded a quota. Other client errors count: with an invalid key, for example, no call
+    /// succeeds.
     #[must_use]
     pub const fn is_fault_of_upstream(&self) -> bool {
         match self.kind {
@@ -111,8 +113,8 @@ impl RequestFailure {
         }
     }
 
-    /// The effect of a failed probe on the upstream's health. A status from 300 to 499 is neutral: the upstream is running,
-    /// and many servers have nothing at the probed path.
+    /// The effect of a failed probe on the upstream's health. A status from 300 to 499 is neutral: the
+    /// upstream is running, and many servers have nothing at the probed path.
     #[must_use]
     pub fn probe_outcome(&self) -> CircuitCallOutcome {
         match self.kind {

@@ -1,5 +1,5 @@
-//! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no redirects, uses
-//! no proxies and does not retry.
+//! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no
+//! redirects, uses no proxies and does not retry.
 
 use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_info};
 use crate::platform::clock::{Clock, monotonic};

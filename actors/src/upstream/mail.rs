@@ -19,7 +19,7 @@ pub trait MailService: OracleProbe {
         "mail".parse().expect("`mail` is a valid id")
     }
 
-    /// Submits one mail, within the service's own timeout. The mail's id is sent along. If a mail is sent again because the
-    /// first confirmation was lost, the service can recognize the duplicate by this id.
+    /// Submits one mail, within the service's own timeout. The mail's id is sent along. If a mail is sent
+    /// again because the first confirmation was lost, the service can recognize the duplicate by this id.
     fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>>;
 }

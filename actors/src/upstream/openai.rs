@@ -24,8 +24,8 @@ pub struct OpenAiClient {
 }
 
 impl OpenAiClient {
-    /// Creates a client of the API at `base`, which usually ends in `/v1`. A self-hosted server may need no key. `top_k` is
-    /// not part of OpenAI's API, so it is sent only with `send_top_k`.
+    /// Creates a client of the API at `base`, which usually ends in `/v1`. A self-hosted server may need no
+    /// key. `top_k` is not part of OpenAI's API, so it is sent only with `send_top_k`.
     ///
     /// # Errors
     /// If `base` is not a base URL, or `key` does not fit into a header.

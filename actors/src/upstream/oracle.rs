@@ -1,7 +1,7 @@
 //! Live sources: external services that are queried about one subject while the client waits (RFC-0002, Part II).
 //!
-//! A source's answers are parsed by its adapter, which is a document; no source needs code of its own. This module does not
-//! decide whether an answer counts against others: `oracled_domain::verification` does.
+//! A source's answers are parsed by its adapter, which is a document; no source needs code of its own. This
+//! module does not decide whether an answer counts against others: `oracled_domain::verification` does.
 
 mod http;
 mod signature;
@@ -58,12 +58,13 @@ pub struct LiveQuery {
 /// The result of querying a live source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveAnswer {
-    /// The source's reply. A candidate contains all values that the source has of the subject, and no freshness: a policy
-    /// determines that later.
+    /// The source's reply. A candidate contains all values that the source has of the subject, and no
+    /// freshness: a policy determines that later.
     pub reply: OracleReply,
     /// The answer to store in the cache; `None` leaves the cached answer unchanged.
     pub answer_to_cache: Option<CachedAnswer>,
-    /// The effect on the source's health. A timeout is [`CircuitCallOutcome::Neutral`] here: the caller decides about timeouts.
+    /// The effect on the source's health. A timeout is [`CircuitCallOutcome::Neutral`] here: the caller
+    /// decides about timeouts.
     pub outcome: CircuitCallOutcome,
     /// Findings about the answer that did not cause its rejection.
     pub warnings: Vec<String>,

@@ -1,8 +1,9 @@
 //! The health of the oracles: permits for calls, probes, and circuits.
 //!
-//! The state machine of each oracle is in `domain`. A caller requests a [`CallLease`] before it calls an oracle, and reports
-//! the outcome of the call through it. In addition, each oracle is probed at its interval. A change of status is logged in
-//! the background. An administrator's action is committed before it takes effect.
+//! The state machine of each oracle is in `domain`. A caller requests a [`CallLease`] before it calls an
+//! oracle, and reports the outcome of the call through it. In addition, each oracle is probed at its
+//! interval. A change of status is logged in the background. An administrator's action is committed before it
+//! takes effect.
 
 mod error;
 mod lease;
@@ -40,9 +41,9 @@ const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// Checks whether an oracle is able to serve calls, without making a real call.
 pub trait OracleProbe: fmt::Debug + Send + Sync {
-    /// Probes the oracle once. A success means that it can serve calls. A failure means that it did not answer, or that its
-    /// answer reports a fault; 200 characters of the reason are kept. Neutral means that it answered with an unrelated
-    /// reply. The future is dropped after 5 s.
+    /// Probes the oracle once. A success means that it can serve calls. A failure means that it did not
+    /// answer, or that its answer reports a fault; 200 characters of the reason are kept. Neutral means that
+    /// it answered with an unrelated reply. The future is dropped after 5 s.
     fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome>;
 }
 
@@ -71,8 +72,8 @@ pub struct AddMonitoredOracle(pub MonitoredOracle);
 #[rtype(result = "Vec<OracleHealthStatus>")]
 pub struct ListHealthStatuses;
 
-/// Applies an administrator's action to a circuit. The log entry is durable before the action takes effect. An action that
-/// changes nothing is not logged.
+/// Applies an administrator's action to a circuit. The log entry is durable before the action takes effect.
+/// An action that changes nothing is not logged.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<CircuitActionOutcome, CircuitActionError>")]
 pub struct ApplyCircuitAction {
@@ -232,7 +233,8 @@ fn log_status_change(
     let (from, to) = (change.from.into_str(), change.to.into_str());
     tracing::warn!(%oracle_id, from, to, cause = change.cause, "oracle health changed");
     let (log, entry) = (log.clone(), status_change_event(oracle_id.clone(), change, None, now));
-    // tasks are polled in the order of spawning, and each sends to the logger at its first poll: entries keep their order
+    // tasks are polled in the order of spawning, and each sends to the logger at its first poll: entries keep
+    // their order
     actix_rt::spawn(async move {
         if let Err(error) = log.commit(entry.into()).await {
             tracing::error!(%error, "could not log a change of oracle health");

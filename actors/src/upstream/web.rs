@@ -1,7 +1,7 @@
 //! HTTP requests to addresses that documents name.
 //!
-//! Neither the addresses nor the answers are trusted. Only public addresses are reached, each redirect is checked, and a
-//! credential is sent only to its own origin.
+//! Neither the addresses nor the answers are trusted. Only public addresses are reached, each redirect is
+//! checked, and a credential is sent only to its own origin.
 
 mod address;
 mod credential;
@@ -89,8 +89,8 @@ pub(crate) struct WebClient {
 }
 
 impl WebClient {
-    /// Creates a client that reaches public addresses and those in `allow_local`. `connect` is the timeout for opening a
-    /// connection. `idle` is the timeout between that and the start of an answer.
+    /// Creates a client that reaches public addresses and those in `allow_local`. `connect` is the timeout
+    /// for opening a connection. `idle` is the timeout between that and the start of an answer.
     pub(crate) fn new(allow_local: &[IpNet], connect: Duration, idle: Duration, clock: Clock) -> Self {
         Self { address_filter: AddressFilter::new(allow_local), allow_cleartext: false, connect, idle, clock }
     }
@@ -156,8 +156,8 @@ impl WebClient {
         }
     }
 
-    /// Sends the request to `url`, follows redirects, and returns the head of the answer. The credential is sent only to
-    /// its own origin.
+    /// Sends the request to `url`, follows redirects, and returns the head of the answer. The credential is
+    /// sent only to its own origin.
     pub(crate) async fn follow(
         &self,
         request: &OutboundRequest<'_>,
@@ -190,8 +190,8 @@ impl WebClient {
         Err(WebError::Redirects { last: format_url(&url) })
     }
 
-    /// Sends the request to one address. If the token is rejected with status 401, the request is sent once more with a new
-    /// token.
+    /// Sends the request to one address. If the token is rejected with status 401, the request is sent once
+    /// more with a new token.
     async fn send_with_credential(
         &self,
         request: &OutboundRequest<'_>,

@@ -1,8 +1,8 @@
 //! The cache of delivered verdicts.
 //!
-//! The store holds all verdicts and is authoritative. The actor keeps the most recently used ones in memory, as the bytes
-//! of the response. Each was read from the store, which returns only durable verdicts that it has judged again. A purge
-//! removes the verdict from memory, too.
+//! The store holds all verdicts and is authoritative. The actor keeps the most recently used ones in memory,
+//! as the bytes of the response. Each was read from the store, which returns only durable verdicts that it
+//! has judged again. A purge removes the verdict from memory, too.
 
 mod admit;
 mod find;
@@ -157,8 +157,8 @@ async fn purge(
     Ok(purged.await?.0)
 }
 
-/// Removes the verdict of a session from the cache's memory after a change in the store: a read during the change may have
-/// loaded the old verdict again. A cache that has panicked meanwhile is empty.
+/// Removes the verdict of a session from the cache's memory after a change in the store: a read during the
+/// change may have loaded the old verdict again. A cache that has panicked meanwhile is empty.
 async fn evict_verdict(cache: &Addr<VerdictCache>, session_id: SessionId) {
     if let Err(error) = cache.send(EvictVerdict(session_id)).await {
         tracing::debug!(%error, "the cache was restarted and is empty");

@@ -152,8 +152,8 @@ impl JudgmentDelivery {
     }
 }
 
-/// Returns the cache's answer. If the cache failed before it committed `record`, the record is committed here, so that each
-/// judgement is logged.
+/// Returns the cache's answer. If the cache failed before it committed `record`, the record is committed
+/// here, so that each judgement is logged.
 async fn commit_unless_committed<T>(
     answer: Result<Result<T, VerdictCacheError>, ActorCallError>,
     record: JournalRecord,

@@ -1,9 +1,10 @@
 //! The notifier: sends the mails in the outbox.
 //!
-//! The outbox is in the store, which is authoritative and has no limit. The actor keeps its head in memory: the mails that
-//! are due first. Each attempt is a separate task. It requests a lease from the mail service's circuit, sends the mail, and
-//! commits the outcome with its log entry. If the circuit is not closed, no attempt is made. A mail is sent at least once,
-//! under one id at each attempt, and leaves the outbox when the mail service has accepted it.
+//! The outbox is in the store, which is authoritative and has no limit. The actor keeps its head in memory:
+//! the mails that are due first. Each attempt is a separate task. It requests a lease from the mail service's
+//! circuit, sends the mail, and commits the outcome with its log entry. If the circuit is not closed, no
+//! attempt is made. A mail is sent at least once, under one id at each attempt, and leaves the outbox when
+//! the mail service has accepted it.
 
 mod attempt;
 mod head;

@@ -1,9 +1,9 @@
-//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all model calls, per minute
-//! and at the same time.
+//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all model
+//! calls, per minute and at the same time.
 //!
-//! The limit of a session is a row in the store, written before the model is called. It therefore survives a restart. A
-//! crash between the two can only make it stricter, and millions of sessions use no memory. The budget of all calls is kept
-//! by governor, and is reset when the daemon restarts.
+//! The limit of a session is a row in the store, written before the model is called. It therefore survives a
+//! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The
+//! budget of all calls is kept by governor, and is reset when the daemon restarts.
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};

@@ -1,9 +1,9 @@
 //! Generation of verdicts: first verdicts at a route's request, and regeneration of lost ones when they are read.
 //!
-//! A generation in progress is a *flight*. It is a separate task, so that a disconnecting caller does not cancel it. A
-//! session has at most one flight. Callers with the same request share its model call and its answer; callers with another
-//! request wait until it has ended. Only a read that finds no verdict starts a regeneration (seed: `regen-consistency`,
-//! invariant 6).
+//! A generation in progress is a *flight*. It is a separate task, so that a disconnecting caller does not
+//! cancel it. A session has at most one flight. Callers with the same request share its model call and its
+//! answer; callers with another request wait until it has ended. Only a read that finds no verdict starts a
+//! regeneration (seed: `regen-consistency`, invariant 6).
 
 mod generation_task;
 mod model;
@@ -180,8 +180,8 @@ impl RegenActor {
     }
 }
 
-/// Restores the variance watch from the log after a restart, with the latest regenerations that it counts. The flag is true
-/// if a high variance is not logged yet.
+/// Restores the variance watch from the log after a restart, with the latest regenerations that it counts.
+/// The flag is true if a high variance is not logged yet.
 fn restore_variance_watch(store: &Store) -> Result<(RegenVarianceWindow, bool), StoreError> {
     let newest = |event: &str, limit| LogQuery {
         event: Some(event.to_owned()),

@@ -19,10 +19,10 @@ impl CacheableAnswer {
         outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale)
     }
 
-    /// Returns the write that caches the answer. `None` if the cached answer is newer: decisions about one subject may
-    /// overtake each other, and a source may repeat an old answer. An answer that must not be served also replaces an older
-    /// one that could be served. But if the answer `is_doubted`, because it deviates from the baseline, it does not replace
-    /// the cached one.
+    /// Returns the write that caches the answer. `None` if the cached answer is newer: decisions about one
+    /// subject may overtake each other, and a source may repeat an old answer. An answer that must not be
+    /// served also replaces an older one that could be served. But if the answer `is_doubted`, because it
+    /// deviates from the baseline, it does not replace the cached one.
     pub(super) fn cache_write(
         &self,
         store: &Store,

@@ -100,8 +100,8 @@ impl VerificationContext {
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
-    /// The cached answer to serve in place of a missing one, if that is allowed by the current registration of the source
-    /// and its adapter.
+    /// The cached answer to serve in place of a missing one, if that is allowed by the current registration
+    /// of the source and its adapter.
     pub(super) fn substitute_candidate(&self, request: &SourceCallRequest) -> Option<Box<CandidateAnswer>> {
         let now = self.clock.now();
         let request = self.prepare_source_call(&request.inputs, &request.oracle_id).ok()?;

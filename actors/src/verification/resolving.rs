@@ -93,8 +93,8 @@ impl VerificationContext {
         Ok(self.resolution_record(case, &locks, &ontology, &decision)?)
     }
 
-    /// Returns the resolved review, and the record that stores it. The record also resolves the open reviews of the same
-    /// subject that this decision settles.
+    /// Returns the resolved review, and the record that stores it. The record also resolves the open reviews
+    /// of the same subject that this decision settles.
     fn resolution_record(
         &self,
         mut case: LoadedReview,
@@ -164,8 +164,8 @@ impl VerificationContext {
     }
 }
 
-/// Makes the deviating values that the reviewer has confirmed the new baselines. Returns the previous baselines, to restore
-/// them on revocation.
+/// Makes the deviating values that the reviewer has confirmed the new baselines. Returns the previous
+/// baselines, to restore them on revocation.
 fn confirm_baselines(
     subject: &mut SubjectState,
     review: &ReviewCase,

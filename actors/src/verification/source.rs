@@ -28,12 +28,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout_at;
 
-/// The longest answer that is used or cached, in bytes of JSON. The log stores it with the decision, and the store caches
-/// it until it expires.
+/// The longest answer that is used or cached, in bytes of JSON. The log stores it with the decision, and the
+/// store caches it until it expires.
 const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
-/// A timeout after this number of milliseconds counts as a failure of the source, even if all workflows have longer soft
-/// timeouts.
+/// A timeout after this number of milliseconds counts as a failure of the source, even if all workflows have
+/// longer soft timeouts.
 const FAILURE_TIMEOUT_MS: u64 = 1000;
 
 /// The query to one source.
@@ -93,8 +93,8 @@ impl SourceCallRequest {
         CachedAnswerKey::of(&self.oracle_id, &question.thing, question.point_in_time)
     }
 
-    /// The answer to cache. It is not served again if it is too long, or if the adapter does not cache answers about this
-    /// time.
+    /// The answer to cache. It is not served again if it is too long, or if the adapter does not cache
+    /// answers about this time.
     fn cacheable_answer(&self, adapter: &ValidatedAdapter, answer: CachedAnswer) -> CacheableAnswer {
         let may_be_served = adapter.cache_seconds(self.inputs.question.point_in_time).is_some()
             && answer.candidate.as_ref().is_some_and(is_within_size_limit);
@@ -203,8 +203,8 @@ impl VerificationContext {
         Ok(SourceCallRequest { oracle_id, view, adapter, paths, inputs, warnings })
     }
 
-    /// Queries a source until `limit`; `cut` is the cause of the limit. If the source is queried again, its cached answer
-    /// is not used in place of a query.
+    /// Queries a source until `limit`; `cut` is the cause of the limit. If the source is queried again, its
+    /// cached answer is not used in place of a query.
     pub(super) async fn call_source(
         &self,
         request: SourceCallRequest,

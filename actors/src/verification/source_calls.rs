@@ -26,9 +26,9 @@ pub(super) struct SourceCallExtras {
 }
 
 impl VerificationContext {
-    /// Queries `oracles` at the same time, and stores their replies in `inputs`. Each query ends at the hard timeout, and
-    /// all of them at `deadline`. `put_at` is the time of the question. An untrusted source is awaited only until all
-    /// others have answered and the soft timeout has passed.
+    /// Queries `oracles` at the same time, and stores their replies in `inputs`. Each query ends at the hard
+    /// timeout, and all of them at `deadline`. `put_at` is the time of the question. An untrusted source is
+    /// awaited only until all others have answered and the soft timeout has passed.
     pub(super) async fn call_sources(
         self: &Arc<Self>,
         inputs: &mut DecisionInputs,

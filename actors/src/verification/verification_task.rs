@@ -217,8 +217,8 @@ impl VerificationContext {
         Ok(())
     }
 
-    /// Whether the limit of open reviews is reached for the workflow or in total. Reviews that callers can open at will, and
-    /// other reviews, have separate limits.
+    /// Whether the limit of open reviews is reached for the workflow or in total. Reviews that callers can
+    /// open at will, and other reviews, have separate limits.
     fn queue_is_full(&self, review: &ReviewCase) -> Result<bool, StoreError> {
         let all = self.handles.log.report().borrow().counts.open_reviews;
         let workflow_id = &review.workflow_id;

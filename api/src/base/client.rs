@@ -1,7 +1,7 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 //!
-//! It uses hyper directly: reqwest does not report `100 Continue`, which an upload waits for, and needs a TLS provider even
-//! for a Unix socket.
+//! It uses hyper directly: reqwest does not report `100 Continue`, which an upload waits for, and needs a TLS
+//! provider even for a Unix socket.
 
 use super::streamed_body::StreamedBody;
 use bytes::{Bytes, BytesMut};

@@ -1,8 +1,8 @@
 //! A body that is sent in pieces while it is being produced.
 //!
-//! The body ends when the sender calls [`StreamedBodySender::finish`]. If the sender is dropped first, the body ends with an error and
-//! the connection breaks: a partial payload must not look complete. The flag of `finish` is read only after the channel is
-//! empty, so that no piece is lost.
+//! The body ends when the sender calls [`StreamedBodySender::finish`]. If the sender is dropped first, the
+//! body ends with an error and the connection breaks: a partial payload must not look complete. The flag of
+//! `finish` is read only after the channel is empty, so that no piece is lost.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};

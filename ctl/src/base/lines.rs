@@ -111,8 +111,8 @@ pub(crate) fn json_error_text(error: &serde_json::Error) -> String {
     strip_position(&error.to_string()).to_owned()
 }
 
-/// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text that it gets,
-/// which may be one line of a file.
+/// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text
+/// that it gets, which may be one line of a file.
 pub(crate) fn strip_position(message: &str) -> &str {
     let is_position = |position: &str| position.split(" column ").all(|number| number.parse::<u64>().is_ok());
     message

@@ -66,8 +66,8 @@ impl GlobalOptions {
     }
 }
 
-/// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else the user's own.
-/// clap does not get the variable: it would list the option as required in every usage line.
+/// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else
+/// the user's own. clap does not get the variable: it would list the option as required in every usage line.
 pub(crate) fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
     let set = || std::env::var_os(variable).map(PathBuf::from);
     given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(name))

@@ -48,8 +48,8 @@ impl OutputStyle {
         self.width < WIDTH_OF_ALL
     }
 
-    /// An empty table with this look. Columns are right-aligned for numbers; the `text` columns are left-aligned, and their
-    /// words are never broken.
+    /// An empty table with this look. Columns are right-aligned for numbers; the `text` columns are
+    /// left-aligned, and their words are never broken.
     pub(crate) fn table(self, header: &[&str], text: &[usize]) -> Table {
         let mut table = self.empty_table(header);
         table.set_width(self.width);

@@ -75,8 +75,8 @@ pub(crate) struct TaggedDocument<'d> {
     pub(crate) document: &'d Value,
 }
 
-/// A document as YAML, with its kind. If it has characters that a terminal interprets or does not show, it is written as
-/// JSON, which can escape them everywhere.
+/// A document as YAML, with its kind. If it has characters that a terminal interprets or does not show, it is
+/// written as JSON, which can escape them everywhere.
 pub(crate) fn to_yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
     if escape_text(&text) == text {

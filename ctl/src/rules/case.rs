@@ -64,7 +64,8 @@ impl CaseExpectation {
     }
 }
 
-/// The members of a line. The request members are sent unchanged, and the daemon validates them; the others are not sent.
+/// The members of a line. The request members are sent unchanged, and the daemon validates them; the others
+/// are not sent.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct CaseMembers<'l> {

@@ -38,7 +38,8 @@ impl ComplaintTable {
         Self { table, look, names: names.len() }
     }
 
-    /// Adds a row for each complaint, for the number of omitted ones, and for the note. The first row begins with `names`.
+    /// Adds a row for each complaint, for the number of omitted ones, and for the note. The first row begins
+    /// with `names`.
     pub(crate) fn add_complaints(
         &mut self,
         names: &[&str],

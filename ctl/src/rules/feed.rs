@@ -37,8 +37,8 @@ pub(crate) struct CaseFeed {
 pub(crate) struct BatchRequest {
     /// The cases' requests, in the same order.
     pub(crate) body: StreamedBody,
-    /// Signals that the daemon has begun to answer. Until then only the first case is sent: a rejection would be lost on a
-    /// connection that breaks during a write.
+    /// Signals that the daemon has begun to answer. Until then only the first case is sent: a rejection would
+    /// be lost on a connection that breaks during a write.
     pub(crate) accepted: oneshot::Sender<()>,
 }
 

@@ -29,8 +29,8 @@ struct SupportedClaim<'s> {
 }
 
 impl SourcedEvaluation {
-    /// Prints each claim of `text` that a source's fact supports, with the fact and its origin, and the number of facts from
-    /// each source. Prints nothing if no sources were queried.
+    /// Prints each claim of `text` that a source's fact supports, with the fact and its origin, and the
+    /// number of facts from each source. Prints nothing if no sources were queried.
     pub(crate) fn show(&self, out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
         let supported = self.find_supported(text);
         for SupportedClaim { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {

@@ -1,8 +1,8 @@
 //! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
 //!
-//! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real text. Every verdict
-//! goes through [`oracled_domain::judge`] and no other code. This module only counts, and finds the single flags that
-//! decide. It needs no daemon, reads no store, and changes no constant.
+//! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real
+//! text. Every verdict goes through [`oracled_domain::judge`] and no other code. This module only counts, and
+//! finds the single flags that decide. It needs no daemon, reads no store, and changes no constant.
 
 mod by_flag;
 mod by_tier;
@@ -77,8 +77,9 @@ impl From<CalibrateError> for CtlError {
 }
 
 impl CalibrateArgs {
-    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on one line, with
-    /// the fields of [`CalibrationReport`]. Progress goes to standard error if that is a terminal.
+    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on
+    /// one line, with the fields of [`CalibrationReport`]. Progress goes to standard error if that is a
+    /// terminal.
     pub(crate) fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
         let report = self.report()?;
         print(out, &report, json, OutputStyle::for_stdout()).map_err(CalibrateError::Output)

@@ -1,5 +1,5 @@
-//! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and stores each in a
-//! file.
+//! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and
+//! stores each in a file.
 
 use crate::platform::config;
 use axum::Router;
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-/// The header with a key that is equal in all attempts to send a mail.
+/// The header with the idempotency key. All attempts to send one mail have the same key.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Maximum size of a mail, in bytes.
 const BODY_MAX_BYTES: usize = 8 << 20;
@@ -28,7 +28,7 @@ const KEY_MAX_CHARS: usize = 200;
 /// Maximum number of stored mails.
 const MAILS_MAX: usize = 1000;
 
-/// The server. It ends when it is dropped; the stored mails stay.
+/// The server. It stops when it is dropped; the stored mails stay.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     address: SocketAddr,
@@ -85,7 +85,7 @@ impl Mailbox {
         &self.dir
     }
 
-    /// The mail whose id begins with `id`, if it has arrived.
+    /// A mail whose idempotency key begins with `id`, if one has arrived.
     pub(super) fn find_mail(&self, id: &str) -> io::Result<Option<StoredMail>> {
         for entry in fs::read_dir(&self.dir)? {
             let file = entry?.path();
@@ -124,8 +124,8 @@ async fn receive_mail(
 
 /// Whether the key can be a file name.
 fn is_file_name(key: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(plain)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(is_allowed)
 }
 
 impl MailboxState {
@@ -139,7 +139,7 @@ impl MailboxState {
         if *count >= MAILS_MAX {
             return (StatusCode::INSUFFICIENT_STORAGE, "the mailbox is full").into_response();
         }
-        // a hidden file, so that `mail` never finds half a mail
+        // `find_mail` ignores this name, so it never returns a partly written mail
         let temporary = self.dir.join(format!(".{key}"));
         match fs::write(&temporary, posted.format_text(key)).and_then(|()| fs::rename(&temporary, &file)) {
             Ok(()) => {
@@ -154,14 +154,14 @@ impl MailboxState {
 impl PostedMail {
     fn format_text(&self, key: &str) -> String {
         let Self { to, query, verdict, disclaimer } = self;
-        let word = |name: &str| verdict.get(name).and_then(Value::as_str).unwrap_or_default();
-        let label = word("verdict");
+        let member = |name: &str| verdict.get(name).and_then(Value::as_str).unwrap_or_default();
+        let label = member("verdict");
         let subject = match disclaimer {
             Some(_) => format!("Your results page now shows {label}"),
             None => format!("Your verdict: {label}"),
         };
         let mut text = format!("To: {to}\nSubject: {subject}\nMessage-ID: {key}\n\n");
-        for paragraph in disclaimer.iter().map(String::as_str).chain([word("summary"), query]) {
+        for paragraph in disclaimer.iter().map(String::as_str).chain([member("summary"), query]) {
             text.push_str(&format!("{paragraph}\n\n"));
         }
         text.push_str(&format!("{verdict:#}\n"));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(
             fs::read_to_string(&mail.file).expect("the file is readable"),
             "read",
-            "and not written again"
+            "the second attempt does not write the file again"
         );
         send_mail(&mailbox, &mail_about("cs_2")).await.expect("the mail is accepted");
         assert_eq!(fs::read_dir(mailbox.dir()).expect("the directory is readable").count(), 2);

@@ -41,8 +41,8 @@ use tokio::time::interval;
 const ROUTES_NAME: &str = "oracled";
 /// The name of the administrators' socket among the sockets from systemd.
 const CONTROL_NAME: &str = "oracled-control";
-/// Maximum distance of the nearest timer. tokio wakes its driver by a system call for each timer that is earlier than all
-/// others. Without a near timer, each request's timer would be such.
+/// Maximum distance of the nearest timer. tokio wakes its driver by a system call for each timer that is
+/// earlier than all others. Without a near timer, each request's timer would be such.
 const NEAR_TIMER: Duration = Duration::from_secs(1);
 /// Pause of accepting if the process has no file descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -258,9 +258,9 @@ pub struct SocketLimits {
 
 /// Serves `listener` until `stop` is true, then finishes the requests in flight.
 ///
-/// `handle` receives each request with the peer that sent it, and a function that returns whether that peer still waits.
-/// `open` is the number of connections. While `is_short` returns true, clients that do not read their answers are
-/// disconnected within seconds.
+/// `handle` receives each request with the peer that sent it, and a function that returns whether that peer
+/// still waits. `open` is the number of connections. While `is_short` returns true, clients that do not read
+/// their answers are disconnected within seconds.
 pub async fn serve<H, F, B>(
     listener: UnixListener,
     bounds: SocketLimits,

@@ -1,5 +1,5 @@
-//! Secrets, such as keys and passwords. They come from systemd's credentials, a file or a variable. They are never part of
-//! the printed configuration, a log or an error.
+//! Secrets, such as keys and passwords. They come from systemd's credentials, a file or a variable. They are
+//! never part of the printed configuration, a log or an error.
 
 use crate::platform::config::ConfigError;
 use secrecy::SecretString;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// The variable with the directory of systemd's credentials (`LoadCredential=oracled:…`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
-/// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the environment variable
-/// `variable`.
+/// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the
+/// environment variable `variable`.
 ///
 /// # Errors
 /// If a configured file, or an existing credential, is empty or cannot be read.
@@ -34,8 +34,8 @@ pub fn read_secret(
     }
 }
 
-/// The secret in the environment variable `variable`; `None` if it is not set or is empty. Errors show `name` instead of
-/// `variable`, because a misplaced key can be in place of the variable's name.
+/// The secret in the environment variable `variable`; `None` if it is not set or is empty. Errors show `name`
+/// instead of `variable`, because a misplaced key can be in place of the variable's name.
 ///
 /// # Errors
 /// If the value is not UTF-8.
@@ -49,8 +49,8 @@ pub fn read_variable(name: &str, variable: &str) -> Result<Option<SecretString>,
     }
 }
 
-/// The path of the file if it exists, even as a broken link. If the check itself fails, that is an error and not a missing
-/// file.
+/// The path of the file if it exists, even as a broken link. If the check itself fails, that is an error and
+/// not a missing file.
 fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     match fs::symlink_metadata(&file) {
         Ok(_) => Ok(Some(file)),
@@ -59,8 +59,8 @@ fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> 
     }
 }
 
-/// The secret in `file`, without the line breaks at its end. Errors show `name` instead, because a misplaced key can be in
-/// place of the path.
+/// The secret in `file`, without the line breaks at its end. Errors show `name` instead, because a misplaced
+/// key can be in place of the path.
 ///
 /// # Errors
 /// If the file is empty or cannot be read.

@@ -38,8 +38,8 @@ impl SourceChecks {
     }
 }
 
-/// Runs `action` to its end in a separate task. hyper drops the future of a handler when its client disconnects, which must
-/// not separate a change from its entry. A panic fails only this request.
+/// Runs `action` to its end in a separate task. hyper drops the future of a handler when its client
+/// disconnects, which must not separate a change from its entry. A panic fails only this request.
 ///
 /// # Errors
 /// `Internal` if the action panicked.

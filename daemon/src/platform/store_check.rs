@@ -36,8 +36,8 @@ pub(crate) struct StoreCheckTask {
 }
 
 impl StoreCheckTask {
-    /// Checks the store and then each source: first the rest of the last check, then everything once a day. Damage of the
-    /// store ends the daemon. Faults of a source are only reported.
+    /// Checks the store and then each source: first the rest of the last check, then everything once a day.
+    /// Damage of the store ends the daemon. Faults of a source are only reported.
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
         let (stop, stopped) = watch::channel(false);
@@ -112,8 +112,8 @@ impl CheckPace {
     }
 }
 
-/// Checks every source that was not checked within the last day, as `oraclectl source verify` does. Each result is stored,
-/// so that the check continues with the other sources after a restart.
+/// Checks every source that was not checked within the last day, as `oraclectl source verify` does. Each
+/// result is stored, so that the check continues with the other sources after a restart.
 async fn check_sources(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
     let store = service.system.store.clone();
     let now = service.system.clock.now();

@@ -1,7 +1,8 @@
 //! Every audit event, with the seed's field names.
 //!
-//! An event reports what was decided or changed, by whom and when; it never contains the text of a rejected verdict. Its JSON
-//! is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request caused it, `caller`.
+//! An event reports what was decided or changed, by whom and when; it never contains the text of a rejected
+//! verdict. Its JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request
+//! caused it, `caller`.
 
 mod caller;
 mod crosscheck;
@@ -367,8 +368,8 @@ impl EventKind {
         }
     }
 
-    /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry is lost, but
-    /// it is cached only by the commit of its entry.
+    /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry
+    /// is lost, but it is cached only by the commit of its entry.
     #[must_use]
     pub const fn needs_commit(&self) -> bool {
         !matches!(

@@ -9,8 +9,8 @@ const DAY_BYTES: usize = 10;
 
 /// An RFC 3339 day (`2020-01-31`) or moment (`2020-01-31T10:00:00Z`, in UTC), in the years 0 to 9999.
 ///
-/// A day is not converted to a moment, because its start depends on the time zone. Dates are ordered by time; a day sorts
-/// before the moments of that day in UTC. Dates are equal if and only if their texts are.
+/// A day is not converted to a moment, because its start depends on the time zone. Dates are ordered by time;
+/// a day sorts before the moments of that day in UTC. Dates are equal if and only if their texts are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
     /// The text without a moment's `Z`, because `Z` sorts after the point of a fraction.

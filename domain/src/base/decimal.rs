@@ -1,9 +1,9 @@
-//! Exact decimal numbers, parsed from a source's own text without a binary float in between (seed: `rfc-0002-ground-truth`,
-//! "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
+//! Exact decimal numbers, parsed from a source's own text without a binary float in between (seed:
+//! `rfc-0002-ground-truth`, "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
 //!
-//! `bigdecimal` would only replace the handling of signs and exponents around `num`'s integers: it rounds repeating
-//! quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a fixed width, which is too
-//! narrow for products and units.
+//! `bigdecimal` would only replace the handling of signs and exponents around `num`'s integers: it rounds
+//! repeating quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a
+//! fixed width, which is too narrow for products and units.
 
 mod decimal_schema;
 mod rounding;
@@ -43,8 +43,8 @@ const DIVISION_PLACES: u32 = 213;
 const KEY_NEGATIVE: u8 = 1;
 const KEY_ZERO: u8 = 2;
 const KEY_POSITIVE: u8 = 3;
-/// The terminator of the digit pairs in a sort key. It is less than any pair, because a pair is stored as its value plus
-/// one.
+/// The terminator of the digit pairs in a sort key. It is less than any pair, because a pair is stored as its
+/// value plus one.
 const KEY_END: u8 = 0;
 
 /// Why a text is not a number, or a number cannot be computed.
@@ -206,8 +206,8 @@ impl Decimal {
         self.to_string().parse().ok()
     }
 
-    /// The sort key: the order of keys is the order of numbers. No key is a prefix of another, so further bytes can follow
-    /// it in a longer key.
+    /// The sort key: the order of keys is the order of numbers. No key is a prefix of another, so further
+    /// bytes can follow it in a longer key.
     #[must_use]
     pub fn sort_key(&self) -> Vec<u8> {
         let first = match self.sign {
@@ -285,9 +285,9 @@ pub(super) fn ten_to(power: i64) -> BigInt {
 impl std::str::FromStr for Decimal {
     type Err = DecimalError;
 
-    /// Parses JSON numbers and other unambiguous spellings in tables: a leading `+`, leading zeros, and no digit on one
-    /// side of the point (`007.50`, `.5`, `5.`). White space, thousands separators, a decimal comma, digits other than `0`
-    /// to `9`, and words like `NaN` are errors.
+    /// Parses JSON numbers and other unambiguous spellings in tables: a leading `+`, leading zeros, and no
+    /// digit on one side of the point (`007.50`, `.5`, `5.`). White space, thousands separators, a decimal
+    /// comma, digits other than `0` to `9`, and words like `NaN` are errors.
     fn from_str(text: &str) -> Result<Self, DecimalError> {
         if text.len() > TEXT_MAX_BYTES {
             return Err(DecimalError::Length { size_bytes: text.len() });
@@ -318,8 +318,8 @@ fn signed(text: &str) -> (bool, &str) {
     }
 }
 
-/// Parses an exponent; `None` if `text` is not one. If it does not fit 64 bits, the result is the largest `i64`, with its
-/// sign, which is far beyond the limits.
+/// Parses an exponent; `None` if `text` is not one. If it does not fit 64 bits, the result is the largest
+/// `i64`, with its sign, which is far beyond the limits.
 fn power(text: &str) -> Option<i64> {
     let (is_negative, digits) = signed(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

@@ -57,8 +57,8 @@ impl Sha256Hex {
         Self(str::from_utf8(digits.as_flattened()).expect("digits are ASCII").to_owned())
     }
 
-    /// The digest of the JSON that serde writes for `value`. It equals the digest of the canonical JSON (RFC 8785) if the
-    /// members are in canonical order and no number has a fraction.
+    /// The digest of the JSON that serde writes for `value`. It equals the digest of the canonical JSON (RFC
+    /// 8785) if the members are in canonical order and no number has a fraction.
     pub(crate) fn of_json(value: &impl Serialize) -> Self {
         let mut json = Vec::with_capacity(JSON_BYTES);
         serde_json::to_writer(&mut json, value).expect("plain data with string keys serializes");

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a member that is present, for `#[serde(default, deserialize_with = "given")]`. `Option` alone would accept null.
+/// Reads a member that is present, for `#[serde(default, deserialize_with = "given")]`. `Option` alone would
+/// accept null.
 ///
 /// # Errors
 /// If the value is not a `T`.

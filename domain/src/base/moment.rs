@@ -100,8 +100,8 @@ pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tim
     Ok(Option::<Moment>::deserialize(deserializer)?.map(|Moment(at)| at))
 }
 
-/// A duration in words, rounded down to the largest of days, hours and minutes that it contains at least twice; otherwise
-/// in seconds.
+/// A duration in words, rounded down to the largest of days, hours and minutes that it contains at least
+/// twice; otherwise in seconds.
 #[must_use]
 pub fn format_span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
@@ -112,7 +112,8 @@ pub fn format_span(seconds: u64) -> String {
     }
 }
 
-/// An age and its limit in words, as by [`span`]. Both are in seconds if their words would be equal although they differ.
+/// An age and its limit in words, as by [`span`]. Both are in seconds if their words would be equal although
+/// they differ.
 #[must_use]
 pub fn format_age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
     let formatted = (format_span(age_s), format_span(limit_s));

@@ -1,7 +1,7 @@
 //! A model's answer as text, and its parser, which accepts exactly one strict JSON document.
 //!
-//! Raw model text and a JSON value both become the same text, which has one parser. The text is kept unchanged: the gate
-//! delivers an approved answer byte for byte, with its numbers and field order.
+//! Raw model text and a JSON value both become the same text, which has one parser. The text is kept
+//! unchanged: the gate delivers an approved answer byte for byte, with its numbers and field order.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -13,7 +13,8 @@ use std::fmt;
 pub struct VerdictPayload(String);
 
 impl VerdictPayload {
-    /// Creates a payload from a model's raw text. Nothing is repaired: a Markdown fence, for example, makes it malformed.
+    /// Creates a payload from a model's raw text. Nothing is repaired: a Markdown fence, for example, makes
+    /// it malformed.
     #[must_use]
     pub fn raw(text: &str) -> Self {
         // exactly JSON's white space: any other leading character is part of a malformed document
@@ -38,8 +39,9 @@ impl VerdictPayload {
 
 /// One value of a strict JSON document, reduced to the content that the crosscheck reads.
 ///
-/// Strict means: the grammar of RFC 8259, at most 127 levels deep, and no repeated name in an object (RFC 7493). Parsers
-/// differ on which of two members with the same name counts, and a verdict must not depend on the parser.
+/// Strict means: the grammar of RFC 8259, at most 127 levels deep, and no repeated name in an object (RFC
+/// 7493). Parsers differ on which of two members with the same name counts, and a verdict must not depend on
+/// the parser.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JsonNode<'a> {
     /// A number, `true`, `false` or `null`.

@@ -134,8 +134,8 @@ impl SourceValue {
         if let Self::List(items) = self { items } else { &[] }
     }
 
-    /// Converts the value for validation by a JSON Schema, and for no other use: numbers are rounded to 64 bits. A number
-    /// out of range becomes the largest finite one, so that an upper bound still rejects it.
+    /// Converts the value for validation by a JSON Schema, and for no other use: numbers are rounded to 64
+    /// bits. A number out of range becomes the largest finite one, so that an upper bound still rejects it.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match self {
@@ -290,8 +290,8 @@ mod tests {
     proptest! {
         #[test]
         fn parse_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
-            // serde_json's own `Value` accepts repeated names, and rejects numbers out of range; in all other cases both must
-            // agree
+            // serde_json's own `Value` accepts repeated names, and rejects numbers out of range; in all other
+            // cases both must agree
             let theirs = serde_json::from_str::<Value>(&text);
             match (parse(&text), theirs) {
                 (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.to_value(), theirs),

@@ -14,8 +14,8 @@ const DEFINITIONS: &str = "#/$defs/";
 
 /// The JSON Schema (draft 2020-12) of the document type `T`, with the types that it refers to under `$defs`.
 ///
-/// Besides the members of `T`, the document may have the members `$schema` and `kind`. An object with other unknown members
-/// is invalid, because all types of registered documents deny unknown fields.
+/// Besides the members of `T`, the document may have the members `$schema` and `kind`. An object with other
+/// unknown members is invalid, because all types of registered documents deny unknown fields.
 ///
 /// # Panics
 /// If two types have the same schema name.
@@ -50,8 +50,9 @@ pub(crate) fn one_of<'w>(description: &str, words: impl IntoIterator<Item = &'w 
     text.description(Some(description)).into()
 }
 
-/// Converts the OpenAPI schema `schema` to a JSON Schema: references point to `$defs`, and objects reject unknown members.
-/// utoipa does the latter for structs with `deny_unknown_fields`, but not for the objects of enum variants.
+/// Converts the OpenAPI schema `schema` to a JSON Schema: references point to `$defs`, and objects reject
+/// unknown members. utoipa does the latter for structs with `deny_unknown_fields`, but not for the objects of
+/// enum variants.
 fn adapted(mut schema: Json) -> Json {
     match &mut schema {
         Json::Object(members) => {

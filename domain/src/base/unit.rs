@@ -1,11 +1,11 @@
 //! Units of measurement by their UCUM codes, and exact conversion between them (seed: `rfc-0002-ground-truth`, "Schema
 //! Normalization": `unit_conversion`).
 //!
-//! A unit is defined by its value in UCUM's base units. Two units with the same dimensions differ by a factor, which is an
-//! exact fraction; a conversion rounds only on request. In UCUM an annotation (`{USD}`) has no dimension. Here each
-//! annotation is a dimension of its own: dollars are not euros, and persons are not households.
-//! Parsing a unit and finding a factor take some microseconds, and applying a factor a tenth of a microsecond. A caller
-//! that converts a million records should therefore keep the factors.
+//! A unit is defined by its value in UCUM's base units. Two units with the same dimensions differ by a
+//! factor, which is an exact fraction; a conversion rounds only on request. In UCUM an annotation (`{USD}`)
+//! has no dimension. Here each annotation is a dimension of its own: dollars are not euros, and persons are
+//! not households. Parsing a unit and finding a factor take some microseconds, and applying a factor a tenth
+//! of a microsecond. A caller that converts a million records should therefore keep the factors.
 
 mod equivalence;
 mod factor;
@@ -135,11 +135,11 @@ impl UcumUnit {
 
     /// The unit that `spelling` means in a source's data.
     ///
-    /// A common spelling takes precedence (`G` is the gram, `MG` the milligram, `ML` the milliliter, `IU` the international
-    /// unit) over a UCUM code (in which `G` is the gauss, `MG` the megagauss and `ML` the megaliter). Ontologies,
-    /// pipelines, and sources that write UCUM are therefore parsed with `parse`. An ambiguous spelling has no alias, only
-    /// its code: `cal` and `Cal`, for example, are also used for a thousand calories. Only the whole spelling is looked up,
-    /// not a part of it.
+    /// A common spelling takes precedence (`G` is the gram, `MG` the milligram, `ML` the milliliter, `IU` the
+    /// international unit) over a UCUM code (in which `G` is the gauss, `MG` the megagauss and `ML` the
+    /// megaliter). Ontologies, pipelines, and sources that write UCUM are therefore parsed with `parse`. An
+    /// ambiguous spelling has no alias, only its code: `cal` and `Cal`, for example, are also used for a
+    /// thousand calories. Only the whole spelling is looked up, not a part of it.
     ///
     /// # Errors
     ///
@@ -155,15 +155,15 @@ impl UcumUnit {
     ///
     /// # Errors
     ///
-    /// If the two have different dimensions, if one is the inverse of the other, or if one is a scale (`Cel`, `[pH]`) and
-    /// the other is another unit.
+    /// If the two have different dimensions, if one is the inverse of the other, or if one is a scale (`Cel`,
+    /// `[pH]`) and the other is another unit.
     pub fn conversion(from: &Self, to: &Self) -> Result<ConversionFactor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         quotient.number().map(ConversionFactor::new).ok_or_else(|| Self::mismatch(from, to))
     }
 
-    /// Like [`Self::conversion`], with a factor for one substance: between mass and international units of a vitamin, or
-    /// between mass and amount of a substance with a known molar mass, in either direction.
+    /// Like [`Self::conversion`], with a factor for one substance: between mass and international units of a
+    /// vitamin, or between mass and amount of a substance with a known molar mass, in either direction.
     ///
     /// # Errors
     ///

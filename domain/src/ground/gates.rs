@@ -1,6 +1,7 @@
 //! Gates: limits that keep a bad release from replacing the data of earlier releases.
 //!
-//! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
+//! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an
+//! operator approves it.
 
 use super::run::{GateBreach, ReleaseEffect, RunCounts};
 use crate::base::decimal::{Decimal, DecimalText};

@@ -1,8 +1,8 @@
 //! Normalization: a raw record becomes a record of the ontology, or is rejected with a reason.
 //!
-//! Source: RFC-0002, "Schema Normalization". A [`RecordNormalizer`] is a definition compiled for an ontology. Compilation
-//! reports every fault of the definition. The result of a normalization depends only on the raw record, so the same
-//! bytes always give the same record.
+//! Source: RFC-0002, "Schema Normalization". A [`RecordNormalizer`] is a definition compiled for an ontology.
+//! Compilation reports every fault of the definition. The result of a normalization depends only on the raw
+//! record, so the same bytes always give the same record.
 
 mod checks;
 mod compile;
@@ -49,9 +49,9 @@ pub struct NormalizerOutput {
     pub identity: RecordIdentity,
     /// The source's own id of the record.
     pub source_record_id: String,
-    /// The time from which it is valid, if the record names it.
+    /// The time from which the record is valid, if the record names it.
     pub valid_from: Option<Timestamp>,
-    /// The time until which it is valid, if the record names it.
+    /// The time until which the record is valid, if the record names it.
     pub valid_until: Option<Timestamp>,
     /// Warnings; they do not reject the record.
     pub warnings: Vec<RecordRejection>,
@@ -67,7 +67,7 @@ pub struct RecordNormalizer {
     mappings: Vec<CompiledMapping>,
     steps: Vec<NormalizationStep>,
     checks: Vec<CompiledValueCheck>,
-    /// The fields that identify the record within its source; empty if its identity does.
+    /// The fields that identify the record within its source. Empty if the identity axes identify it.
     record_key: Vec<RawFieldPath>,
     valid_time: Option<ValidTimePaths>,
     transformations: Vec<String>,
@@ -167,7 +167,7 @@ impl RecordNormalizer {
         }
     }
 
-    /// Builds the record from values that passed all checks.
+    /// Builds the record from values that passed the checks of the pipeline.
     fn finish(
         &self,
         raw: &SourceValue,
@@ -203,7 +203,8 @@ impl RecordNormalizer {
         let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));
         let content = RecordContent { axes: axes.collect(), definitions };
         let json = content.to_json();
-        let row = content.row_of(json.len(), &cells, &self.ontology).expect("a definition is one of a value");
+        let row =
+            content.row_of(json.len(), &cells, &self.ontology).expect("every definition belongs to a value");
         let identity = RecordIdentity::new(identity);
         Ok(NormalizerOutput {
             content,
@@ -218,7 +219,7 @@ impl RecordNormalizer {
         })
     }
 
-    /// The source's own id of the record.
+    /// The source's own id of the record: the values of `record_key`, or of the identity axes.
     fn record_id(&self, raw: &SourceValue, identity: &[TypedValue]) -> Result<String, RecordRejection> {
         if self.record_key.is_empty() {
             let parts: Vec<_> = identity.iter().map(TypedValue::text).collect();
@@ -274,7 +275,7 @@ impl RecordNormalizer {
         Ok((from, until))
     }
 
-    /// The normalizers of a record by name, as provenance lists them.
+    /// The names of the normalizers, as provenance lists them. Empty if the pipeline does not log them.
     #[must_use]
     pub fn transformations(&self, audit: PipelineAudit) -> &[String] {
         if audit.log_transformations { &self.transformations } else { &[] }

@@ -1,8 +1,8 @@
 //! Pipelines: declarative descriptions of how a payload becomes records.
 //!
-//! Source: RFC-0002, "Data Ingestion Pipeline" and "Schema Normalization", with its field names. A pipeline is registered as
-//! one [`PipelineDefinition`] that contains its schemas and tables, so that its digest covers everything that the outcome of a run
-//! depends on besides the raw bytes.
+//! Source: RFC-0002, "Data Ingestion Pipeline" and "Schema Normalization", with its field names. A pipeline
+//! is registered as one [`PipelineDefinition`] that contains its schemas and tables, so that its digest
+//! covers everything that the outcome of a run depends on besides the raw bytes.
 
 pub mod tables;
 

@@ -1,8 +1,8 @@
 //! The two axes of time: validity, and the time of knowledge (seed: `rfc-0002-ground-truth`, "Provenance Chain" and
 //! "Query Contract").
 //!
-//! A newer release rewrites nothing. The [`RecordStatement`] of a run about a record never changes. Its validity is computed
-//! from all statements of that record and from the releases of its source:
+//! A newer release rewrites nothing. The [`RecordStatement`] of a run about a record never changes. Its
+//! validity is computed from all statements of that record and from the releases of its source:
 //!
 //! - Releases are ordered by release time, then by the text of their version; never by arrival. If several runs read
 //!   one version, only the latest run counts.
@@ -92,8 +92,8 @@ impl RecordVersion {
     }
 }
 
-/// The version that is valid at `time`. `versions` must be in the order of `valid_from`, as [`VisibleReleases::versions`]
-/// returns them.
+/// The version that is valid at `time`. `versions` must be in the order of `valid_from`, as
+/// [`VisibleReleases::versions`] returns them.
 #[must_use]
 pub fn at(versions: &[RecordVersion], time: Timestamp) -> Option<&RecordVersion> {
     let begun = versions.partition_point(|version| version.valid_from <= time);

@@ -205,8 +205,8 @@ fn format_rejection(refusal: AnswerFault, cause: &str) -> String {
     format!("its answer is rejected ({}): {cause}", refusal.into_str())
 }
 
-/// The cached answer of a slow or unreachable oracle, if the workflow serves it and it is not too old. It never replaces an
-/// answer that cannot be trusted.
+/// The cached answer of a slow or unreachable oracle, if the workflow serves it and it is not too old. It
+/// never replaces an answer that cannot be trusted.
 fn find_cached_answer<'a>(
     inputs: &DecisionInputs,
     oracle_id: &SourceId,
@@ -250,8 +250,8 @@ fn find_cached_answer<'a>(
     Some(candidate)
 }
 
-/// The fault of an answer that arrived at `came_at`, if any. Its times are compared with its arrival: a time in the future
-/// does not become valid because another oracle was slow.
+/// The fault of an answer that arrived at `came_at`, if any. Its times are compared with its arrival: a time
+/// in the future does not become valid because another oracle was slow.
 fn find_answer_fault(
     inputs: &DecisionInputs,
     oracle_id: &SourceId,

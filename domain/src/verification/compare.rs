@@ -4,8 +4,8 @@ use crate::base::decimal::{Decimal, Rounding};
 use crate::ground::axis::Axis;
 use crate::ground::value::TypedValue;
 
-/// Whether two values of `axis` agree. Numbers agree if they are equal after rounding to the axis's precision, or within
-/// its relative tolerance. Other values agree if they are equal.
+/// Whether two values of `axis` agree. Numbers agree if they are equal after rounding to the axis's
+/// precision, or within its relative tolerance. Other values agree if they are equal.
 pub(super) fn is_agreement(axis: &Axis, one: &TypedValue, other: &TypedValue) -> bool {
     if one == other {
         return true;

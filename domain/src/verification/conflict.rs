@@ -1,8 +1,8 @@
-//! Resolves the statements on one axis to one value. Each conflict between two of them is a step, which is settled by the
-//! strategy for their tiers (RFC-0002, "Oracle Conflict Decision Procedure").
+//! Resolves the statements on one axis to one value. Each conflict between two of them is a step, which is
+//! settled by the strategy for their tiers (RFC-0002, "Oracle Conflict Decision Procedure").
 //!
-//! The first standing value is the one of the most trusted statement. Each further statement is compared with the standing
-//! value, in order. If it agrees, it joins; otherwise the conflict is a step.
+//! The first standing value is the one of the most trusted statement. Each further statement is compared with
+//! the standing value, in order. If it agrees, it joins; otherwise the conflict is a step.
 
 mod precedence;
 mod strategy;

@@ -33,8 +33,8 @@ struct CombinedDecision<'a> {
     missing: Vec<&'a MissingSource<'a>>,
 }
 
-/// Whether the oracles are queried for the question of `inputs`. They are not if nothing is verified, if the question does
-/// not identify one entity, or while the decision is deferred.
+/// Whether the oracles are queried for the question of `inputs`. They are not if nothing is verified, if the
+/// question does not identify one entity, or while the decision is deferred.
 #[must_use]
 pub fn is_query_required(inputs: &DecisionInputs) -> bool {
     let is_later = match inputs.workflow.authority_latency.enforcement_mode {
@@ -173,8 +173,8 @@ impl<'a> CombinedDecision<'a> {
         }
     }
 
-    /// Attributes axes without a trusted value to the oracles that were asked for them and did not answer, because their
-    /// values are unknown.
+    /// Attributes axes without a trusted value to the oracles that were asked for them and did not answer,
+    /// because their values are unknown.
     fn attribute_missing_axes(&mut self) {
         for (path, settlement) in &mut self.settled {
             if !settlement.reasons.iter().any(|reason| reason.is_all_answers_required()) {
@@ -208,9 +208,10 @@ impl<'a> CombinedDecision<'a> {
         self.summarize();
     }
 
-    /// Decides the kind of one axis, and returns the reason to add to its settlement. The order of precedence: a reviewer's
-    /// decision, an entity that is not identified, a decision that a reviewer must make, reasons that block the axis in any
-    /// case, late or missing answers, and an axis that is not settled.
+    /// Decides the kind of one axis, and returns the reason to add to its settlement. The order of
+    /// precedence: a reviewer's decision, an entity that is not identified, a decision that a reviewer must
+    /// make, reasons that block the axis in any case, late or missing answers, and an axis that is not
+    /// settled.
     fn decide_axis(
         &self,
         inputs: &DecisionInputs,

@@ -1,5 +1,5 @@
-//! Deviations: values that differ from their source's baseline by more than the workflow allows. A trusted source can be
-//! compromised, too (RFC-0002, "Failure Modes": poisoning).
+//! Deviations: values that differ from their source's baseline by more than the workflow allows. A trusted
+//! source can be compromised, too (RFC-0002, "Failure Modes": poisoning).
 
 use super::call::OracleReply;
 use super::candidate::CandidateAnswer;
@@ -36,9 +36,9 @@ pub fn find_deviations(
     looked_at.collect()
 }
 
-/// `baselines` after a decision about the present; `None` if nothing changes. Each source that answered gets new baselines
-/// on the requested axes that are authoritative by sources and have a limit. A person's decision confirms no value of a
-/// source.
+/// `baselines` after a decision about the present; `None` if nothing changes. Each source that answered gets
+/// new baselines on the requested axes that are authoritative by sources and have a limit. A person's
+/// decision confirms no value of a source.
 #[must_use]
 pub fn advance_baselines(
     inputs: &DecisionInputs,
@@ -92,8 +92,8 @@ pub fn record_baselines(
     }
 }
 
-/// Restores the baselines from before a review confirmed deviations, on the axes for which `ends` is true: that decision no
-/// longer counts.
+/// Restores the baselines from before a review confirmed deviations, on the axes for which `ends` is true:
+/// that decision no longer counts.
 pub fn restore_baselines(
     baselines: &mut SourceBaselines,
     before: &PriorBaselines,

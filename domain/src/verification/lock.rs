@@ -1,5 +1,5 @@
-//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an oracle of its own
-//! tier, above all others.
+//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an
+//! oracle of its own tier, above all others.
 
 use super::record::OracleVerificationRecord;
 use super::request::VerificationQuestion;
@@ -75,8 +75,8 @@ impl HumanLock {
         is_on_the_present && is_later(question.point_in_time) && is_later(question.known_at)
     }
 
-    /// Whether it is valid at `now`. The maximum age of values on the axis applies to locks, too. A lock with a time after
-    /// `now` is valid, because the clock was set back since.
+    /// Whether it is valid at `now`. The maximum age of values on the axis applies to locks, too. A lock with
+    /// a time after `now` is valid, because the clock was set back since.
     pub(super) fn is_valid(&self, axis: &Axis, now: Timestamp) -> bool {
         let too_old = axis.max_ttl_seconds.is_some_and(|limit_s| {
             let limit = SignedDuration::from_secs(i64::try_from(limit_s).unwrap_or(i64::MAX));

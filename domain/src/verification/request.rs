@@ -138,8 +138,8 @@ pub enum VerifyRequestError {
 }
 
 impl VerifyRequest {
-    /// Validates the request in `workflow`, over `ontology`, at `now`. A `where` without some identity axes is valid, but
-    /// does not identify one entity.
+    /// Validates the request in `workflow`, over `ontology`, at `now`. A `where` without some identity axes
+    /// is valid, but does not identify one entity.
     ///
     /// # Errors
     /// The field, the fault and what is allowed.

@@ -35,9 +35,9 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 pub const QUEUE_MAX: u64 = 10_000;
 /// The maximum number of open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The maximum number of open reviews of one workflow that callers can open at will ([`ReviewCase::is_caller_openable`]). They
-/// have a limit of their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the
-/// present.
+/// The maximum number of open reviews of one workflow that callers can open at will
+/// ([`ReviewCase::is_caller_openable`]). They have a limit of their own, so that they do not use up
+/// [`QUEUE_MAX`], which is for disputes between sources about the present.
 pub const CALLERS_QUEUE_MAX: u64 = 1_000;
 /// The maximum number of open reviews of all workflows that callers can open at will.
 pub const CALLERS_QUEUE_TOTAL_MAX: u64 = 5_000;
@@ -294,15 +294,15 @@ impl ReviewCase {
         self.point_in_time.is_none() && self.known_at.is_none()
     }
 
-    /// Whether callers can open such reviews at will: by a claim, by choosing a past time, or by naming an entity that no
-    /// source has answered for.
+    /// Whether callers can open such reviews at will: by a claim, by choosing a past time, or by naming an
+    /// entity that no source has answered for.
     #[must_use]
     pub fn is_caller_openable(&self) -> bool {
         self.of_claim || !self.is_about_the_present() || self.candidates.is_empty()
     }
 
-    /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology and the same
-    /// times, and it has all axes of `other`.
+    /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology
+    /// and the same times, and it has all axes of `other`.
     #[must_use]
     pub fn is_deciding(&self, other: &Self) -> bool {
         let times = |review: &Self| (review.point_in_time, review.known_at);

@@ -120,8 +120,8 @@ pub(super) fn counted_tier(inputs: &DecisionInputs, answer: &UsableAnswer<'_>) -
     tiers.min().unwrap_or(answer.tier)
 }
 
-/// The maximum age of a value, in seconds, whatever the policies: the limit of the ontology and, on a state-sensitive axis,
-/// the answer's own.
+/// The maximum age of a value, in seconds, whatever the policies: the limit of the ontology and, on a
+/// state-sensitive axis, the answer's own.
 pub(super) fn ttl_s(answer: &UsableAnswer<'_>, axis: &Axis) -> Option<u64> {
     let own = answer.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
     axis.ttl_s().into_iter().chain(own).min()

@@ -42,7 +42,8 @@ pub struct CachedAnswer {
 }
 
 impl CachedAnswer {
-    /// The part that applies to a question about `point_in_time`: of an answer about another time, only its time of issue.
+    /// The part that applies to a question about `point_in_time`: of an answer about another time, only its
+    /// time of issue.
     #[must_use]
     pub fn for_question(self, point_in_time: Option<Timestamp>) -> Self {
         let candidate = self.candidate.filter(|_| self.point_in_time == point_in_time);
@@ -161,8 +162,8 @@ pub struct SubjectKey {
 }
 
 impl SubjectKey {
-    /// The key of an entity in a workflow. All questions about its past share one key, so that a client that varies the time
-    /// does not open a review for each time.
+    /// The key of an entity in a workflow. All questions about its past share one key, so that a client that
+    /// varies the time does not open a review for each time.
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,

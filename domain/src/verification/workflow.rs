@@ -1,5 +1,6 @@
-//! Workflows: the sources of a verification, how conflicts are resolved, and the time limits (RFC-0002, "Conflict Configuration",
-//! "Oracle Latency Budgets", "Authority Latency Policy"). The fields and words are the RFC's.
+//! Workflows: the sources of a verification, how conflicts are resolved, and the time limits (RFC-0002,
+//! "Conflict Configuration", "Oracle Latency Budgets", "Authority Latency Policy"). The fields and words are
+//! the RFC's.
 
 mod validate;
 

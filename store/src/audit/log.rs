@@ -1,17 +1,19 @@
 //! The audit log. Entries are numbered from 1 without gaps and are found by number, session, execution, event and time.
 //!
-//! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries are lines of
-//! JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for each page of up to 16 rows:
-//! with one row for each record, that memory would exceed the whole cache. The last row is replaced while it grows. Opening
-//! the store begins a new row.
+//! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries
+//! are lines of JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for
+//! each page of up to 16 rows: with one row for each record, that memory would exceed the whole cache. The
+//! last row is replaced while it grows. Opening the store begins a new row.
 //!
-//! A row begins with the latest timestamp of all entries up to its own last one. This value never falls from row to row,
-//! even if the clock is set back. Bisection finds the first row with entries from a given time on, without an index.
+//! A row begins with the latest timestamp of all entries up to its own last one. This value never falls from
+//! row to row, even if the clock is set back. Bisection finds the first row with entries from a given time
+//! on, without an index.
 //!
-//! The records of a session and of a verification are indexed by the number of their last entry. The record that wrote the
-//! session's row is an exception: the revision of that row is this number, and the record is indexed when the row is
-//! replaced. Events are indexed by blocks of [`BLOCK_ENTRIES`]. Common events are in every block, and an index of single
-//! records would cost two keys a record without narrowing the search. A search for rare events reads few blocks.
+//! The records of a session and of a verification are indexed by the number of their last entry. The record
+//! that wrote the session's row is an exception: the revision of that row is this number, and the record is
+//! indexed when the row is replaced. Events are indexed by blocks of [`BLOCK_ENTRIES`]. Common events are in
+//! every block, and an index of single records would cost two keys a record without narrowing the search. A
+//! search for rare events reads few blocks.
 
 mod append;
 mod query;
@@ -32,8 +34,8 @@ use std::path::Path;
 const TIME_BYTES: usize = 8;
 /// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
-/// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a failed write,
-/// or to renew its snapshot.
+/// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
+/// failed write, or to renew its snapshot.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
 /// Bytes of entries that are read at a time, at most. A longer single entry is read alone: a decision's entry can have
 /// megabytes.
@@ -357,8 +359,8 @@ fn first_seq_of(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A gap between two
-/// rows is an error.
+/// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A
+/// gap between two rows is an error.
 pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
     let bound = |seq: u64| key(TableId::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;

@@ -14,7 +14,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "oracle_log.jsonl";
-/// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a longer line.
+/// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a
+/// longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
 /// The first bytes of each of our lines.
 const LINE_START: &[u8] = b"{\"seq\":";
@@ -34,9 +35,9 @@ pub(crate) struct LogMirror {
 }
 
 impl LogMirror {
-    /// Opens the mirror in `dir`. A torn last line is cut off. An empty file continues after entry `mirrored`, since the
-    /// previous file was rotated away. A file with lines of another program is moved aside, and a complete mirror replaces
-    /// it.
+    /// Opens the mirror in `dir`. A torn last line is cut off. An empty file continues after entry
+    /// `mirrored`, since the previous file was rotated away. A file with lines of another program is moved
+    /// aside, and a complete mirror replaces it.
     pub(crate) fn open(dir: &Path, mirrored: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -69,7 +70,8 @@ impl LogMirror {
         Ok(line.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::to_vec).filter(|line| !line.is_empty()))
     }
 
-    /// Moves the file aside, since its lines belong to another store, and creates an empty one that will get all entries.
+    /// Moves the file aside, since its lines belong to another store, and creates an empty one that will get
+    /// all entries.
     ///
     /// # Errors
     /// `Io` if the file cannot be moved.
@@ -81,8 +83,8 @@ impl LogMirror {
         Ok(())
     }
 
-    /// Appends `lines`, which end with entry `last_seq`. Missing entries before `first_seq` are copied from the database
-    /// first.
+    /// Appends `lines`, which end with entry `last_seq`. Missing entries before `first_seq` are copied from
+    /// the database first.
     pub(crate) fn append(&mut self, store: &TableReader, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
             self.write(lines, last_seq)
@@ -186,8 +188,8 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
     let mut piece = Vec::new();
     while !foreign && rest.by_ref().take(SEARCH_BYTES).read_until(b'\n', &mut piece)? > 0 {
         let ended = piece.ends_with(b"\n");
-        // text that begins like one of our lines and has no line end is a torn line of any length; other text is foreign if
-        // it has a line end or fills a piece
+        // text that begins like one of our lines and has no line end is a torn line of any length; other text
+        // is foreign if it has a line end or fills a piece
         torn = torn || piece.starts_with(LINE_START);
         let whole = ended || (piece.len() as u64 == SEARCH_BYTES && !torn);
         // a block that never reached the disk reads as zeros

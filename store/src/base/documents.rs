@@ -11,7 +11,8 @@ use oracled_domain::ground::pipeline::{PipelineDefinition, RegisteredPipeline};
 use serde::de::DeserializeOwned;
 
 impl TableReader {
-    /// A registered document with its revision; of a pipeline `T` is [`RegisteredPipeline`], otherwise [`RegisteredDocument`].
+    /// A registered document with its revision; of a pipeline `T` is [`RegisteredPipeline`], otherwise
+    /// [`RegisteredDocument`].
     ///
     /// # Errors
     /// The row cannot be read.

@@ -145,9 +145,9 @@ impl StoreEngine {
 
     /// Opens or creates the database. If sled reports damage, by an error or by a panic, the result is `Corrupt`.
     ///
-    /// sled begins with the page table in its snapshot, and writes to the file as it opens. A snapshot that is damaged or
-    /// not `known` would thus determine the database's content. Such a snapshot is removed, and sled reads its whole file.
-    /// The second value of the result is whether a snapshot was removed.
+    /// sled begins with the page table in its snapshot, and writes to the file as it opens. A snapshot that
+    /// is damaged or not `known` would thus determine the database's content. Such a snapshot is removed, and
+    /// sled reads its whole file. The second value of the result is whether a snapshot was removed.
     pub(crate) fn open(
         options: StoreOptions,
         known: Option<SnapshotId>,
@@ -214,8 +214,8 @@ impl StoreEngine {
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
-    /// Waits for a renewal in progress and takes the read lock. Returns `None` while the database is reopened after a failure,
-    /// or if the wait takes too long.
+    /// Waits for a renewal in progress and takes the read lock. Returns `None` while the database is reopened
+    /// after a failure, or if the wait takes too long.
     fn read_guard(&self) -> Option<RwLockReadGuard<'_, Option<OpenDatabase>>> {
         let mut was_locked = false;
         // the wait is limited: a read within a read keeps the renewal from taking its lock
@@ -337,8 +337,9 @@ impl StoreEngine {
         before.or_else(|| (row.revision <= self.durable_seq()).then_some(row))
     }
 
-    /// Reserves disk space for a write of `bytes` bytes, so that sled never meets a full disk. After a failed write of its
-    /// own, sled reads nothing from the disk until it is reopened, and reopening needs disk space.
+    /// Reserves disk space for a write of `bytes` bytes, so that sled never meets a full disk. After a failed
+    /// write of its own, sled reads nothing from the disk until it is reopened, and reopening needs disk
+    /// space.
     pub(crate) fn reserve_write_space(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.reserved_space.lock().unwrap_or_else(PoisonError::into_inner);
         self.with_open(|open| {
@@ -353,8 +354,8 @@ impl StoreEngine {
         &self.free
     }
 
-    /// Reserves the disk space that the next opening needs on a full disk. Does nothing if it is reserved already, or if
-    /// little space is free.
+    /// Reserves the disk space that the next opening needs on a full disk. Does nothing if it is reserved
+    /// already, or if little space is free.
     pub(crate) fn reserve_space(&self) {
         if self.free.check().is_ok()
             && let Err(error) = self.reserve.ensure_size(self.snapshot_bytes())

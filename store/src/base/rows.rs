@@ -1,7 +1,7 @@
 //! The layout of a row in the database: its key, its revision, and its value in chunks.
 //!
-//! All tables share one sled tree, so that one batch can hold a whole group of records. sled recovers a batch completely or
-//! not at all. The first byte of a key is its table.
+//! All tables share one sled tree, so that one batch can hold a whole group of records. sled recovers a batch
+//! completely or not at all. The first byte of a key is its table.
 //!
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
@@ -14,8 +14,8 @@ use std::path::Path;
 pub(crate) const SCHEMA: u32 = 9;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
-/// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of a decision:
-/// it has the answers of all its oracles and their cached answers, 64 KiB each.
+/// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of
+/// a decision: it has the answers of all its oracles and their cached answers, 64 KiB each.
 pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_BYTES;
 /// Attempts to read a row that is replaced while it is read.
 const READ_ATTEMPTS: usize = 100;
@@ -87,8 +87,8 @@ pub(crate) struct StoredRow {
     pub(crate) value: Vec<u8>,
 }
 
-/// Adds the row called `name` to `batch`, removes the remaining chunks of a longer earlier row, and returns the new number
-/// of chunks.
+/// Adds the row called `name` to `batch`, removes the remaining chunks of a longer earlier row, and returns
+/// the new number of chunks.
 pub(crate) fn put(
     batch: &mut sled::Batch,
     table: TableId,
@@ -134,8 +134,8 @@ pub(crate) fn head(
 
 /// The row called `name` with all its chunks.
 ///
-/// The chunks are read one by one, and a commit may replace them meanwhile. The head is therefore read again after the last
-/// chunk. If it has changed, the whole row is read again.
+/// The chunks are read one by one, and a commit may replace them meanwhile. The head is therefore read again
+/// after the last chunk. If it has changed, the whole row is read again.
 pub(crate) fn get(
     db: &sled::Db,
     dir: &Path,
@@ -213,9 +213,9 @@ impl StoredRowHead {
 
 /// The first chunk of each row among `keys`, in key order, for scans of large parts of the database.
 ///
-/// sled counts read pages against its cache only when one of 256 queues has 64 of them. A scan of a table reads each page
-/// once, so 16,000 pages (150 MB) would be in memory before sled evicts any. Each row is therefore looked up a few more
-/// times, which fills the queues while there are few pages to evict.
+/// sled counts read pages against its cache only when one of 256 queues has 64 of them. A scan of a table
+/// reads each page once, so 16,000 pages (150 MB) would be in memory before sled evicts any. Each row is
+/// therefore looked up a few more times, which fills the queues while there are few pages to evict.
 pub(crate) fn heads<'d>(
     db: &'d sled::Db,
     dir: &'d Path,

@@ -1,8 +1,8 @@
 //! The row that a session and its cached verdict share.
 //!
-//! sled keeps at most 16 rows in a page and needs memory for every page, so both are in one row. Each of them has its own
-//! revision. The row begins with both revisions (0 if that part is absent) and the length of the session, all big-endian.
-//! The session and the verdict follow, as JSON.
+//! sled keeps at most 16 rows in a page and needs memory for every page, so both are in one row. Each of them
+//! has its own revision. The row begins with both revisions (0 if that part is absent) and the length of the
+//! session, all big-endian. The session and the verdict follow, as JSON.
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;

@@ -38,8 +38,8 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes the snapshots if the newest is not the `known` one. That loses nothing, since sled recreates its snapshot from
-/// the database. Returns whether the snapshot was wrong or missing.
+/// Removes the snapshots if the newest is not the `known` one. That loses nothing, since sled recreates its
+/// snapshot from the database. Returns whether the snapshot was wrong or missing.
 pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::Result<bool> {
     let found = snapshots(database)?;
     let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };

@@ -1,9 +1,10 @@
-//! The high-water mark: the counts of the committed data, stored outside the database and compared with it at every start.
+//! The high-water mark: the counts of the committed data, stored outside the database and compared with it at
+//! every start.
 //!
-//! sled can lose keys silently when a bit flips. So a small separate file stores the number of log entries and of rows. It
-//! has two slots that are written alternately, each with a checksum, so that a torn write leaves the other slot intact. It
-//! is written after every commit and synced from time to time. After a power cut it may therefore lag. A lag makes the
-//! comparison slightly weaker, but never causes a false alarm.
+//! sled can lose keys silently when a bit flips. So a small separate file stores the number of log entries
+//! and of rows. It has two slots that are written alternately, each with a checksum, so that a torn write
+//! leaves the other slot intact. It is written after every commit and synced from time to time. After a power
+//! cut it may therefore lag. A lag makes the comparison slightly weaker, but never causes a false alarm.
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;

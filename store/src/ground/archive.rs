@@ -1,9 +1,9 @@
-//! The archive of raw payloads: each is stored completely, compressed, under its SHA-256 (RFC-0002, Ingestion Invariants
-//! 1).
+//! The archive of raw payloads: each is stored completely, compressed, under its SHA-256 (RFC-0002, Ingestion
+//! Invariants 1).
 //!
-//! A payload is split into frames of 256 KiB, which zstd compresses independently. Therefore a record can be read without
-//! the data before it. The index follows the frames: the length and the checksum of each, in a frame that zstd skips. Any
-//! zstd decompresses the file to the payload.
+//! A payload is split into frames of 256 KiB, which zstd compresses independently. Therefore a record can be
+//! read without the data before it. The index follows the frames: the length and the checksum of each, in a
+//! frame that zstd skips. Any zstd decompresses the file to the payload.
 
 mod reader;
 mod writer;

@@ -30,8 +30,8 @@ impl Store {
         meta::put_source_check(self.engine(), oracle_id, &json)
     }
 
-    /// The sources that were not checked between `since` and `now`. Sources that were never checked come first, the others
-    /// in the order of their last check.
+    /// The sources that were not checked between `since` and `now`. Sources that were never checked come
+    /// first, the others in the order of their last check.
     ///
     /// # Errors
     /// The sources cannot be read.

@@ -24,9 +24,9 @@ const FACTS_DIR: &str = "facts";
 const RAW_DIR: &str = "raw";
 /// Incomplete files; emptied at every start.
 const WORK_DIR: &str = "work";
-/// The key of the first row of a sorted file. Its value is the id of the run that created the file, and the kind of the
-/// file. Therefore no two files have the same content, and a file can be removed without a search for other references to
-/// it.
+/// The key of the first row of a sorted file. Its value is the id of the run that created the file, and the
+/// kind of the file. Therefore no two files have the same content, and a file can be removed without a search
+/// for other references to it.
 const CREATED_BY_KEY: &[u8] = b"!";
 
 /// The files of the ground-truth layer.
@@ -70,8 +70,8 @@ impl Drop for UncommittedFiles {
 }
 
 impl GroundFiles {
-    /// Opens the folders in the state directory `state_dir`, and removes incomplete files of an earlier process. Caches up
-    /// to `cache_bytes` of sorted files.
+    /// Opens the folders in the state directory `state_dir`, and removes incomplete files of an earlier
+    /// process. Caches up to `cache_bytes` of sorted files.
     ///
     /// # Errors
     /// `Io` if the folders cannot be created or emptied.
@@ -104,7 +104,8 @@ impl GroundFiles {
         self.facts_dir.join(format!("{sha256}.sorted"))
     }
 
-    /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir` is dropped.
+    /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir`
+    /// is dropped.
     pub(super) fn with_temporary_facts(&self) -> Result<(Self, TempDir), StoreError> {
         let work_dir = self.work_dir();
         let dir = TempDir::with_prefix_in("rebuilt-", &work_dir);
@@ -253,7 +254,8 @@ impl GroundFiles {
         Err(format!("is another file: it holds {found}, and {committed} were committed"))
     }
 
-    /// Reads all of a sorted file and compares it with what was committed. `read` is called with the length of each block.
+    /// Reads all of a sorted file and compares it with what was committed. `read` is called with the length
+    /// of each block.
     ///
     /// # Errors
     /// `SourceFile` if they differ; the error of `read`.

@@ -118,8 +118,8 @@ impl FileIndex {
     }
 }
 
-/// Sixteen bytes of `key` from offset `at`, padded with zeros, as a number. Of two keys with the same first `at` bytes, the
-/// one with the lower number is lower.
+/// Sixteen bytes of `key` from offset `at`, padded with zeros, as a number. Of two keys with the same first
+/// `at` bytes, the one with the lower number is lower.
 fn head(key: &[u8], at: usize) -> u128 {
     let mut head = [0; 16];
     for (slot, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {

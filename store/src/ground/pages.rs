@@ -12,8 +12,8 @@ use oracled_domain::ground::run::{IngestionRun, RunState, SortedFileRef};
 use std::ops::Bound;
 
 impl Store {
-    /// The first `limit` rejects of a run after the position `after`, in the order of their positions in the payload. Empty
-    /// if the run has not ended.
+    /// The first `limit` rejects of a run after the position `after`, in the order of their positions in the
+    /// payload. Empty if the run has not ended.
     ///
     /// # Errors
     /// The run's file cannot be read.

@@ -28,7 +28,8 @@ impl UnreadablePayload {
 }
 
 impl Store {
-    /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is missing or damaged.
+    /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is
+    /// missing or damaged.
     ///
     /// # Errors
     /// The definitions or the log cannot be read.
@@ -53,8 +54,8 @@ impl Store {
         Ok(unreadable)
     }
 
-    /// The runs of the source `state` whose payload is missing from the archive without a reason: it was neither pruned nor
-    /// excluded by its pipeline.
+    /// The runs of the source `state` whose payload is missing from the archive without a reason: it was
+    /// neither pruned nor excluded by its pipeline.
     ///
     /// # Errors
     /// The definitions or the log cannot be read.
@@ -107,7 +108,8 @@ impl Store {
         if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
     }
 
-    /// Removes a payload whose run did not begin, unless another run needs it. Keeps a payload that was archived earlier.
+    /// Removes a payload whose run did not begin, unless another run needs it. Keeps a payload that was
+    /// archived earlier.
     ///
     /// # Errors
     /// The runs cannot be read, or the file cannot be removed.
@@ -133,8 +135,8 @@ impl Store {
         Ok(())
     }
 
-    /// The payloads that only failed, cancelled or discarded runs of the source `state` have read, if the run ended before
-    /// `before`.
+    /// The payloads that only failed, cancelled or discarded runs of the source `state` have read, if the run
+    /// ended before `before`.
     ///
     /// # Errors
     /// The runs cannot be read.

@@ -15,7 +15,8 @@ use std::ops::Bound;
 /// The number of records between two calls of `proceed`.
 const PROCEED_INTERVAL_RECORDS: u64 = 4096;
 
-/// A source's pruned files, which no commit names yet. If this is dropped before [`PrunedFiles::named`], it removes them.
+/// A source's pruned files, which no commit names yet. If this is dropped before [`PrunedFiles::named`], it
+/// removes them.
 #[derive(Debug)]
 pub struct PrunedFiles {
     /// The files with the source's statements after the pruning, the oldest first.
@@ -39,11 +40,12 @@ impl PrunedFiles {
 }
 
 impl SourceView {
-    /// Writes the source's statements to one file, without the content that ceased to hold by `before`. That is the content
-    /// of versions whose `valid_until` is at or before `before`, and of earlier statements that never came into force or
-    /// were corrected. The statements themselves stay, with their times and digests. A statement keeps its content if it is
-    /// in force after `before`, or has the same content as one that is. `proceed` is called from time to time with the
-    /// number of records so far. If it returns false, the result is `None`.
+    /// Writes the source's statements to one file, without the content that ceased to hold by `before`. That
+    /// is the content of versions whose `valid_until` is at or before `before`, and of earlier statements
+    /// that never came into force or were corrected. The statements themselves stay, with their times and
+    /// digests. A statement keeps its content if it is in force after `before`, or has the same content as
+    /// one that is. `proceed` is called from time to time with the number of records so far. If it returns
+    /// false, the result is `None`.
     ///
     /// # Errors
     /// `Unavailable` or `Io` if the disk cannot be written, and an error if a file cannot be read. No new file is left

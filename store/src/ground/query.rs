@@ -14,7 +14,8 @@ use std::ops::Bound;
 
 /// The default limit of records that are read for one page of an answer.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of one processor.
+/// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of
+/// one processor.
 pub const WORK_MAX: u64 = 16_000_000;
 /// The units of work between two calls of [`ScanBudget::proceed`].
 const WORK_BETWEEN_CHECKS: u64 = 4096;
@@ -111,14 +112,15 @@ struct QueryPlan {
 }
 
 impl SourceView {
-    /// The records after the record key `after` that match `query` at `point_in_time`. Only releases up to that time count,
-    /// and of them only those known at `known_at`, if it is given. A page ends at `max_results` or `page_bytes` of the
-    /// query, or at `records` of the budget.
+    /// The records after the record key `after` that match `query` at `point_in_time`. Only releases up to
+    /// that time count, and of them only those known at `known_at`, if it is given. A page ends at
+    /// `max_results` or `page_bytes` of the query, or at `records` of the budget.
     ///
     /// The same query finds the same records in the same order, regardless of the files that hold them.
     ///
     /// # Errors
-    /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `proceed` of `budget` returned false.
+    /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `proceed` of `budget`
+    /// returned false.
     pub fn query(
         &self,
         query: &ValidatedQuery,

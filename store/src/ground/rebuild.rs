@@ -1,8 +1,8 @@
 //! Rebuilds a source's sorted files if one of them is damaged or missing.
 //!
-//! All steps that created the files are repeated in their order in a separate folder. Each run reads its payload again, and
-//! each pruning between two runs is done again. A run depends only on its input, so the steps give the same bytes and the
-//! same names. If they do not, the result is discarded.
+//! All steps that created the files are repeated in their order in a separate folder. Each run reads its
+//! payload again, and each pruning between two runs is done again. A run depends only on its input, so the
+//! steps give the same bytes and the same names. If they do not, the result is discarded.
 
 use super::files::GroundFiles;
 use super::sealed::FileOwner;
@@ -159,8 +159,8 @@ impl SourceRebuild {
     /// Replaces the files in `damaged` by the rebuilt ones, which are the committed files.
     ///
     /// # Errors
-    /// `Differs` if the result is not the committed state; then no file is replaced. If a file cannot be moved, some may
-    /// have been replaced.
+    /// `Differs` if the result is not the committed state; then no file is replaced. If a file cannot be
+    /// moved, some may have been replaced.
     pub fn finish(self, damaged: &[SortedFileRef]) -> Result<(), RebuildError> {
         if self.state.files != self.committed.files || self.state.completed != self.committed.completed {
             let what = format!("the rebuild of source {}", self.committed.entry.oracle_id());

@@ -7,10 +7,10 @@
 //! | magic (8)
 //! ```
 //!
-//! Numbers are big-endian. The SHA-256 identifies the content, and the file is named by it. Each opening compares it with
-//! the committed digest, so that an intact file in the place of another one is an error at once. Every flipped bit is
-//! found: the index has the checksums of the pieces, the footer has that of the index, and the footer has its own checksum
-//! and the magic. A truncated file does not end with a footer.
+//! Numbers are big-endian. The SHA-256 identifies the content, and the file is named by it. Each opening
+//! compares it with the committed digest, so that an intact file in the place of another one is an error at
+//! once. Every flipped bit is found: the index has the checksums of the pieces, the footer has that of the
+//! index, and the footer has its own checksum and the magic. A truncated file does not end with a footer.
 
 use crate::base::error::{SourceFileKind, StoreError};
 use oracled_domain::Sha256Hex;

@@ -58,8 +58,8 @@ impl fmt::Display for SortedFileSummary {
     }
 }
 
-/// A sorted file that any number of threads can read. Its index is in memory: about 1 % of the file's length if keys are
-/// short. A clone reads the same file.
+/// A sorted file that any number of threads can read. Its index is in memory: about 1 % of the file's length
+/// if keys are short. A clone reads the same file.
 #[derive(Debug, Clone)]
 pub struct SortedFile {
     inner: Arc<SharedSortedFile>,
@@ -97,8 +97,8 @@ impl SortedFile {
         Ok(SortedFileSummary::of(SealedFile::open(path, owner)?.footer(&FORMAT)?))
     }
 
-    /// The same file, which has the digest `sha256`, with a cache. Blocks that are read for a lookup or for the start of a
-    /// range are kept in `cache`. A cached block was checked when it was read.
+    /// The same file, which has the digest `sha256`, with a cache. Blocks that are read for a lookup or for
+    /// the start of a range are kept in `cache`. A cached block was checked when it was read.
     #[must_use]
     pub fn cached(self, cache: &BlockCache, sha256: &Sha256Hex) -> Self {
         let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
@@ -152,8 +152,9 @@ impl SortedFile {
         end.saturating_sub(first)
     }
 
-    /// Reads the whole file again and checks it; `read` is called with the length of each block. The caller compares the
-    /// result with the committed summary: an intact file in the place of this one has another digest.
+    /// Reads the whole file again and checks it; `read` is called with the length of each block. The caller
+    /// compares the result with the committed summary: an intact file in the place of this one has another
+    /// digest.
     ///
     /// # Errors
     /// `SourceFile` with the file and the offset of the first damaged block; `Io` if it cannot be read; the error of
@@ -233,8 +234,8 @@ impl SortedFile {
     }
 }
 
-/// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with the last of the
-/// remaining bytes incremented.
+/// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with
+/// the last of the remaining bytes incremented.
 fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
     let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
     let mut end_key = prefix.get(..end).unwrap_or_default().to_vec();

@@ -1,7 +1,8 @@
 //! Sorts rows by key with limited memory.
 //!
-//! Rows that do not fit into memory are sorted and written to unnamed files, called pieces. The system removes such a file
-//! when it is closed, even if the process is killed. Pieces are merged, so that their number stays small.
+//! Rows that do not fit into memory are sorted and written to unnamed files, called pieces. The system
+//! removes such a file when it is closed, even if the process is killed. Pieces are merged, so that their
+//! number stays small.
 
 mod piece;
 
@@ -18,7 +19,8 @@ const MAX_MEMORY_BYTES: usize = 1 << 30;
 /// A row in memory: its key is at offset `at`, followed by its value.
 #[derive(Debug, Clone, Copy)]
 struct RowPosition {
-    /// The first 8 bytes of the key after the prefix that all keys share; set by the sort. They decide most comparisons.
+    /// The first 8 bytes of the key after the prefix that all keys share; set by the sort. They decide most
+    /// comparisons.
     head: u64,
     at: usize,
     key_bytes: u32,
@@ -63,8 +65,8 @@ impl RowSorter {
     /// Adds a row.
     ///
     /// # Errors
-    /// `TooLarge` if the row exceeds the limits of sorted files; the row is not added. `Unavailable` or `Io` if rows cannot
-    /// be written to the disk; rows are then lost, and the caller must drop the sorter.
+    /// `TooLarge` if the row exceeds the limits of sorted files; the row is not added. `Unavailable` or `Io`
+    /// if rows cannot be written to the disk; rows are then lost, and the caller must drop the sorter.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_row(key, value)?;
         let row_bytes = key.len() + value.len();
@@ -170,7 +172,8 @@ fn merge(pieces: Vec<(u32, SortPiece)>) -> RowMerge<SortPieceRows> {
     RowMerge::new(pieces.into_iter().map(|(_, piece)| piece.rows()).collect())
 }
 
-/// The first 8 bytes of a key as a number in key order, padded with zeros. Keys with equal numbers need a full comparison.
+/// The first 8 bytes of a key as a number in key order, padded with zeros. Keys with equal numbers need a
+/// full comparison.
 fn head(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     head.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);

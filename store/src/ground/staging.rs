@@ -27,8 +27,8 @@ use effect::ReleaseEffectGauge;
 pub(super) use facts::FactsWriter;
 use run_statements::{RecordGroup, RunStatements};
 
-/// The first byte of the key of a record's position in a run's own file. The rows are written in the order of these three
-/// kinds: positions while records are read, changes while they are merged, rejects at the end.
+/// The first byte of the key of a record's position in a run's own file. The rows are written in the order of
+/// these three kinds: positions while records are read, changes while they are merged, rejects at the end.
 pub(super) const POSITION_KEY: u8 = b'a';
 /// The first byte of the key of a change.
 pub(super) const CHANGE: u8 = b'c';
@@ -177,8 +177,8 @@ impl RunStaging {
         self.rejects.push(&row_key(REJECT, reject.position), &json)
     }
 
-    /// Compares the run with the source's earlier statements, and writes its files. `proceed` is called from time to time
-    /// with the number of records so far. If it returns false, the result is `None`.
+    /// Compares the run with the source's earlier statements, and writes its files. `proceed` is called from
+    /// time to time with the number of records so far. If it returns false, the result is `None`.
     ///
     /// # Errors
     /// `Unavailable` or `Io` if the disk cannot be written; no file is then left.
@@ -368,8 +368,8 @@ fn restores_pruned(record: &RecordStatements, before: &VisibleReleases, after: &
     is_pruned(after) && !is_pruned(before)
 }
 
-/// Whether a release can change records that it does not contain. A snapshot withdraws them. An undo, or a new reading of
-/// the same version, revokes earlier statements about them.
+/// Whether a release can change records that it does not contain. A snapshot withdraws them. An undo, or a
+/// new reading of the same version, revokes earlier statements about them.
 fn changes_others(view: &SourceView, release: &TimelineRun) -> bool {
     let known = view.state.completed.iter();
     release.snapshot

@@ -37,8 +37,8 @@ pub struct SourceState {
     pub held: Vec<Sha256Hex>,
 }
 
-/// A period in which the data of a source counts as stale. It ends with a confirmation, or with a newer release whose payload
-/// was requested after the last declaration.
+/// A period in which the data of a source counts as stale. It ends with a confirmation, or with a newer
+/// release whose payload was requested after the last declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StalePeriod {
     /// When it was first declared.
@@ -66,7 +66,8 @@ pub struct CompletedRun {
     pub source_url: Option<String>,
     /// The release that it read.
     pub release: TimelineRun,
-    /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
+    /// The number of invalidations of the source when the payload was requested or submitted, or the held run
+    /// was approved.
     pub invalidation_count: u64,
     /// Number of accepted records.
     pub records: u64,
@@ -107,8 +108,8 @@ impl SourceState {
         u32::try_from(self.completed.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// The current time for questions about the source: `now`, or the time of its last run if that is later. After the clock
-    /// was set back, the newest data thus stays in force.
+    /// The current time for questions about the source: `now`, or the time of its last run if that is later.
+    /// After the clock was set back, the newest data thus stays in force.
     #[must_use]
     pub fn present(&self, now: Timestamp) -> Timestamp {
         self.completed.last().map_or(now, |last| last.release.ingested_at.max(now))
@@ -150,9 +151,9 @@ impl SourceState {
         self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
-    /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the releases in `scope`
-    /// end an invalidation. A question about the past counts the invalidations and confirmations up to then. One about the
-    /// present counts all, even if the clock was set back.
+    /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the
+    /// releases in `scope` end an invalidation. A question about the past counts the invalidations and
+    /// confirmations up to then. One about the present counts all, even if the clock was set back.
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: ReleaseScope) -> Option<Timestamp> {
         // a shortcut, since each query calls this and most sources have no invalidations
@@ -169,8 +170,8 @@ impl SourceState {
         })
     }
 
-    /// The number of invalidations when the payload of the newest release in `scope` was requested or submitted, or its held
-    /// run was approved.
+    /// The number of invalidations when the payload of the newest release in `scope` was requested or
+    /// submitted, or its held run was approved.
     fn newest_invalidation_count(&self, scope: ReleaseScope) -> u64 {
         let newest = VisibleReleases::new(&self.releases(), scope).latest();
         newest.and_then(|run| self.run(run)).map_or(0, |completed| completed.invalidation_count)
@@ -229,8 +230,8 @@ impl SourceState {
         state
     }
 
-    /// The same source, with a run that has become visible. Its records went through `transformations`, and all statements
-    /// of the source are now in `files`.
+    /// The same source, with a run that has become visible. Its records went through `transformations`, and
+    /// all statements of the source are now in `files`.
     #[must_use]
     pub fn with_completed(
         mut self,

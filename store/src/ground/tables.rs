@@ -185,8 +185,8 @@ impl Store {
         found.ok_or_else(|| StoreError::Short { dir: self.dir().to_owned(), detail: detail() })
     }
 
-    /// Removes the files that `before` names and the source no longer does. Call it after the commit that replaced them is
-    /// durable. Readers that have one open can still read it.
+    /// Removes the files that `before` names and the source no longer does. Call it after the commit that
+    /// replaced them is durable. Readers that have one open can still read it.
     ///
     /// # Errors
     /// The source cannot be read; no file is removed then.
@@ -211,8 +211,8 @@ impl Store {
         Ok(faults)
     }
 
-    /// Compares the files of rejects with their digests, for all runs of a source that did not complete, or for one of them.
-    /// Returns the number of rows.
+    /// Compares the files of rejects with their digests, for all runs of a source that did not complete, or
+    /// for one of them. Returns the number of rows.
     ///
     /// # Errors
     /// `SourceFile` with the first file that does not match its digest; `Stopped` if `meter` stopped the check.
@@ -248,8 +248,9 @@ impl Store {
 
     /// Removes the files of runs that a kill interrupted.
     ///
-    /// A new or older store names none of them either, and their loss would be final. A file is removed only if the store knows
-    /// the run that made it, or if a mark shows that no commit named it. Other payloads are kept and logged.
+    /// A new or older store names none of them either, and their loss would be final. A file is removed only
+    /// if the store knows the run that made it, or if a mark shows that no commit named it. Other payloads
+    /// are kept and logged.
     ///
     /// # Errors
     /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.

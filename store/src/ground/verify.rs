@@ -103,8 +103,8 @@ impl SourceView {
         Ok(rows)
     }
 
-    /// Compares the payload of run number `run` with its digest, as [`SourceView::verify_runs`] does. Returns `None` if the
-    /// run does not exist.
+    /// Compares the payload of run number `run` with its digest, as [`SourceView::verify_runs`] does. Returns
+    /// `None` if the run does not exist.
     ///
     /// # Errors
     /// The errors of [`SourceView::verify_runs`].
@@ -118,12 +118,13 @@ impl SourceView {
         Ok(verified.remove(&run))
     }
 
-    /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the runs accepted
-    /// or rejected with its own digest. The statements of the source are read once for all runs.
+    /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the
+    /// runs accepted or rejected with its own digest. The statements of the source are read once for all
+    /// runs.
     ///
     /// # Errors
-    /// The statements of the runs cannot be read; `Stopped` if `proceed` returned false. A damaged payload is part of the
-    /// result, not an error.
+    /// The statements of the runs cannot be read; `Stopped` if `proceed` returned false. A damaged payload is
+    /// part of the result, not an error.
     pub fn verify_runs(
         &self,
         runs: &BTreeSet<u32>,

@@ -183,7 +183,8 @@ impl SourceView {
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
 
-    /// The source version that rejected a record of this identity, if no later release contains or withdraws the record.
+    /// The source version that rejected a record of this identity, if no later release contains or withdraws
+    /// the record.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -197,8 +198,9 @@ impl SourceView {
         Ok(None)
     }
 
-    /// The index entries that begin with `value` and `prefix`. After `value`, an entry has the key of a record that has had
-    /// the value. The entries are in key order, from the record key `from` on, or after it if the bound is excluded.
+    /// The index entries that begin with `value` and `prefix`. After `value`, an entry has the key of a
+    /// record that has had the value. The entries are in key order, from the record key `from` on, or after
+    /// it if the bound is excluded.
     pub(super) fn indexed(
         &self,
         value: &IndexKey,
@@ -370,8 +372,8 @@ pub(super) fn source_record_id_in(key: &[u8]) -> Option<String> {
     String::from_utf8(id.to_vec()).ok()
 }
 
-/// The identity of the entity at the start of a record key: up to the last 0 byte that is not part of the source's id. A 0
-/// byte within an id would be followed by byte 255, which occurs in no text.
+/// The identity of the entity at the start of a record key: up to the last 0 byte that is not part of the
+/// source's id. A 0 byte within an id would be followed by byte 255, which occurs in no text.
 pub(super) fn identity_in(key: &[u8]) -> &[u8] {
     let rest = key.strip_suffix(&[0, 0]).unwrap_or(key);
     let ends = |at: &usize| rest.get(*at) == Some(&0) && rest.get(at + 1) != Some(&u8::MAX);

@@ -11,8 +11,8 @@ use crate::base::watermark::{StoreCounts, Watermark};
 use std::ops::Range;
 use std::thread;
 
-/// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the page in which
-/// the new entries begin was split since.
+/// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the
+/// page in which the new entries begin was split since.
 const WALKED_AGAIN_ENTRIES: u64 = 1024;
 
 /// The number of rows between two calls of `proceed`.
@@ -23,9 +23,9 @@ const COUNTS_MAX: usize = 3;
 
 /// Compares the content of the database with its own counts, the mark and the mirror.
 ///
-/// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page table that it
-/// writes at each opening. Therefore an opening walks the log only from the last entry of the previous opening on. The
-/// check in the background, [`TableReader::audit`], walks the whole log.
+/// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page
+/// table that it writes at each opening. Therefore an opening walks the log only from the last entry of the
+/// previous opening on. The check in the background, [`TableReader::audit`], walks the whole log.
 pub(crate) fn check(
     engine: &StoreEngine,
     counts: StoreCounts,
@@ -77,7 +77,8 @@ fn format_counts(mut counts: StoreCounts) -> String {
     StoreCounts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
-/// Walks the log from entry `from` on, in two halves at the same time. A panic of sled on a damaged page gives `Corrupt`.
+/// Walks the log from entry `from` on, in two halves at the same time. A panic of sled on a damaged page
+/// gives `Corrupt`.
 fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
     let middle = from.midpoint(entries) + 1;
     let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
@@ -119,10 +120,10 @@ impl TableReader {
         self.audit_from(0, |_| true).map(|_| ())
     }
 
-    /// Checks the store as it was at the opening: walks the log and counts the rows of the tables. If the last check was
-    /// stopped, the walk continues where it ended. The check takes a while and can run while the store serves. It calls
-    /// `proceed` every few rows with the number of rows read so far; `proceed` returns whether to continue. Returns false
-    /// if `proceed` stopped the check.
+    /// Checks the store as it was at the opening: walks the log and counts the rows of the tables. If the
+    /// last check was stopped, the walk continues where it ended. The check takes a while and can run while
+    /// the store serves. It calls `proceed` every few rows with the number of rows read so far; `proceed`
+    /// returns whether to continue. Returns false if `proceed` stopped the check.
     ///
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
@@ -193,8 +194,8 @@ impl TableReader {
         }
     }
 
-    /// Counts the rows of a table. If rows are replaced during the count and the result is uncertain, it counts again, up to
-    /// [`COUNTS_MAX`] times in total.
+    /// Counts the rows of a table. If rows are replaced during the count and the result is uncertain, it
+    /// counts again, up to [`COUNTS_MAX`] times in total.
     fn audit_table(
         &self,
         table: TableId,
@@ -225,8 +226,8 @@ impl TableReader {
         Ok(true)
     }
 
-    /// Counts the rows of a table that are not newer than entry `entries`, a few at a time. The database can be reopened in
-    /// between. Returns `None` if `next` stopped the count.
+    /// Counts the rows of a table that are not newer than entry `entries`, a few at a time. The database can
+    /// be reopened in between. Returns `None` if `next` stopped the count.
     fn count_rows(
         &self,
         table: TableId,

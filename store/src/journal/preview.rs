@@ -9,8 +9,8 @@ use crate::journal::staged::row_location;
 pub const PREVIEW_REVISION: u64 = u64::MAX;
 
 impl Store {
-    /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored, and the open files of
-    /// sources stay as they are.
+    /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored,
+    /// and the open files of sources stay as they are.
     #[must_use]
     pub fn preview(&self, writes: &[TableWrite]) -> Self {
         let rows = writes.iter().filter_map(|write| {

@@ -136,8 +136,9 @@ impl TableWrite {
         Self::PutDocument(kind, document_id.to_string(), row.into())
     }
 
-    /// Whether the write is new work if its row does not exist yet. Low disk space rejects new work. Writes that follow from
-    /// accepted work, such as mail or the review of a pending decision, continue until the disk is full.
+    /// Whether the write is new work if its row does not exist yet. Low disk space rejects new work. Writes
+    /// that follow from accepted work, such as mail or the review of a pending decision, continue until the
+    /// disk is full.
     pub(crate) const fn is_new_work(&self) -> bool {
         matches!(
             self,

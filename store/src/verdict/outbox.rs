@@ -17,8 +17,8 @@ struct MailRowHead {
 }
 
 impl TableReader {
-    /// A mail with its revision. Its verdict is judged again when it is read. The text of a mail with the session's first
-    /// verdict is compared with the SHA-256 in its session.
+    /// A mail with its revision. Its verdict is judged again when it is read. The text of a mail with the
+    /// session's first verdict is compared with the SHA-256 in its session.
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(OutboxMail, u64)>, StoreError> {
         let mut before = None;
         loop {
@@ -42,7 +42,8 @@ impl TableReader {
         }
     }
 
-    /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict can be removed.
+    /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict
+    /// can be removed.
     pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(MailState, u64)>, StoreError> {
         let row = self.read_row::<MailRowHead>(TableId::Outbox, mail_id.as_str())?;
         Ok(row.map(|(MailRowHead { standing }, revision)| (standing, revision)))

@@ -27,8 +27,8 @@ impl TableReader {
         Ok(verdict)
     }
 
-    /// The SHA-256 of the cached verdict of a session and its revision, for its removal. The SHA-256 is `None` if the stored
-    /// verdict is damaged.
+    /// The SHA-256 of the cached verdict of a session and its revision, for its removal. The SHA-256 is
+    /// `None` if the stored verdict is damaged.
     pub fn verdict_for_removal(
         &self,
         session_id: &SessionId,
@@ -74,8 +74,8 @@ impl TableReader {
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
     }
 
-    /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and a guessed text
-    /// cannot be tested without the store.
+    /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and
+    /// a guessed text cannot be tested without the store.
     pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
         Ok(Sha256Hex::compute_hmac(&meta::digest_key(self.engine())?, text.as_bytes()))
     }

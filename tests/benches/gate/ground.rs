@@ -1,6 +1,6 @@
-//! Ground truth: the daemon ingests a payload, and its facts are queried through the library and over the socket. The
-//! comparisons are SQLite with the same facts, and a bare axum handler that returns the same bytes. Before the timing, each
-//! answer is compared with SQLite's.
+//! Ground truth: the daemon ingests a payload, and its facts are queried through the library and over the
+//! socket. The comparisons are SQLite with the same facts, and a bare axum handler that returns the same
+//! bytes. Before the timing, each answer is compared with SQLite's.
 
 pub(crate) mod facts;
 mod library;

@@ -1,5 +1,6 @@
-//! A client with little overhead, so that the measurement shows the server. It has one thread, and one request in flight
-//! for each connection. Requests are written as bytes, and answers are parsed only to find their end.
+//! A client with little overhead, so that the measurement shows the server. It has one thread, and one
+//! request in flight for each connection. Requests are written as bytes, and answers are parsed only to find
+//! their end.
 
 use crate::table::histogram;
 use hdrhistogram::Histogram;

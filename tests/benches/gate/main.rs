@@ -1,8 +1,9 @@
 //! The benchmarks of the gate: one table from one run, each value next to its floor from the same run.
 //!
-//! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only the named parts
-//! (of crosscheck, rules, read, submit, regen, start, ground and verify). The compared sides are measured alternately (A B
-//! A B …), and the table shows the median of the rounds. A short load on the machine therefore does not favor one side.
+//! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only
+//! the named parts (of crosscheck, rules, read, submit, regen, start, ground and verify). The compared sides
+//! are measured alternately (A B A B …), and the table shows the median of the rounds. A short load on the
+//! machine therefore does not favor one side.
 
 mod bare;
 mod crosscheck;

@@ -1,5 +1,5 @@
-//! A model with a fixed response time. It has one thread for each connection, since the timers of a runtime are too coarse
-//! for this measurement.
+//! A model with a fixed response time. It has one thread for each connection, since the timers of a runtime
+//! are too coarse for this measurement.
 
 use crate::load::whole_length;
 use std::io::{self, Read, Write};

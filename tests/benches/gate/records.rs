@@ -1,4 +1,5 @@
-//! The data of the measurements: verdicts of typical size, and the records of their deliveries, as the actors create them.
+//! The data of the measurements: verdicts of typical size, and the records of their deliveries, as the actors
+//! create them.
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::CrosscheckEntry;
@@ -27,7 +28,8 @@ pub(crate) const fn text(tier: ProductTier) -> &'static str {
     }
 }
 
-/// The id of session number `number`. All ids have the same length and are in no order, like those of a payment provider.
+/// The id of session number `number`. All ids have the same length and are in no order, like those of a
+/// payment provider.
 pub(crate) fn session_id(number: usize) -> String {
     // the finalizer of splitmix64, which maps different numbers to different results
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

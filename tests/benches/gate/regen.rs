@@ -1,6 +1,6 @@
-//! The latency that the daemon adds to a model's own, for the regeneration of a lost verdict and for a first verdict. The
-//! comparisons are the same model, called by the same client without a daemon, and the journal alone with the daemon's
-//! commits.
+//! The latency that the daemon adds to a model's own, for the regeneration of a lost verdict and for a first
+//! verdict. The comparisons are the same model, called by the same client without a daemon, and the journal
+//! alone with the daemon's commits.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd, get, nanoseconds, post, put};
 use crate::machine::cpu_ns;

@@ -33,8 +33,8 @@ struct RulesBenchCase {
 }
 
 impl RulesBenchCase {
-    /// Facts of nine words, and sentences of three kinds: a third are parts of facts, a third contain a fact, and a third
-    /// have no support.
+    /// Facts of nine words, and sentences of three kinds: a third are parts of facts, a third contain a fact,
+    /// and a third have no support.
     fn new(facts: usize, sentences: usize) -> Self {
         let mut random = Rng::with_seed(17);
         let words: Vec<String> =
@@ -176,7 +176,8 @@ fn typical(effort: BenchEffort) -> BenchRow {
     }
 }
 
-/// The times of an evaluation with cached facts, in nanoseconds. The double loop is measured only if it is short enough.
+/// The times of an evaluation with cached facts, in nanoseconds. The double loop is measured only if it is
+/// short enough.
 struct EvaluationTimes {
     facts: usize,
     sentences: usize,
@@ -222,7 +223,8 @@ impl EvaluationTimes {
     }
 }
 
-/// Measures the compilation of a set, and the building of its index, which is part of the first of two equal evaluations.
+/// Measures the compilation of a set, and the building of its index, which is part of the first of two equal
+/// evaluations.
 fn compiled(effort: BenchEffort, facts: usize) -> BenchRow {
     let case = RulesBenchCase::new(facts, SENTENCES);
     let bytes: usize = case.check.facts.iter().map(String::len).sum();

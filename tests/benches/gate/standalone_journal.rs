@@ -42,11 +42,11 @@ impl StandaloneJournal {
         Ok(Self { journal })
     }
 
-    /// Runs `writers` tasks that submit records. Each sends its next record when the previous one is durable. Returns the
-    /// sizes of the groups, too.
+    /// Runs `writers` tasks that submit records. Each sends its next record when the previous one is durable.
+    /// Returns the sizes of the groups, too.
     ///
-    /// A submission has one record or several. Before its last record it waits for `pause`, which does not count. After a
-    /// pause the disk is slower than in continuous use.
+    /// A submission has one record or several. Before its last record it waits for `pause`, which does not
+    /// count. After a pause the disk is slower than in continuous use.
     pub(crate) fn round(
         &mut self,
         writers: usize,

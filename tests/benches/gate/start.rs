@@ -1,5 +1,5 @@
-//! The time from starting the process to its first answer, and the memory that it has then, with an empty store and with a
-//! full one.
+//! The time from starting the process to its first answer, and the memory that it has then, with an empty
+//! store and with a full one.
 
 use crate::BenchEffort;
 use crate::load::body_of;

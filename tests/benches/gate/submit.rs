@@ -1,6 +1,6 @@
-//! Durable submissions over the socket. They are compared with the journal alone with as many writers, and with writing and
-//! syncing the same bytes to a file in groups of the same sizes. The file is written once at its end, so that the file
-//! system commits a new length each time, and once over existing bytes.
+//! Durable submissions over the socket. They are compared with the journal alone with as many writers, and
+//! with writing and syncing the same bytes to a file in groups of the same sizes. The file is written once at
+//! its end, so that the file system commits a new length each time, and once over existing bytes.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, nanoseconds, post};
 use crate::machine::cpu_ns;

@@ -1,7 +1,7 @@
-//! Verification over three ingested sources, compared with the three queries that a caller would have to send instead. Both
-//! are measured from the caller's side, over one connection. A verification is committed with all of its inputs before it
-//! is answered, while the entries of queries are committed later. Therefore the comparison is the sum of the queries and of
-//! a commit of the verification's entries by the journal alone.
+//! Verification over three ingested sources, compared with the three queries that a caller would have to send
+//! instead. Both are measured from the caller's side, over one connection. A verification is committed with
+//! all of its inputs before it is answered, while the entries of queries are committed later. Therefore the
+//! comparison is the sum of the queries and of a commit of the verification's entries by the journal alone.
 
 use crate::BenchEffort;
 use crate::ground::facts::{BenchFact, BenchRelease, releases};

@@ -116,7 +116,8 @@ impl<'a> SchemaTypes<'a> {
         fields
     }
 
-    /// The meaning of a member: its own description, that of the one of its forms that is not null, or that of its type.
+    /// The meaning of a member: its own description, that of the one of its forms that is not null, or that
+    /// of its type.
     pub(super) fn meaning(self, schema: &'a Value) -> &'a str {
         let form = list(schema, "oneOf").iter().find(|form| form.get("$ref").is_some()).unwrap_or(schema);
         let descriptions = [schema, form, self.resolve(form)].map(|schema| text(schema, "description"));

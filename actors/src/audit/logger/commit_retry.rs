@@ -10,8 +10,8 @@ use tokio::time::sleep;
 /// The shortest pause before a rejected record is committed again.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A record that is not committed yet, and why the journal rejected it. If this is dropped, the record falls back to the
-/// service log.
+/// A record that is not committed yet, and why the journal rejected it. If this is dropped, the record falls
+/// back to the service log.
 struct UncommittedRecord<'l> {
     log: &'l LoggerHandle,
     record: Arc<JournalRecord>,
@@ -27,8 +27,8 @@ impl Drop for UncommittedRecord<'_> {
 }
 
 impl LoggerHandle {
-    /// Makes `record` durable, and retries without a limit while the journal is unavailable. Its events go to the service
-    /// log only if the future is dropped, as when the daemon ends.
+    /// Makes `record` durable, and retries without a limit while the journal is unavailable. Its events go to
+    /// the service log only if the future is dropped, as when the daemon ends.
     ///
     /// # Errors
     /// The stale row: read and decide again.

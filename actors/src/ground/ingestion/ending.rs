@@ -58,7 +58,7 @@ impl IngestContext {
                     rejected = counts.rejected, cause, "ingestion run ended or suspended");
                 self.metrics.ingestion.count_ended_run(&run);
             }
-            // the store still has the run as running: the next start reads it again
+            // in the store the run is still running, so the next start reads its payload again
             Err(error) => {
                 tracing::error!(run_id = %progress.run.run_id, %error, "could not commit the end of an ingestion run");
             }
@@ -90,8 +90,8 @@ impl IngestContext {
         self.close(run).await
     }
 
-    /// The axes without any value in a snapshot that had values in the pipeline's previous release. Releases that are no
-    /// snapshots contain only changes, whose records may lack such values.
+    /// The axes without any value in a snapshot that had values in the pipeline's previous release. A release
+    /// that is not a snapshot contains only changes. Its records may lack such values, so it is not checked.
     fn emptied_axes(
         &self,
         run: &IngestionRun,
@@ -107,8 +107,8 @@ impl IngestContext {
         else {
             return Ok(Vec::new());
         };
-        let had = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
-        let emptied = counts.axes.iter().filter(|(axis, fill)| fill.records == 0 && had(axis));
+        let had_values = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
+        let emptied = counts.axes.iter().filter(|(axis, fill)| fill.records == 0 && had_values(axis));
         let breach = |(axis, _): (&String, _)| {
             let (axis, version) = (axis.clone(), before.input.version.clone());
             GateBreach::EmptiedAxis { axis, version }
@@ -169,21 +169,21 @@ impl IngestContext {
         Ok(run)
     }
 
-    /// Returns the stored run, which was ended elsewhere or is left to the next start.
+    /// Returns the stored run. Either another task has ended it, or the next start continues it.
     fn read_stored_run(&self, run: IngestionRun) -> Result<IngestionRun, IngestionError> {
         Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
     }
 
     /// Removes a run's payload, unless it must be kept.
     pub(super) async fn remove_unless_needed(&self, run: &IngestionRun) {
-        let _turn = ARCHIVING.lock().await;
+        let _archiving_guard = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove an unneeded payload");
         }
     }
 
-    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable, since the failed
-    /// commit may have been durable.
+    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable,
+    /// since the failed commit may have been durable.
     pub(super) async fn remove_once_log_writable(&self, run: &IngestionRun) {
         sleep(END_PAUSE).await;
         if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
@@ -191,9 +191,9 @@ impl IngestContext {
         }
     }
 
-    /// Removes the payload of a run that failed for lack of space, unless another run has the same.
+    /// Removes the payload of a run that failed for lack of space, unless another run has the same payload.
     async fn remove_payload(&self, run: &IngestionRun) {
-        let _turn = ARCHIVING.lock().await;
+        let _archiving_guard = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_payload_of(run) {
             tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
         }
@@ -232,8 +232,8 @@ impl IngestContext {
                 RunState::Held => source.with_held(&run.run_id),
                 _ => source.with_attempt(&run.run_id),
             };
-            let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
-            if is_lost && run.source_url.is_some() && self.is_stale_after_new_version(&source) {
+            let is_not_visible = matches!(run.state, RunState::Failed | RunState::Held);
+            if is_not_visible && run.source_url.is_some() && self.is_stale_after_new_version(&source) {
                 // the source has a newer version, which is not visible here
                 source = source.invalidated(timestamp);
                 events.push(AuditEvent::new(
@@ -267,7 +267,7 @@ impl IngestContext {
         run_id: &Sha256Hex,
         mut end: impl FnMut(&CommitContext) -> Result<CommitDecision<()>, IngestionError>,
     ) -> Result<bool, IngestionError> {
-        let mut is_perhaps_there = false;
+        let mut may_be_durable = false;
         loop {
             let commit_context = self.commit_context();
             let ended =
@@ -277,13 +277,13 @@ impl IngestContext {
                     tracing::warn!(%run_id, cause, "could not commit the end of an ingestion run; retrying");
                 }
                 // the attempt that seemed to fail was durable, unless the run was cancelled meanwhile
-                Ok((_, None)) if is_perhaps_there => {
+                Ok((_, None)) if may_be_durable => {
                     let run = self.store.run(run_id)?;
                     return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
                 }
                 ended => return Ok(ended?.1.is_some()),
             }
-            is_perhaps_there = true;
+            may_be_durable = true;
             sleep(END_PAUSE).await;
             if self.log.report().wait_for(|report| report.failure.is_none()).await.is_err() {
                 return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
@@ -292,8 +292,8 @@ impl IngestContext {
     }
 }
 
-/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the wrong file was
-/// submitted or published, or that version was undone.
+/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the
+/// wrong file was submitted or published, or that version was undone.
 fn same_payload(run: &IngestionRun, source: &SourceState, is_accepted: bool) -> Option<String> {
     let is_mistaken = |completed: &&CompletedRun| {
         completed.raw_sha256 == run.input.raw_sha256

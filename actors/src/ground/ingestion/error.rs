@@ -11,8 +11,8 @@ use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
 use oracled_store::StoreError;
 
-/// The shortest time between two pulls of a source for stale answers, if the first pull found nothing new. The number of
-/// queries does not matter.
+/// The shortest time between two pulls of a source for stale answers, if the first pull found nothing new.
+/// The number of queries does not matter.
 pub(super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The most held runs of one source. Each keeps its payload on the disk.

@@ -214,8 +214,8 @@ impl IngestContext {
         Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
     }
 
-    /// Ends a pull that found the payload of `run` again. If `run` has all of the source's data, this confirms the source,
-    /// unless it was invalidated after the pull began.
+    /// Ends a pull that found the payload of `run` again. If `run` has all of the source's data, this
+    /// confirms the source, unless it was invalidated after the pull began.
     async fn end_unchanged_pull(
         &self,
         requested_pull: &RequestedPull,

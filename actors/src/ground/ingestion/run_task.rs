@@ -209,13 +209,14 @@ pub(super) async fn execute_run(
         }
     };
     context.end(&progress, outcome).await;
-    // release the source first: `remove_unless_needed` waits for the archive lock, whose holder may wait for this source
+    // release the source first: `remove_unless_needed` waits for the archive lock, whose holder may wait for
+    // this source
     drop(claim);
     context.remove_unless_needed(&progress.run).await;
 }
 
-/// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The answer for a
-/// given `known_at` thus never depends on later runs.
+/// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The
+/// answer for a given `known_at` thus never depends on later runs.
 pub(super) fn next_known_at(source: &SourceState, now: Timestamp) -> Timestamp {
     let present = source.present(now);
     let is_taken = source.completed.last().is_some_and(|last| last.release.ingested_at == present);
@@ -318,8 +319,8 @@ impl IngestContext {
             .prepare_accepted_pipeline(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 
-    /// Claims the source of a run. Waits a short time for a run that has ended but not yet released the source, since the
-    /// caller may hold a lock that keeps others from submitting payloads.
+    /// Claims the source of a run. Waits a short time for a run that has ended but not yet released the
+    /// source, since the caller may hold a lock that keeps others from submitting payloads.
     pub(super) async fn claim(
         &self,
         run: &IngestionRun,

@@ -3,8 +3,9 @@
 //! A payload of any size is read once, from its beginning to its end. The memory is limited to a few times the longest
 //! record. Each record has its offset, so that it can be read again from the archived payload.
 //!
-//! A fault in one record affects only that record: its [`PayloadSlice`] has the reason, and the run continues. If a fault makes
-//! the start of the next record uncertain, it is a [`PayloadSliceError`], and the run fails.
+//! A fault in one record affects only that record: its [`PayloadSlice`] has the reason, and the run
+//! continues. If a fault makes the start of the next record uncertain, it is a [`PayloadSliceError`], and the
+//! run fails.
 
 use delimited::DelimitedReader;
 pub(super) use delimited::is_blank;
@@ -166,8 +167,8 @@ struct UnnumberedSlice {
     record: Result<SourceValue, RawRecordError>,
 }
 
-/// Begins to cut the payload of `reader` into records of `format`, and reads up to the first record. `reader` is read in
-/// large pieces and needs no buffer.
+/// Begins to cut the payload of `reader` into records of `format`, and reads up to the first record. `reader`
+/// is read in large pieces and needs no buffer.
 ///
 /// # Errors
 /// A fault before the first record. Later faults are items of the iterator.

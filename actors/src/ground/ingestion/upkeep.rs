@@ -21,7 +21,8 @@ use oracled_store::{JournalRecord, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Removes the content that is no longer valid from a source, and the payloads that are then not needed.
+/// Removes the content that ceased to hold by `before` from a source, and the payloads that are then no
+/// longer needed. The default for `before` is the latest allowed time.
 pub(super) async fn prune(
     context: Arc<IngestContext>,
     oracle_id: SourceId,
@@ -36,12 +37,12 @@ pub(super) async fn prune(
     let claim = Arc::new(context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
     let view = context.view(&oracle_id)?;
     let old = view.state.clone();
-    let held = Arc::clone(&claim);
-    let pruned = spawn_blocking(move || view.prune(before, |_| held.is_allowed_to_continue())).await;
+    let pruning_claim = Arc::clone(&claim);
+    let pruned = spawn_blocking(move || view.prune(before, |_| pruning_claim.is_allowed_to_continue())).await;
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
     let pruned =
         pruned.ok_or_else(|| IngestionError::Inside("the daemon is stopping; nothing was pruned".into()))?;
-    let _turn = ARCHIVING.lock().await;
+    let _archiving_guard = ARCHIVING.lock().await;
     let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
     let payloads = context.list_removable_payloads(&old, &pruned.unneeded, before)?;
     let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
@@ -71,8 +72,8 @@ pub(super) async fn prune(
     Ok(outcome)
 }
 
-/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
-/// whole source.
+/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a
+/// check of the whole source.
 pub(super) async fn verify(
     context: Arc<IngestContext>,
     check: VerifySourceFiles,
@@ -81,31 +82,33 @@ pub(super) async fn verify(
     let verified = verify_until_settled(&context, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
         let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
-        let noted = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
-        let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
-        if let Err(error) = noted {
+        let stored = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
+        let stored = stored.map_err(|error| IngestionError::Inside(error.to_string()))?;
+        if let Err(error) = stored {
             tracing::warn!(%error, "could not store the result of a source check");
         }
     }
     Ok(verified)
 }
 
-/// Repeats the check of a source if a run that ended meanwhile has merged and removed its files.
+/// Checks a source. Repeats the check if a run ended meanwhile, and has merged and removed the files.
 async fn verify_until_settled(
     context: &Arc<IngestContext>,
     oracle_id: &SourceId,
     run_id: Option<&Sha256Hex>,
     proceed: CheckProgressCallback,
 ) -> Result<SourceCheckReport, IngestionError> {
-    let awaited = Arc::new(());
+    // the check stops if the caller drops this future, which holds the first of two references
+    let caller_alive = Arc::new(());
     loop {
-        let (check, checked_id, awaited_too) = (Arc::clone(context), oracle_id.clone(), Arc::clone(&awaited));
+        let (worker, checked_id, caller_alive_too) =
+            (Arc::clone(context), oracle_id.clone(), Arc::clone(&caller_alive));
         let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
         let checked = spawn_blocking(move || {
-            // if the files cannot be opened, the open view is used: its payloads can still be checked
-            let opened = check.store.view_for_check(&checked_id).or_else(|_| check.store.view(&checked_id));
+            // if the files cannot be opened again, the open view is used, so that the payloads are checked
+            let opened = worker.store.view_for_check(&checked_id).or_else(|_| worker.store.view(&checked_id));
             let view = match opened {
-                // the damage keeps the file from being opened
+                // the file is damaged so that it cannot be opened
                 Err(error @ StoreError::SourceFile { .. }) => {
                     let file_fault = Some(error.to_string());
                     let runs = Vec::new();
@@ -116,9 +119,9 @@ async fn verify_until_settled(
                 }
                 view => view?.ok_or_else(|| RegistryError::SourceUnknown(checked_id.clone()))?,
             };
-            let is_awaited = || Arc::strong_count(&awaited_too) > 1 && !check.claims.is_stopping();
+            let is_awaited = || Arc::strong_count(&caller_alive_too) > 1 && !worker.claims.is_stopping();
             let mut proceed = |progress| is_awaited() && proceed(progress);
-            let verified = verified(&check.store, &view, run_id.as_ref(), &mut proceed)?;
+            let verified = verified(&worker.store, &view, run_id.as_ref(), &mut proceed)?;
             Ok((verified, Some(view.state.files.clone())))
         });
         let checked: Result<_, IngestionError> =
@@ -167,11 +170,11 @@ fn verified(
     for completed in completed {
         let found = found.remove(&completed.release.run).unwrap_or_default();
         let PayloadCheckReport { records, payload_bytes, faults, mut fault_count, no_payload } = found;
-        let in_words = |fault: PayloadFault| match fault.position {
+        let describe_fault = |fault: PayloadFault| match fault.position {
             Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
             None => format!("the payload: {}", fault.what),
         };
-        let mut faults: Vec<_> = faults.into_iter().map(in_words).collect();
+        let mut faults: Vec<_> = faults.into_iter().map(describe_fault).collect();
         let lost = lost.iter().find(|lost| lost.run_id == completed.run_id);
         fault_count += u64::from(lost.is_some());
         let has_payload = !no_payload || lost.is_some();
@@ -227,7 +230,8 @@ impl IngestContext {
         Ok(removable)
     }
 
-    /// The latest time for which pruning is allowed. The longest retention of the source's pipelines counts.
+    /// The latest time for which pruning is allowed: now minus the longest retention of the source's
+    /// pipelines.
     fn latest_prune_time(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
         let mut days = 0;
         for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
@@ -238,7 +242,7 @@ impl IngestContext {
         Ok(self.clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN))
     }
 
-    /// Commits `change` of a source, with its entry.
+    /// Commits `change` to the state of a source, together with `event`.
     pub(super) async fn commit_files(
         &self,
         oracle_id: &SourceId,

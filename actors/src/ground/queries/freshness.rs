@@ -21,8 +21,8 @@ pub struct StaleDataError {
     pub freshness: Box<AnswerFreshness>,
 }
 
-/// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about the present.
-/// `scope` limits the releases that count.
+/// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about
+/// the present. `scope` limits the releases that count.
 pub(super) fn evaluate_freshness(
     view: &SourceView,
     axes: &[&str],

@@ -208,9 +208,9 @@ fn warnings_of(entry: &SourceRegistryEntry, now: Timestamp) -> Result<Vec<String
     }
 }
 
-/// The freshness of a version with `content`, on all of its axes except identities; on the identities if it has no other
-/// axes. A version that is no longer valid is as fresh as it was at its end. Its age counts from the release of the run
-/// `fresh_as`.
+/// The freshness of a version with `content`, on all of its axes except identities; on the identities if it
+/// has no other axes. A version that is no longer valid is as fresh as it was at its end. Its age counts from
+/// the release of the run `fresh_as`.
 fn freshness_of(
     view: &SourceView,
     (version, fresh_as): (&RecordVersion, u32),

@@ -57,8 +57,8 @@ struct IngestedSourceLookup {
 }
 
 impl QueryService {
-    /// The answer of a source about one subject, whatever its age: the decision checks the freshness. Begins a refresh if
-    /// the source's policy requires one, and waits for it if the policy blocks until then.
+    /// The answer of a source about one subject, whatever its age: the decision checks the freshness. Begins
+    /// a refresh if the source's policy requires one, and waits for it if the policy blocks until then.
     ///
     /// # Errors
     /// The source cannot be queried.
@@ -172,8 +172,8 @@ impl IngestedSourceLookup {
         Ok(Some((IngestedSourceAnswer { reply, previous: before, warnings }, Some(freshness))))
     }
 
-    /// The reply of a source whose current release rejected the record of the subject. The release does have the record,
-    /// and may correct the former value. So neither "no record" nor that value is returned.
+    /// The reply of a source whose current release rejected the record of the subject. The release does have
+    /// the record, and may correct the former value. So neither "no record" nor that value is returned.
     fn rejection_reply(&self, hit: Option<&QueryHit>) -> Result<Option<OracleReply>, QueryError> {
         let Self { view, query, .. } = self;
         let version = match hit {

@@ -58,8 +58,9 @@ impl DocumentRegistry {
         Ok(change)
     }
 
-    /// Registers documents in their order in one commit: all of them, or none if one has a fault or with `dry_run`. Each
-    /// is decided as if those before it were registered. Returns the change or the fault of each.
+    /// Registers documents in their order in one commit: all of them, or none if one has a fault or with
+    /// `dry_run`. Each is decided as if those before it were registered. Returns the change or the fault of
+    /// each.
     ///
     /// # Errors
     /// The commit failed: nothing is registered.

@@ -114,7 +114,8 @@ impl DocumentRegistry {
     /// Approves or deprecates a source.
     ///
     /// # Errors
-    /// `SourceUnknown`; `Source` if its state does not allow it; or the entry cannot be committed, and then nothing changes.
+    /// `SourceUnknown`; `Source` if its state does not allow it; or the entry cannot be committed, and then
+    /// nothing changes.
     pub async fn review(
         &self,
         oracle_id: &SourceId,

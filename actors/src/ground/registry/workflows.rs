@@ -1,5 +1,5 @@
-//! Workflows of verification: registration, and the check that a change of a source does not break a workflow (RFC-0002,
-//! Part II).
+//! Workflows of verification: registration, and the check that a change of a source does not break a workflow
+//! (RFC-0002, Part II).
 
 use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError};
 use crate::platform::metrics::ActorMetrics;
@@ -12,9 +12,10 @@ use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Checks that a workflow works with its ontology and its sources as they are registered now. If a source changes to
-/// another version of the ontology, the workflow stops until it is registered with that version, too. Lists of workflows
-/// use this check. A decision does not: it reports for each source why that source was not asked.
+/// Checks that a workflow works with its ontology and its sources as they are registered now. If a source
+/// changes to another version of the ontology, the workflow stops until it is registered with that version,
+/// too. Lists of workflows use this check. A decision does not: it reports for each source why that source
+/// was not asked.
 ///
 /// # Errors
 /// `OntologyUnknown`; `Workflow` with the fault; or the store cannot be read.
@@ -40,7 +41,8 @@ impl RegistrableDocument for Workflow {
         let sources: Vec<_> =
             context.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
         self.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
-        // the sources are written unchanged: a concurrent change of one was decided without this workflow, and is decided again
+        // the sources are written unchanged: a concurrent change of one was decided without this workflow,
+        // and is decided again
         let writes = oracles.into_iter().map(|state| TableWrite::PutSource(Arc::new(state))).collect();
         context.replacement(self, expect, writes, peer)
     }

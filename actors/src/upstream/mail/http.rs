@@ -119,8 +119,8 @@ impl HttpMailService {
     }
 }
 
-/// The fault that a status indicates. Only a few statuses are about the mail itself. Others, for example a missing key or
-/// an unknown path, count as faults of the service: the mail is kept until they are fixed.
+/// The fault that a status indicates. Only a few statuses are about the mail itself. Others, for example a
+/// missing key or an unknown path, count as faults of the service: the mail is kept until they are fixed.
 const fn fault(status: StatusCode) -> MailFailureCause {
     match status.as_u16() {
         400 | 410 | 413 | 422 => MailFailureCause::MailForGood,
@@ -157,8 +157,8 @@ mod tests {
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
     }
 
-    /// The outcome of sending a mail to a server that answers with these bytes. The server then closes the connection if
-    /// `ends`, and keeps it open otherwise.
+    /// The outcome of sending a mail to a server that answers with these bytes. The server then closes the
+    /// connection if `ends`, and keeps it open otherwise.
     async fn answered(bytes: &str, ends: bool) -> Result<(), MailSendFailure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("the listener has an address"));

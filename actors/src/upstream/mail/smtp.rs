@@ -191,8 +191,8 @@ fn message_id(mail_id: &MailId, domain: &str) -> String {
     format!("<{}@{domain}>", Sha256Hex::of(mail_id.as_str().as_bytes()))
 }
 
-/// Classifies an error of the SMTP client. If the server does not support addresses beyond ASCII, the client itself rejects
-/// such an address.
+/// Classifies an error of the SMTP client. If the server does not support addresses beyond ASCII, the client
+/// itself rejects such an address.
 fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
     let status: Option<u16> = error.status().map(Into::into);
     let fault = match status {

@@ -203,8 +203,8 @@ fn latency_ms(began: Instant) -> u64 {
     u64::try_from(monotonic().duration_since(began).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The headers in `found` that are listed in `names`, by name. A header is included only if it occurs once, is short and is
-/// ASCII.
+/// The headers in `found` that are listed in `names`, by name. A header is included only if it occurs once,
+/// is short and is ASCII.
 fn headers(names: &[String], found: &HeaderMap) -> BTreeMap<String, String> {
     let one = |name: &String| {
         let mut values = found.get_all(name.as_str()).into_iter();
@@ -286,8 +286,8 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
     }
 }
 
-/// The source has no record of the subject. If the source signs its answers, a status 404 is rejected, because it has no
-/// signature and could be forged in transit.
+/// The source has no record of the subject. If the source signs its answers, a status 404 is rejected,
+/// because it has no signature and could be forged in transit.
 fn no_record(ask: &LiveQuery, began: Instant) -> LiveAnswer {
     if ask.adapter.signature().is_none() {
         return LiveAnswer::without_cached_answer(

@@ -1,5 +1,6 @@
-//! Signatures of answers (RFC 8032, RFC 7515, RFC 8037). The key id and the algorithm in an answer are checked against the
-//! keys registered for the source, each of which is for one algorithm. An answer cannot choose any other key or algorithm.
+//! Signatures of answers (RFC 8032, RFC 7515, RFC 8037). The key id and the algorithm in an answer are
+//! checked against the keys registered for the source, each of which is for one algorithm. An answer cannot
+//! choose any other key or algorithm.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -120,8 +120,8 @@ fn rate_of(candidate: &CandidateAnswer) -> String {
     candidate.values["rate"].value.to_string()
 }
 
-/// Why the answer was refused. Checks that the refusal counts against the source (unless it is about identity) and caches
-/// nothing.
+/// Why the answer was refused. Checks that the refusal counts against the source (unless it is about
+/// identity) and caches nothing.
 fn expect_refusal(answer: LiveAnswer) -> (AnswerFault, String) {
     assert!(answer.answer_to_cache.is_none(), "{answer:?}");
     match answer.reply {

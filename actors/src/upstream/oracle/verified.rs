@@ -38,8 +38,8 @@ impl LiveAnswer {
         Self { reply, answer_to_cache: None, outcome, warnings: Vec::new() }
     }
 
-    /// An answer that is not accepted. It counts against the source, except if it is about another subject: an odd query
-    /// can cause that at a healthy source, and would open the circuit for all callers.
+    /// An answer that is not accepted. It counts against the source, except if it is about another subject:
+    /// an odd query can cause that at a healthy source, and would open the circuit for all callers.
     pub(super) fn refused(refusal: AnswerFault, cause: String) -> Self {
         let outcome = match refusal {
             AnswerFault::Identity => CircuitCallOutcome::Neutral,

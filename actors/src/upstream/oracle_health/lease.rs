@@ -26,8 +26,8 @@ impl CallLease {
         Self { oracle_id, permit, outcome: CircuitCallOutcome::Neutral, trial, oracle_health }
     }
 
-    /// Whether the call is the trial call of a half-open circuit. A caller that cannot afford a failed call may probe the
-    /// oracle instead, and report that outcome.
+    /// Whether the call is the trial call of a half-open circuit. A caller that cannot afford a failed call
+    /// may probe the oracle instead, and report that outcome.
     #[must_use]
     pub const fn is_trial(&self) -> bool {
         self.trial

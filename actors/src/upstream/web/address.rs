@@ -1,5 +1,6 @@
-//! The addresses that requests may reach: public ones, and those in local networks that the configuration allows. The
-//! endpoint of a source, or a redirect, must not make the daemon send requests to systems that only the daemon can reach.
+//! The addresses that requests may reach: public ones, and those in local networks that the configuration
+//! allows. The endpoint of a source, or a redirect, must not make the daemon send requests to systems that
+//! only the daemon can reach.
 
 use super::error::{URL_MAX_BYTES, WebAddressError};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -71,8 +72,8 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The addresses that may be reached. As a DNS resolver it leaves out all others, so that a connection uses only checked
-/// addresses.
+/// The addresses that may be reached. As a DNS resolver it leaves out all others, so that a connection uses
+/// only checked addresses.
 #[derive(Debug, Clone)]
 pub(super) struct AddressFilter {
     allowed: Arc<[IpNet]>,
@@ -151,8 +152,8 @@ impl AddressFilter {
         self.allowed.iter().any(|net| net.contains(&ip))
     }
 
-    /// Whether a request to `url` and its answer cannot be read or altered in transit: the URL is https, or has an allowed
-    /// numeric address.
+    /// Whether a request to `url` and its answer cannot be read or altered in transit: the URL is https, or
+    /// has an allowed numeric address.
     pub(super) fn is_confidential(&self, url: &Url) -> bool {
         url.scheme() == "https" || literal(url).is_some_and(|ip| self.is_allowed(ip.to_canonical()))
     }
@@ -168,8 +169,8 @@ impl Resolve for AddressFilter {
     }
 }
 
-/// The numeric address in `url`, if it has one in place of a host name. The URL parser has already normalized all notations
-/// of an address.
+/// The numeric address in `url`, if it has one in place of a host name. The URL parser has already normalized
+/// all notations of an address.
 fn literal(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -222,7 +223,8 @@ pub(super) fn has_keys(url: &str) -> bool {
     without_keys(url) != url
 }
 
-/// The scheme, host and port of an http or https URL; `None` for any other text. The path and the query can contain a key.
+/// The scheme, host and port of an http or https URL; `None` for any other text. The path and the query can
+/// contain a key.
 #[must_use]
 pub fn origin_of(url: &str) -> Option<String> {
     let url = Url::parse(url).ok().filter(|url| url.has_host() && is_http(url))?;

@@ -1,5 +1,5 @@
-//! The origin that a credential may be sent to. Anyone who registers a pipeline chooses its endpoint. A configured secret
-//! must not be sent to an arbitrary address that way.
+//! The origin that a credential may be sent to. Anyone who registers a pipeline chooses its endpoint. A
+//! configured secret must not be sent to an arbitrary address that way.
 
 use super::credential::UpstreamCredential;
 use reqwest::Url;

@@ -122,8 +122,8 @@ async fn admit(
     Ok(admission)
 }
 
-/// Builds the record of a delivery: how the verdict was generated and judged, the verdict, its session, and the mail that
-/// it causes. For a regenerated verdict it also contains the comparison with the first one.
+/// Builds the record of a delivery: how the verdict was generated and judged, the verdict, its session, and
+/// the mail that it causes. For a regenerated verdict it also contains the comparison with the first one.
 fn build_delivery_record(
     admit: &AdmitVerdict,
     known: Option<&(SessionRecord, u64)>,
@@ -173,8 +173,8 @@ fn build_delivery_record(
     Ok(DeliveryRecord { record, delivery, check, mail_id })
 }
 
-/// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that is submitted in
-/// place of a lost one. If the original itself is submitted again, there is no comparison.
+/// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that
+/// is submitted in place of a lost one. If the original itself is submitted again, there is no comparison.
 fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Option<DivergenceCheck> {
     let AdmitVerdict { submission: Submission { path, generation_trace, .. }, approved, .. } = admit;
     let is_the_first =
@@ -187,8 +187,9 @@ fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Optio
     })
 }
 
-/// The mail that a delivery causes. The first delivery causes the verdict mail, with the disclaimer if the verdict differs
-/// from a registered original. A later delivery causes a notice if the divergence is significant.
+/// The mail that a delivery causes. The first delivery causes the verdict mail, with the disclaimer if the
+/// verdict differs from a registered original. A later delivery causes a notice if the divergence is
+/// significant.
 fn mail_kind_of_delivery(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
     let level = check.and_then(|check| check.divergence_level);
     match level {

@@ -32,16 +32,17 @@ pub struct FindSession(pub Submission);
 /// The result of looking up a session.
 #[derive(Debug)]
 pub enum FindSessionOutcome {
-    /// No verdict is cached, and the session, if it is known, matches the request. Contains the check that is in force for
-    /// its verdict.
+    /// No verdict is cached, and the session, if it is known, matches the request. Contains the check that is
+    /// in force for its verdict.
     Nothing(Option<Arc<CandidateCheck>>),
     Cached(Arc<CachedVerdict>),
     /// The session has another tier, query or owner, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
 }
 
-/// Looks up a session and its verdict, and returns them with the session and its revision. The verdict is looked up only if
-/// the session is known and matches the request; a verdict never exists without its session.
+/// Looks up a session and its verdict, and returns them with the session and its revision. The verdict is
+/// looked up only if the session is known and matches the request; a verdict never exists without its
+/// session.
 pub(super) fn find_session(
     store: &Store,
     session_id: &SessionId,

@@ -1,8 +1,9 @@
 //! The check that refused a verdict stays in force for its session, whether the session is known or not.
 //!
-//! A known session stores the check itself. For any other session the check is a row by session and user id, so that facts of
-//! one user id do not bind another. When the session is registered or gets a verdict, it takes over the row of its owner; other
-//! rows stay. The rows share a limit in bytes; the oldest are dropped first.
+//! A known session stores the check itself. For any other session the check is a row by session and user id,
+//! so that facts of one user id do not bind another. When the session is registered or gets a verdict, it
+//! takes over the row of its owner; other rows stay. The rows share a limit in bytes; the oldest are dropped
+//! first.
 
 use super::session_record::session_update_record;
 use super::{VerdictCache, VerdictCacheError};
@@ -101,8 +102,8 @@ pub(super) fn find_check_in_force(
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale if that refusal has
-/// changed since.
+/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale
+/// if that refusal has changed since.
 pub(super) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
     record.expect.push(RowExpectation { row: RowKey::Refusal(key.clone()), revision });
     if revision.is_some() {

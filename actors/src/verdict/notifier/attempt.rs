@@ -117,7 +117,8 @@ impl MailSender {
         let record =
             JournalRecord { expect, events: events.clone(), writes: vec![write], ..JournalRecord::default() };
         if self.log.commit_with_retries(record).await.is_err() {
-            // another mail has replaced this one meanwhile: the new one is checked next, and this attempt is still logged
+            // another mail has replaced this one meanwhile: the new one is checked next, and this attempt is
+            // still logged
             let committed =
                 self.log.commit_with_retries(JournalRecord { events, ..JournalRecord::default() }).await;
             committed.expect("a record that depends on no row is not stale");

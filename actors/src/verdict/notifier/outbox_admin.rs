@@ -77,8 +77,8 @@ pub struct HeldMails {
 }
 
 impl HeldMails {
-    /// Adds the removal of the held mails that are in the outbox to `record`. Returns their ids, each with whether it was a
-    /// dead letter.
+    /// Adds the removal of the held mails that are in the outbox to `record`. Returns their ids, each with
+    /// whether it was a dead letter.
     pub(crate) fn put_removal(
         &self,
         record: &mut JournalRecord,

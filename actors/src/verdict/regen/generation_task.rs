@@ -293,8 +293,8 @@ impl GenerationRunner {
         closed && matches!(self.handles.rate_limiter.ask(RequestCallRetry).await, Ok(Ok(())))
     }
 
-    /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the model. Returns how
-    /// long the session has to wait.
+    /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the
+    /// model. Returns how long the session has to wait.
     async fn log_failed_call(
         &self,
         job: &GenerationJob,

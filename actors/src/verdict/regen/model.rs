@@ -19,8 +19,8 @@ pub struct ConfiguredModel {
 }
 
 impl ConfiguredModel {
-    /// The model called `name`, which `caller` calls. First verdicts use the settings in `original`; regenerations always
-    /// use the locked settings.
+    /// The model called `name`, which `caller` calls. First verdicts use the settings in `original`;
+    /// regenerations always use the locked settings.
     #[must_use]
     pub const fn new(
         oracle_id: OracleId,

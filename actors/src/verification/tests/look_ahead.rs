@@ -10,8 +10,8 @@ use serde_json::{Value as Json, json};
 const SOURCES: [&str; 2] = ["office-a", "office-b"];
 const STRATEGIES: [&str; 4] = ["most_recent", "use_conservative", "dispute_summary", "require_human"];
 
-/// A release of one of the sources: the source's index, the year of the release, and the population; `None` for a rejected
-/// record.
+/// A release of one of the sources: the source's index, the year of the release, and the population; `None`
+/// for a rejected record.
 type SourceReleaseCase = (usize, i64, Option<u32>);
 
 async fn release(system: &ActorSystem, index: usize, (source, year, people): SourceReleaseCase) {

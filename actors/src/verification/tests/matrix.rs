@@ -142,8 +142,8 @@ impl MatrixPolicy {
         })
     }
 
-    /// RFC, Oracle Latency Budgets: the hard timeout aborts a call. Authority Latency Policy: the budget is the most that a
-    /// caller waits for the decision, so that the asking ends a little before it.
+    /// RFC, Oracle Latency Budgets: the hard timeout aborts a call. Authority Latency Policy: the budget is
+    /// the most that a caller waits for the decision, so that the asking ends a little before it.
     fn limit(&self) -> (u64, &'static str) {
         let budget_ms = self.budget_ms - DECIDING_MS;
         if self.mode == Inline && budget_ms < HARD_MS {
@@ -155,8 +155,8 @@ impl MatrixPolicy {
 }
 
 impl MatrixPolicy {
-    /// All cases of this policy. If no source is queried, there is one behavior. If no cached answer may be served, there
-    /// is one nevertheless.
+    /// All cases of this policy. If no source is queried, there is one behavior. If no cached answer may be
+    /// served, there is one nevertheless.
     fn cases(self) -> impl Iterator<Item = MatrixCase> {
         let kept: &[MatrixCachedAge] = if self.on_timeout == OracleTimeoutBehavior::ServeStale {
             &KEPT
@@ -209,7 +209,8 @@ impl MatrixCase {
             MatrixBehavior::Answers(_) | MatrixBehavior::Hangs => MatrixCallOutcome::Slow(by),
             // RFC, Failure Modes: unavailability is a status of 500 and above
             MatrixBehavior::IsDead => MatrixCallOutcome::Unreachable,
-            // RFC, Failure Modes: poisoning is found by signature and schema; Integrity constraints: identities are pinned
+            // RFC, Failure Modes: poisoning is found by signature and schema; Integrity constraints:
+            // identities are pinned
             MatrixBehavior::SignsWrongly => MatrixCallOutcome::Poisoned("(signature): not as agreed on"),
             MatrixBehavior::SpeaksOfAnother => {
                 MatrixCallOutcome::Poisoned("(identity): it is about another entity than the requested one")

@@ -54,8 +54,8 @@ fn pinned() -> Vec<PinnedCase> {
     ]
 }
 
-/// Compares an envelope with its file. The file leaves out two digests: that of the envelope, which is checked here, and
-/// that of the decision's inputs, which contain more than the envelope shows.
+/// Compares an envelope with its file. The file leaves out two digests: that of the envelope, which is
+/// checked here, and that of the decision's inputs, which contain more than the envelope shows.
 fn check(name: &str, envelope: &Envelope) {
     assert!(envelope.is_intact());
     let shown = serde_json::to_string_pretty(envelope).expect("the value serializes");

@@ -1,5 +1,5 @@
-//! Poisoned answers: none of them reaches an authoritative envelope or the cache (RFC-0002, "Failure Modes", "Oracle Trust
-//! Hierarchy", "Integrity constraints").
+//! Poisoned answers: none of them reaches an authoritative envelope or the cache (RFC-0002, "Failure Modes",
+//! "Oracle Trust Hierarchy", "Integrity constraints").
 
 use super::support::*;
 use super::upstream::{
@@ -43,8 +43,8 @@ fn false_answer_cases() -> Vec<FalseAnswerCase> {
         changed(|candidate| {
             candidate.record.signature_info.as_mut().expect("the response is signed").signature_valid = false;
         }),
-        // times that would never expire: beyond the allowed clock difference of a minute plus the longest wait for other
-        // sources
+        // times that would never expire: beyond the allowed clock difference of a minute plus the longest
+        // wait for other sources
         changed(|candidate| candidate.observed_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.retrieved_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.verified_at += SignedDuration::from_hours(24 * 365)),

@@ -1,9 +1,10 @@
 //! Scripted live sources, and a system on a clock that stands still while work is left to do.
 //!
-//! The runtime's clock is paused: it advances to the next timer when all tasks are idle. Blocking tasks prevent this by
-//! themselves. The logger does not, because it has its own thread and runtime: while only a commit is awaited, the paused
-//! clock would advance. So the runtime checks before it parks whether a commit is in progress. If so, a task is woken, and
-//! a runtime with a task to run does not advance its clock. The system's clock follows the runtime's.
+//! The runtime's clock is paused: it advances to the next timer when all tasks are idle. Blocking tasks
+//! prevent this by themselves. The logger does not, because it has its own thread and runtime: while only a
+//! commit is awaited, the paused clock would advance. So the runtime checks before it parks whether a commit
+//! is in progress. If so, a task is woken, and a runtime with a task to run does not advance its clock. The
+//! system's clock follows the runtime's.
 
 use super::support::{ingest_source_rows, source, source_id, with, workflow};
 use crate::audit::logger::LoggerHandle;

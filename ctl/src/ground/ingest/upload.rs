@@ -91,9 +91,9 @@ impl IngestRunArgs {
     }
 }
 
-/// Starts a thread that sends the payload once the daemon requests it. A payload that cannot be read to its end, or whose
-/// length is no longer `length_bytes`, is an error, and the upload is cut off. No one joins the thread, since a read from a
-/// terminal or a pipe may never return.
+/// Starts a thread that sends the payload once the daemon requests it. A payload that cannot be read to its
+/// end, or whose length is no longer `length_bytes`, is an error, and the upload is cut off. No one joins the
+/// thread, since a read from a terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
@@ -135,8 +135,8 @@ async fn send_all(
             let message = format!("the file had {length} bytes and was {how} while it was read");
             return Err(io::Error::other(message));
         }
-        // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete, but the file may
-        // be longer
+        // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete,
+        // but the file may be longer
         let held = mem::replace(&mut held, piece);
         if !held.is_empty() && pieces.send(held.into()).await.is_err() || is_last {
             return Ok(());

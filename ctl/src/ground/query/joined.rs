@@ -2,8 +2,8 @@
 
 use oracled_domain::ground::query::{QueryFreshness, QueryResponse};
 
-/// Appends `page`, the page after `joined`. The result has the versions and warnings of both. It has the freshness and the
-/// tier of the worse one, and that one's policy report on single axes.
+/// Appends `page`, the page after `joined`. The result has the versions and warnings of both. It has the
+/// freshness and the tier of the worse one, and that one's policy report on single axes.
 pub(crate) fn join(joined: &mut QueryResponse, mut page: QueryResponse) {
     let cursor = page.cursor.take();
     let (before, after) = (&joined.query_metadata, &page.query_metadata);

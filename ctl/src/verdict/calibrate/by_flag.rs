@@ -4,12 +4,12 @@ use oracled_domain::Flag;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of places of one flag that are counted by name. `unexpected_field` has places from the model's own text,
-/// and a corpus may have any number of them.
+/// Maximum number of places of one flag that are counted by name. `unexpected_field` has places from the
+/// model's own text, and a corpus may have any number of them.
 const PLACES_NAMED: usize = 256;
 
-/// One `T` for each flag name that occurs, in the fixed order of flags. The number of names is at most the number of kinds
-/// of flag.
+/// One `T` for each flag name that occurs, in the fixed order of flags. The number of names is at most the
+/// number of kinds of flag.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct FlagTotals<T> {
@@ -28,7 +28,7 @@ pub(crate) struct FlagTotal<T> {
     /// The counts; in the JSON their fields are next to `flag`.
     #[serde(flatten)]
     pub counts: T,
-    /// Any flag with this name, for the order.
+    /// A flag with this name. It determines the position in the list.
     #[serde(skip)]
     order: Flag,
 }
@@ -38,7 +38,7 @@ pub(crate) struct FlagTotal<T> {
 pub(crate) struct FlagPlaces {
     /// By place, for the first 256 places in the corpus. Empty for a flag without places.
     pub places: BTreeMap<String, u64>,
-    /// The total of all further places.
+    /// The number of occurrences at all further places.
     pub other_places: u64,
 }
 
@@ -49,7 +49,7 @@ impl<T> Default for FlagTotals<T> {
 }
 
 impl<T: Default> FlagTotals<T> {
-    /// The counts of the name of `flag`; they start at their default.
+    /// Returns the counts for the name of `flag`. A new name starts with the default counts.
     pub(crate) fn get_or_insert(&mut self, flag: &Flag) -> &mut T {
         let known = self.names.iter().position(|named| named.flag == flag.into_str());
         let index = known.unwrap_or_else(|| self.insert(flag));
@@ -74,8 +74,8 @@ impl<T: Default> FlagTotals<T> {
 impl FlagPlaces {
     /// Counts the place of `flag`, if it has one.
     pub(crate) fn count(&mut self, flag: &Flag) {
-        let word = flag.to_string();
-        let Some((_, place)) = word.split_once(':') else { return };
+        let text = flag.to_string();
+        let Some((_, place)) = text.split_once(':') else { return };
         if let Some(count) = self.places.get_mut(place) {
             *count += 1;
         } else if self.places.len() < PLACES_NAMED {
@@ -85,7 +85,7 @@ impl FlagPlaces {
         }
     }
 
-    /// The places, the most frequent first, then by name.
+    /// The places with their counts: the most frequent first, equally frequent ones by name.
     pub(crate) fn by_frequency(&self) -> Vec<(&str, u64)> {
         let mut places: Vec<(&str, u64)> =
             self.places.iter().map(|(place, count)| (place.as_str(), *count)).collect();

@@ -42,8 +42,8 @@ pub(crate) struct ApprovalFlips {
 pub(crate) struct RefusalFlips {
     /// Approved verdicts.
     pub approved: TierTotals<u64>,
-    /// Approved verdicts that are refused if one certain flag with a weight in V_r is added. (A flag with an E_D refuses
-    /// every verdict, so it is not counted.)
+    /// Approved verdicts that are refused if one certain flag with a weight in V_r is added. (A flag with an
+    /// E_D refuses every verdict, so it is not counted.)
     pub by_one_v_r_flag: TierTotals<u64>,
     /// By flag name, in the order of the flags: `verdicts` are the approved ones that the flag can be added to.
     pub flags: FlagTotals<FlagTrials>,

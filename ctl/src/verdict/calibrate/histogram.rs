@@ -12,11 +12,12 @@ const EDGES: [f64; 17] =
 /// The verdicts with C in a range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CoherenceBin {
-    /// The smallest C of the bin, inclusive; null for the first bin, which has no lower limit. (The second bin excludes its
+    /// The smallest C of the bin, inclusive; null for the first bin, which has no lower limit. (The second
+    /// bin excludes its
     /// -1.0: malformed JSON has a C of -1.0 and is in the first bin.)
     pub from: Option<f64>,
-    /// The largest C of the bin, exclusive. It is inclusive in the first bin (C <= -1.0) and in the last, whose limits are
-    /// both 1.0.
+    /// The largest C of the bin, exclusive. It is inclusive in the first bin (C <= -1.0) and in the last,
+    /// whose limits are both 1.0.
     pub to: f64,
     /// Whether C is at least Ω in the whole bin.
     pub at_least_omega: bool,

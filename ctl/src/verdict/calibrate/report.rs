@@ -30,11 +30,11 @@ pub(crate) struct CalibrationReport {
     pub reasons: Vec<ReasonCount>,
     /// Every flag that occurs, by name, in the fixed order of flags.
     pub flags: FlagTotals<FlagOccurrences>,
-    /// The single flags that decide.
+    /// The effect of single flags on the decisions.
     pub flips: DecisionFlips,
 }
 
-/// The share of approved verdicts.
+/// The numbers of judged, approved and refused verdicts, and the approval rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct ApprovalCounts {
     /// Verdicts judged.
@@ -115,12 +115,12 @@ impl CalibrationReport {
 
     fn count_flags(&mut self, tier: ProductTier, flags: &[Flag], approved: bool) {
         // flags are in their fixed order, so flags of one name are adjacent
-        for of_one_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
-            let Some(flag) = of_one_name.first() else { continue };
+        for same_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
+            let Some(flag) = same_name.first() else { continue };
             let occurrences = self.flags.get_or_insert(flag);
             occurrences.verdicts.count(tier);
             occurrences.approved += u64::from(approved);
-            for flag in of_one_name {
+            for flag in same_name {
                 occurrences.places.count(flag);
             }
         }

@@ -197,8 +197,8 @@ fn format_weight<T>(named: &FlagTotal<T>) -> String {
     }
 }
 
-/// A bar of `part` in `whole`, in eighths of a column; `width` columns are the whole. A part above zero has at least one
-/// eighth, so that it is visible.
+/// A bar of `part` in `whole`, in eighths of a column; `width` columns are the whole. A part above zero has
+/// at least one eighth, so that it is visible.
 fn draw_bar(part: u64, whole: u64, width: usize) -> String {
     if part == 0 || whole == 0 {
         return String::new();

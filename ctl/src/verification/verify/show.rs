@@ -1,5 +1,5 @@
-//! An envelope as text for people: its values with their evidence, the answers of the sources, the resolved conflicts, and
-//! the next step.
+//! An envelope as text for people: its values with their evidence, the answers of the sources, the resolved
+//! conflicts, and the next step.
 
 use super::descriptions;
 use crate::base::error::CtlError;

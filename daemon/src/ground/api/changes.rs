@@ -1,4 +1,5 @@
-//! `GET /v1/changes`: records that became valid, were superseded or were withdrawn, in the order in which that became known.
+//! `GET /v1/changes`: records that became valid, were superseded or were withdrawn, in the order in which
+//! that became known.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;

@@ -154,8 +154,8 @@ fn find_targets(service: &DaemonService, path: &str) -> Result<Vec<SignalTarget>
     Ok(named.collect())
 }
 
-/// Marks each of the sources as stale, and continues after a failure. The sender then gets an error and sends the signal
-/// again.
+/// Marks each of the sources as stale, and continues after a failure. The sender then gets an error and sends
+/// the signal again.
 async fn invalidate(
     service: &Arc<DaemonService>,
     named: Vec<SourceId>,

@@ -1,7 +1,7 @@
 //! Upkeep of a source: pull, check, prune, rebuild and export.
 //!
-//! None of them has a time limit. A check and an export end when the administrator closes the connection; the others run
-//! to completion.
+//! None of them has a time limit. A check and an export end when the administrator closes the connection; the
+//! others run to completion.
 
 use crate::platform::api::request::IgnoredBody;
 use crate::platform::control::body::ControlBody;

@@ -1,5 +1,5 @@
-//! The part of each request before and after its handler: a request id, limits on headers and time, and a response even if
-//! the handler panics.
+//! The part of each request before and after its handler: a request id, limits on headers and time, and a
+//! response even if the handler panics.
 
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;

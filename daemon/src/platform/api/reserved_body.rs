@@ -26,8 +26,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Maximum wait for free memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until there is memory for the answer by the rules to a request of `request_bytes`, for the maximum length of the
-/// answer.
+/// Waits until there is memory for the answer by the rules to a request of `request_bytes`, for the maximum
+/// length of the answer.
 ///
 /// # Errors
 /// `Overloaded` if other clients leave their answers unread for too long.

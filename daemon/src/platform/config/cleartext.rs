@@ -40,7 +40,8 @@ pub(crate) fn redact_url(url: &str) -> String {
     }
 }
 
-/// Whether requests to this URL cross a network without encryption. Addresses for which `is_allowed` is true do not count.
+/// Whether requests to this URL cross a network without encryption. Addresses for which `is_allowed` is true
+/// do not count.
 pub(crate) fn is_cleartext(url: &str, is_allowed: impl FnOnce(IpAddr) -> bool) -> bool {
     let url = origin_of(url).and_then(|origin| origin.parse::<Uri>().ok()).unwrap_or_default();
     let host = url.host().unwrap_or_default();

@@ -13,10 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time in seconds that remains after a query has waited for fresh data, so that it gets an error and not a timeout.
+/// The seconds that remain for a query after it has waited for fresh data. The query can then return an
+/// error before the request times out.
 const LEFT_FOR_THE_REST_S: u64 = 1;
 
-/// Ranges of the own network that may be pulled from.
+/// Private address ranges that sources may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "AddressRangeList", into = "Vec<String>")]
 pub struct AddressRanges(Vec<IpNet>);
@@ -211,7 +212,7 @@ impl TryFrom<CredentialKeys> for ConfiguredSecrets {
         } else {
             take_only(&mut keys.token_file, &mut keys.token_env).map(Self::Token)
         };
-        // other given keys would be ignored
+        // without this check, keys of another kind of credential would be ignored
         credential.filter(|_| keys.is_empty()).ok_or(ALLOWED)
     }
 }
@@ -226,7 +227,7 @@ impl CredentialKeys {
     }
 }
 
-/// The given one of the two; `None` if both or neither are given.
+/// Takes the location of a secret. Returns `None` if both locations or neither of them are given.
 fn take_only(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<SecretOrigin> {
     match (file.take(), variable.take()) {
         (Some(file), None) => Some(SecretOrigin::File(file)),
@@ -318,11 +319,12 @@ impl Default for IngestionSection {
 }
 
 impl IngestionSection {
-    /// Checks the value that depends on another one. `request_s` is the time limit of a request, in seconds.
+    /// Checks `refresh_s` against a value of another section. `request_s` is the time limit of a request, in
+    /// seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
-        let most = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
-        if self.refresh_s > most {
-            let allowed = format!("0 to {most}: a second less than `limits.request_s`");
+        let max_s = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
+        if self.refresh_s > max_s {
+            let allowed = format!("0 to {max_s}: a second less than `limits.request_s`");
             return Err(not_allowed_error("ingestion.refresh_s", self.refresh_s, allowed));
         }
         Ok(())

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// Minimum time between the deadline of all attempts and the time limit of a request, in milliseconds. The gate and the disk
-/// need it.
+/// Minimum time between the deadline of all attempts and the time limit of a request, in milliseconds. The
+/// gate and the disk need it.
 const LEFT_FOR_THE_REST_MS: u64 = 1000;
 /// Maximum length of the name of a model or a version, in characters.
 const WORD_MAX_CHARS: usize = 200;

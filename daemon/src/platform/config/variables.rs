@@ -8,8 +8,8 @@ use strsim::osa_distance;
 
 /// The separator of a key's levels in a variable's name.
 const LEVEL: &str = "__";
-/// Maximum number of letters by which a misspelled key differs from the key. Two adjacent letters in the wrong order count
-/// as one.
+/// Maximum number of letters by which a misspelled key differs from the key. Two adjacent letters in the
+/// wrong order count as one.
 const MISSPELLED_LETTERS: usize = 2;
 /// Tables whose keys the user names.
 const FREE_TABLES: [&str; 2] = ["ingestion__credentials__", "verification__credentials__"];

@@ -1,5 +1,5 @@
-//! The bodies of requests on the administrators' socket. They are read strictly: a misspelled member of a document would be
-//! missing from every answer that depends on it.
+//! The bodies of requests on the administrators' socket. They are read strictly: a misspelled member of a
+//! document would be missing from every answer that depends on it.
 
 use crate::platform::api::request::{JsonBody, strict};
 use crate::platform::problem::Problem;

@@ -14,7 +14,7 @@ use oracled_api::base::service::LogLevel;
 use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
-/// Maximum length of the directives, which are logged, in bytes.
+/// Maximum length of the directives, in bytes. Each change is stored in the audit log.
 const LEVEL_MAX_BYTES: usize = 1024;
 
 /// Read the level of the service log.

@@ -50,7 +50,8 @@ pub async fn reload(
     peer: Option<PeerCredentials>,
 ) -> Result<ReloadResponse, Problem> {
     let _guard = service.lock_control().await;
-    // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk space is freed
+    // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk
+    // space is freed
     let reopened = service.system.log.reopen_mirror().await;
     let config = DaemonConfig::load(flags)
         .map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;

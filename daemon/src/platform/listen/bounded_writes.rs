@@ -11,7 +11,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Time that a client may leave its answer unread while memory for answers is short.
 const UNREAD_WHEN_SHORT: Duration = Duration::from_secs(2);
-/// Bytes that a client must read to regain one second. So a client that reads a few bytes at a time also runs out of time.
+/// Bytes that a client must read to regain one second. So a client that reads a few bytes at a time also runs
+/// out of time.
 const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 /// Interval at which a stalled answer is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -19,8 +20,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Returns whether requests wait for memory that unread answers hold.
 pub type ShortageCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A stream that fails if its client reads nothing for `bound`. Without this limit, a client that never reads its answer
-/// would hold a connection and the answer in memory without end.
+/// A stream that fails if its client reads nothing for `bound`. Without this limit, a client that never reads
+/// its answer would hold a connection and the answer in memory without end.
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,

@@ -4,9 +4,10 @@ use oracled_actors::platform::clock::stopwatch;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections
-/// a second; accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. If
-/// the backlog is full, a blocking `connect` waits, and a non-blocking one fails with `EAGAIN`.
+/// Maximum number of connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands
+/// of connections a second; accepting all of them takes a whole processor. Connections beyond this rate wait
+/// in the kernel's backlog. If the backlog is full, a blocking `connect` waits, and a non-blocking one fails
+/// with `EAGAIN`.
 const BATCH: u32 = 16;
 /// Time in which at most [`BATCH`] connections are accepted.
 const INTERVAL: Duration = Duration::from_millis(5);

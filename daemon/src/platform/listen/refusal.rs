@@ -11,8 +11,8 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Maximum number of refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without the limit a
-/// flood of connections would use up the store's descriptors.
+/// Maximum number of refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without
+/// the limit a flood of connections would use up the store's descriptors.
 pub(crate) const REFUSALS_MAX: usize = 32;
 /// Maximum time that a connection over the limit stays open for its refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -30,7 +30,8 @@ impl ConnectionRefusals {
         Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)) }
     }
 
-    /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals are being written.
+    /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals
+    /// are being written.
     pub(super) fn refuse(&self, stream: UnixStream) {
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
         let connections = self.connections;

@@ -1,7 +1,7 @@
 //! Replaces combinations of objects by one object.
 //!
-//! utoipa describes a struct with a flattened field as `allOf` both. If one of them denies unknown fields, no value is valid
-//! for both.
+//! utoipa describes a struct with a flattened field as `allOf` both. If one of them denies unknown fields, no
+//! value is valid for both.
 
 use std::collections::BTreeMap;
 use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, SchemaType, Type};

@@ -1,5 +1,5 @@
-//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. Writes pass the gate like all
-//! other verdicts.
+//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. Writes pass
+//! the gate like all other verdicts.
 
 use super::verdicts::deliver;
 use crate::platform::api::request::{self, JsonBody, PathSessionId};

@@ -163,7 +163,8 @@ fn validator<T: ToSchema>() -> Validator {
     jsonschema::draft202012::new(&json_schema::<T>()).expect("a schema is valid")
 }
 
-/// The JSON pointers to the values in `document`. Of values that differ only in a list index, only the first is included.
+/// The JSON pointers to the values in `document`. Of values that differ only in a list index, only the first
+/// is included.
 fn pointers(document: &Json) -> Vec<String> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut open = vec![(document, String::new(), String::new())];

@@ -4,8 +4,8 @@ use super::measure::UnitMeasure;
 use super::{UcumUnit, UnitError};
 use crate::base::decimal::Decimal;
 
-/// One unit of a substance in another unit: an international unit of vitamin D is 0.025 `ug`, a `mol` of glucose is 180.156
-/// `g`.
+/// One unit of a substance in another unit: an international unit of vitamin D is 0.025 `ug`, a `mol` of
+/// glucose is 180.156 `g`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubstanceEquivalence {
     /// The quotient of both sides, which is one for this substance.

@@ -6,8 +6,8 @@ use num::{BigInt, Integer};
 
 /// The factor that converts a number of one unit to a number of another: a positive fraction.
 ///
-/// The power of ten is stored separately, so the denominator has no factor of two or five. A product that the denominator
-/// does not divide has infinitely many digits after the point.
+/// The power of ten is stored separately, so the denominator has no factor of two or five. A product that the
+/// denominator does not divide has infinitely many digits after the point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversionFactor {
     numerator: BigInt,

@@ -1,7 +1,7 @@
 //! Units as sources spell them.
 
-/// Common spellings with the intended code. Each is either not a UCUM code, or rarely used as one. `µ` is listed both as
-/// the micro sign and as the Greek letter.
+/// Common spellings with the intended code. Each is either not a UCUM code, or rarely used as one. `µ` is
+/// listed both as the micro sign and as the Greek letter.
 const SPELLINGS: &[(&str, &str)] = &[
     // mass
     ("G", "g"),

@@ -1,8 +1,8 @@
 //! Boolean expressions (CEL) over the axes of a record.
 //!
 //! Registration limits the parts of an expression, so that each evaluation is fast and always gives the same result.
-//! Loops are not allowed, because they would visit groups in no fixed order. Only the functions listed here are
-//! allowed.
+//! Loops are not allowed, because they would visit groups in no fixed order. Only the functions in
+//! `FUNCTIONS` are allowed.
 
 use super::ValuesByPath;
 use crate::ground::axis::{Axis, AxisType};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct ValueFault {
     /// The fault in words, with the value.
     pub(super) reason: String,
-    /// The violated limit, without the value.
+    /// The violated condition, without any value of the record.
     pub(super) bound: String,
 }
 
@@ -37,21 +37,22 @@ pub(super) struct CelExpression {
     source: String,
     program: Program,
     env: Arc<Env>,
-    /// The first names of the axes that the expression uses.
+    /// The names that the expression uses, except `value`. Each is an axis, or the first name in the paths of
+    /// other axes.
     names: BTreeSet<String>,
     /// The type of the checked values.
     kind: AxisType,
 }
 
-/// The parser's message on one line, without its drawing of the location. The message contains the location as
-/// `line:column`.
+/// The parser's message on one line, without the lines that draw the location. The message contains the
+/// location as `line:column`.
 fn join_error_lines(message: &str) -> String {
-    let what = message.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
-    what.replace("ERROR: <input>:", "at ")
+    let text = message.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
+    text.replace("ERROR: <input>:", "at ")
 }
 
 impl CelExpression {
-    /// Compiles `source` over the axes of `ontology`, for the axis with the index `place`.
+    /// Compiles `source` over the axes of `ontology`, for the axis with the index `axis_index`.
     pub(super) fn new(source: &str, ontology: &Ontology, axis_index: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
         let program = env.compile(source).map_err(|error| join_error_lines(&error.to_string()))?;
@@ -82,14 +83,14 @@ impl CelExpression {
     ) -> Context<'static, 'static> {
         let mut context = Context::with_env(Arc::clone(&self.env));
         for name in &self.names {
-            let of_axis = |mapping: &super::CompiledMapping, value: &TypedValue| {
+            let cel_value_of = |mapping: &super::CompiledMapping, value: &TypedValue| {
                 to_cel_value(
                     value,
                     ontology.axes.get(mapping.axis).map_or(AxisType::String, |axis| axis.kind),
                 )
             };
             let variable = if ontology.axes.iter().any(|axis: &Axis| axis.axis == *name) {
-                values.get(name.as_str()).map_or(Value::Null, |(mapping, value)| of_axis(mapping, value))
+                values.get(name.as_str()).map_or(Value::Null, |(mapping, value)| cel_value_of(mapping, value))
             } else {
                 let mut tree = AxisValueTree::default();
                 let from = (Bound::Included(name.as_str()), Bound::Unbounded);
@@ -97,7 +98,7 @@ impl CelExpression {
                 for (path, (mapping, value)) in below.filter(|(path, _)| is_below(path, name)) {
                     let mut names = path.split('.');
                     names.next();
-                    tree.insert_value(names, of_axis(mapping, value));
+                    tree.insert_value(names, cel_value_of(mapping, value));
                 }
                 tree.into_cel_value()
             };
@@ -110,11 +111,11 @@ impl CelExpression {
     pub(super) fn fault(&self, context: &Context<'_, '_>, value: &TypedValue) -> Option<ValueFault> {
         let mut scope = context.new_inner_scope();
         scope.add_variable_from_value(VALUE, to_cel_value(value, self.kind));
-        let broken = |reason: String| Some(ValueFault { bound: reason.clone(), reason });
+        let violated = |reason: String| Some(ValueFault { bound: reason.clone(), reason });
         match self.program.execute(&scope) {
             Ok(Value::Bool(true)) => None,
-            Ok(Value::Bool(false)) => broken(format!("`{}` does not hold", self.source)),
-            Ok(_) => broken(format!("`{}` is neither true nor false", self.source)),
+            Ok(Value::Bool(false)) => violated(format!("`{}` does not hold", self.source)),
+            Ok(_) => violated(format!("`{}` is neither true nor false", self.source)),
             Err(error) => {
                 let missing = self.names.iter().filter(|name| {
                     matches!(context.get_variable(name.as_str()), Some(null) if null.get_type().name() == "null_type")
@@ -142,7 +143,7 @@ fn is_below(path: &str, name: &str) -> bool {
     path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// The error without values, because groups would be printed in no fixed order.
+/// Describes the error without whole groups, because their order is not fixed. The text may contain a key.
 fn describe_error(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(name) => format!("there is no `{name}`"),
@@ -164,7 +165,10 @@ struct ExpressionParts {
 }
 
 impl ExpressionParts {
-    /// Counts `part` at the nesting depth `depth`.
+    /// Counts `part` and the parts in it, and collects the names. `depth` is the nesting depth of `part`.
+    ///
+    /// # Errors
+    /// A limit is exceeded, or a part is not allowed.
     fn count_part(&mut self, part: &IdedExpr, depth: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > PARTS_MAX || depth > DEPTH_MAX {

@@ -121,8 +121,8 @@ fn is_of_draft_4(document: &Json) -> bool {
     document.get("$schema").and_then(Json::as_str).is_some_and(|draft| draft.contains("draft-04"))
 }
 
-/// Rejects names that give a part of the schema its own base or draft. A pointer in such a part would refer to another part
-/// than the one that is counted.
+/// Rejects names that give a part of the schema its own base or draft. A pointer in such a part would refer
+/// to another part than the one that is counted.
 fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> {
     match part {
         Json::Array(items) => items.iter().try_for_each(|item| check_names(item, false, draft_4)),

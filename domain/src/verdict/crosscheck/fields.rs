@@ -1,4 +1,4 @@
-//! The members that a verdict of a tier has, and what happens to the others.
+//! The members that a verdict of a tier has, and the handling of all other members.
 
 use crate::base::payload::MemberName;
 use crate::verdict::label::{ProductTier, VerdictDimension};

@@ -6,15 +6,16 @@ use p256::PublicKey;
 /// The length of an Ed25519 key, and of one coordinate of P-256, in bytes.
 pub(super) const CURVE_BYTES: usize = 32;
 
-/// Checks that these bytes are the canonical form of a point of Ed25519 (RFC 8032, 5.1.2), and that the order of the point
-/// is not small: a key of small order verifies forged signatures.
+/// Checks that these bytes are the canonical form of a point of Ed25519 (RFC 8032, 5.1.2), and that the order
+/// of the point is not small: a key of small order verifies forged signatures.
 ///
 /// # Errors
 /// The fault and what is allowed.
 pub(super) fn check_ed25519(x: &[u8; CURVE_BYTES]) -> Result<(), &'static str> {
     const NO_POINT: &str = "its `x` is not a point of Ed25519; allowed: a public key in the form of RFC 8032";
     let point = CompressedEdwardsY(*x).decompress().ok_or(NO_POINT)?;
-    // `decompress` also accepts a `y` that is not reduced, which differs in its first byte; the sign of `x` is in the last one
+    // `decompress` also accepts a `y` that is not reduced, which differs in its first byte; the sign of `x`
+    // is in the last one
     if point.compress().0.first() != x.first() {
         return Err(NO_POINT);
     }

@@ -71,8 +71,8 @@ impl MetadataLocations {
         })
     }
 
-    /// Reads the metadata of an answer with this body and these headers. A missing time of issue or nonce is not an error
-    /// here: the replay check reports it.
+    /// Reads the metadata of an answer with this body and these headers. A missing time of issue or nonce is
+    /// not an error here: the replay check reports it.
     ///
     /// # Errors
     /// If a value is missing or has another form. The message does not quote it.

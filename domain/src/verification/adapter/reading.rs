@@ -69,8 +69,8 @@ pub struct AnswerContent {
     pub values: BTreeMap<String, StatedValue>,
     /// The version, if the adapter defines its location.
     pub version: Option<String>,
-    /// The time as of which the answer holds: the value at the location that the adapter defines, else the earlier of the
-    /// request time and the time of issue.
+    /// The time as of which the answer holds: the value at the location that the adapter defines, else the
+    /// earlier of the request time and the time of issue.
     pub observed_at: Timestamp,
     /// The time of issue, if the adapter defines its location.
     pub issued_at: Option<Timestamp>,
@@ -89,9 +89,11 @@ impl ValidatedAdapter {
     /// # Errors
     /// If the adapter cannot answer the question.
     pub fn url(&self, question: &SourceQuestion<'_>) -> Result<String, UnsupportedQuestionError> {
-        let elsewhere =
-            self.fixed.iter().find(|(axis, value)| question.thing.get(*axis).is_some_and(|of| of != *value));
-        if let Some((axis, value)) = elsewhere {
+        let mismatch = self
+            .fixed
+            .iter()
+            .find(|(axis, value)| question.thing.get(*axis).is_some_and(|requested| requested != *value));
+        if let Some((axis, value)) = mismatch {
             return Err(UnsupportedQuestionError::Elsewhere { axis: axis.clone(), value: value.to_string() });
         }
         if let Some(axis) = self.fixed.keys().find(|axis| !question.thing.contains_key(*axis)) {
@@ -120,8 +122,9 @@ impl ValidatedAdapter {
         self.locations.headers().map(str::to_owned).chain(signature).collect()
     }
 
-    /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a report proves
-    /// nothing. It is not allowed if an answer must have a signature, a time of issue or a nonce.
+    /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a
+    /// report proves nothing. It is not allowed if an answer must have a signature, a time of issue or a
+    /// nonce.
     #[must_use]
     pub const fn may_be_unchanged(&self) -> bool {
         let adapter = &self.adapter;
@@ -135,16 +138,16 @@ impl ValidatedAdapter {
             && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(cached, now, ttl_s))
     }
 
-    /// Whether `cached` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
-    /// been read wrongly.
+    /// Whether the values of `cached` can be used at `now`. An answer that another adapter has read cannot be
+    /// used, because that adapter may have read it wrongly. The replay check uses its time of issue in any case.
     #[must_use]
     pub fn is_usable(&self, cached: &CachedAnswer, now: Timestamp) -> bool {
         let keep_s = self.cache_seconds(cached.point_in_time);
         cached.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(cached, now, keep_s))
     }
 
-    /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer about the past
-    /// is cached only for `ttl_seconds`, because the same past time is rarely requested again.
+    /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer
+    /// about the past is cached only for `ttl_seconds`, because the same past time is rarely requested again.
     #[must_use]
     pub const fn cache_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
         match point_in_time {
@@ -167,9 +170,9 @@ impl ValidatedAdapter {
         received: &ReceivedAnswer<'_>,
         question: &SourceQuestion<'_>,
     ) -> Result<AnswerReadOutcome, AnswerRejection> {
-        let body = SourceValue::parse(received.body).map_err(|bad| schema(describe_parse_error(&bad)))?;
-        let of_itself = self.locations.read(&body, received.headers).map_err(schema)?;
-        let AnswerMetadata { version, observed_at, issued_at, nonce } = of_itself;
+        let body = SourceValue::parse(received.body).map_err(|error| schema(describe_parse_error(&error)))?;
+        let metadata = self.locations.read(&body, received.headers).map_err(schema)?;
+        let AnswerMetadata { version, observed_at, issued_at, nonce } = metadata;
         let last_issued_at = question.kept.and_then(|cached| cached.issued_at);
         replay::check(
             &self.adapter,
@@ -221,16 +224,16 @@ impl ValidatedAdapter {
                 .normalize(raw)
                 .map_err(|rejection| schema(self.describe_rejection(&rejection)))?;
             let NormalizerOutput { content, json, valid_from, valid_until, warnings, .. } = normalized;
-            let is_of = |(axis, value): (&String, &AxisValue)| content.axes.get(axis) == Some(value);
-            if !question.thing.iter().all(is_of) {
+            let is_requested = |(axis, value): (&String, &AxisValue)| content.axes.get(axis) == Some(value);
+            if !question.thing.iter().all(is_requested) {
                 return Err((
                     AnswerFault::Identity,
                     "it is about another entity than the requested one".to_owned(),
                 ));
             }
-            let begun = valid_from.is_none_or(|from| from <= as_of);
-            let ended = valid_until.is_some_and(|until| until <= as_of);
-            if begun && !ended {
+            let is_begun = valid_from.is_none_or(|from| from <= as_of);
+            let is_ended = valid_until.is_some_and(|until| until <= as_of);
+            if is_begun && !is_ended {
                 let warnings = warnings.iter().map(|warning| self.describe_rejection(warning)).collect();
                 records.insert(json, (content, warnings));
             }
@@ -276,22 +279,22 @@ impl ValidatedAdapter {
         stated.collect()
     }
 
-    /// Describes a rejection or a warning: the rule, the location if the adapter itself names it, and the broken bound. For
-    /// a group only its axis is named, because the keys come from the answer.
+    /// Describes a rejection or a warning: the rule, the field if the adapter itself names it, and the
+    /// violated bound. For a group only its axis is named, because the keys come from the answer.
     fn describe_rejection(&self, rejection: &RecordRejection) -> String {
         let rule = rejection.rule.into_str();
-        let ours = rejection.place.as_ref().and_then(|field| {
+        let known_field = rejection.place.as_ref().and_then(|field| {
             let axis = self.ontology().axis(field).map(|axis| axis.axis.as_str());
             axis.or_else(|| self.adapter.required_fields.contains(field).then_some(field))
         });
-        let field = ours.map(|field| format!(" on `{field}`")).unwrap_or_default();
+        let field = known_field.map(|field| format!(" on `{field}`")).unwrap_or_default();
         let bound = rejection.bound.as_ref().map(|bound| format!(": {bound}")).unwrap_or_default();
         format!("it violates `{rule}`{field}{bound}")
     }
 }
 
-/// The time as of which an answer without `observed_at` holds. An answer that was issued before the request cannot contain
-/// later changes.
+/// The time as of which an answer without `observed_at` holds. An answer that was issued before the request
+/// cannot contain later changes.
 fn default_observed_at(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
@@ -309,8 +312,8 @@ fn schema(cause: String) -> AnswerRejection {
 }
 
 /// Why a body is not a JSON document, without quoting it.
-fn describe_parse_error(bad: &RawRecordError) -> String {
-    match bad {
+fn describe_parse_error(error: &RawRecordError) -> String {
+    match error {
         RawRecordError::RepeatedName { .. } => "a name occurs twice in one of its objects".to_owned(),
         RawRecordError::NotUtf8 { at_byte } => format!("it is not UTF-8 from byte {at_byte} on"),
         RawRecordError::Syntax { cause } => format!("it is not JSON: {cause}"),

@@ -1,4 +1,5 @@
-//! The replay check: rejects an answer that was given before (RFC-0002, "Oracle Integrity Requirements": replay detection).
+//! The replay check: rejects an answer that was given before (RFC-0002, "Oracle Integrity Requirements":
+//! replay detection).
 
 use super::Adapter;
 use crate::base::date::Date;
@@ -49,7 +50,8 @@ pub(super) fn check(
     }
 }
 
-/// Parses a time: a date of RFC 3339, a date of HTTP (RFC 9110, 5.6.7), or seconds since 1970 (`NumericDate` of RFC 7519).
+/// Parses a time: a date of RFC 3339, a date of HTTP (RFC 9110, 5.6.7), or seconds since 1970 (`NumericDate`
+/// of RFC 7519).
 pub(super) fn moment(raw: &SourceValue) -> Option<Timestamp> {
     match raw {
         SourceValue::Text(text) => of_text(text),

@@ -1,5 +1,5 @@
-//! The signature method and the keys of a source (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC
-//! 7517). Each key is for one algorithm; the algorithm that an answer names never selects one.
+//! The signature method and the keys of a source (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON
+//! Web Keys (RFC 7517). Each key is for one algorithm; the algorithm that an answer names never selects one.
 
 use super::curve_point::{CURVE_BYTES, check_ed25519, check_p256};
 use base64::Engine as _;

@@ -1,5 +1,5 @@
-//! An endpoint with variables, in the simplest form of RFC 6570: an inserted value is one part of a path or of a query, and
-//! cannot change anything else in the URL.
+//! An endpoint with variables, in the simplest form of RFC 6570: an inserted value is one part of a path or
+//! of a query, and cannot change anything else in the URL.
 
 use super::ENDPOINT_MAX_BYTES;
 use crate::base::date::Date;

@@ -59,8 +59,8 @@ fn higher_tier_wins(
     }
 }
 
-/// The side that was published later wins. A side that was published before the recency window, which ends at the requested
-/// time, does not count. Two sides of the same time settle nothing.
+/// The side that was published later wins. A side that was published before the recency window, which ends at
+/// the requested time, does not count. Two sides of the same time settle nothing.
 fn most_recent(
     inputs: &DecisionInputs,
     standing: &LeadingValue<'_, '_>,
@@ -94,8 +94,8 @@ fn use_conservative(
     if stands { StrategyOutcome::Kept } else { StrategyOutcome::Replaced }
 }
 
-/// The mean over the members of both sides, weighted by tier. It is rounded to the axis's precision, or else to the largest
-/// number of digits after the point among the values.
+/// The mean over the members of both sides, weighted by tier. It is rounded to the axis's precision, or else
+/// to the largest number of digits after the point among the values.
 fn weighted_average(
     axis: &Axis,
     standing: &LeadingValue<'_, '_>,

@@ -176,7 +176,8 @@ fn confirmation(inputs: &DecisionInputs, path: &str, claim: &ValidatedClaim) -> 
     }
 }
 
-/// The record of an answer, at the tier at which it counts, with the time to live that is enforced on state-sensitive axes.
+/// The record of an answer, at the tier at which it counts, with the time to live that is enforced on
+/// state-sensitive axes.
 fn record<'p>(
     inputs: &DecisionInputs,
     answer: &UsableAnswer<'_>,

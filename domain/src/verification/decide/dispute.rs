@@ -39,8 +39,8 @@ impl ReviewDispute {
             without_claims.retain(|path, _| axes.contains_key(path));
         }
         let of_claim = without_claims.is_empty();
-        // the claimant is not part of the evidence, and claims count only if no dispute between sources is left: a client
-        // that invents claims does not open a review for each
+        // the claimant is not part of the evidence, and claims count only if no dispute between sources is
+        // left: a client that invents claims does not open a review for each
         let (disputed, claimed) =
             if of_claim { (&axes, claimed(inputs, &axes)) } else { (&without_claims, BTreeMap::new()) };
         let evidence_hash = evidence_hash(inputs, envelope, disputed, &claimed, &candidates);
@@ -77,7 +77,8 @@ pub(in crate::verification) fn with_review_id(
         open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
     };
     let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
-        // at the limit, a dispute joins the latest review with its axes: values that change constantly do not each open one
+        // at the limit, a dispute joins the latest review with its axes: values that change constantly do not
+        // each open one
         None if open.len() >= open_max => Some(open.iter().rev().find(covers)?),
         None if inputs.queue_is_full => return None,
         known => known,
@@ -108,8 +109,8 @@ fn candidates(inputs: &DecisionInputs, envelope: &Envelope) -> BTreeMap<SourceId
     found.collect()
 }
 
-/// The SHA-256 of the question without its times, of the values and versions of the answers, and of the claims. Times do not
-/// count, and neither do unverified oracles or cached answers of missing oracles.
+/// The SHA-256 of the question without its times, of the values and versions of the answers, and of the
+/// claims. Times do not count, and neither do unverified oracles or cached answers of missing oracles.
 fn evidence_hash(
     inputs: &DecisionInputs,
     envelope: &Envelope,

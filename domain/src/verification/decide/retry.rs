@@ -11,7 +11,8 @@ use crate::verification::inputs::DecisionInputs;
 use crate::verification::reason::AxisReason;
 use std::collections::BTreeSet;
 
-/// The guidance on a retry. The advice names the oracles and the delay, because it is also shown without the other members.
+/// The guidance on a retry. The advice names the oracles and the delay, because it is also shown without the
+/// other members.
 pub(super) fn advise_retry(inputs: &DecisionInputs, ruling: &CombinedDecision<'_>) -> RetryAdvice {
     let has = |reason| ruling.reasons.contains(&reason);
     if has(AxisReason::QueueFull) {

@@ -21,15 +21,16 @@ impl ReviewCase {
         stated_values.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect()
     }
 
-    /// Whether a resolution must name the definition of its value on an axis, because the candidates have different ones.
+    /// Whether a resolution must name the definition of its value on an axis, because the candidates have
+    /// different ones.
     #[must_use]
     pub fn is_definition_required(&self, path: &str) -> bool {
         let is_mismatch = |reasons: &BTreeSet<AxisReason>| reasons.contains(&AxisReason::DefinitionMismatch);
         self.axes.get(path).is_some_and(is_mismatch) || self.definitions_of(path).len() > 1
     }
 
-    /// The definition of the candidates whose value on an axis is written `value`; `None` unless it is the same for all of
-    /// them.
+    /// The definition of the candidates whose value on an axis is written `value`; `None` unless it is the
+    /// same for all of them.
     #[must_use]
     pub fn only_definition_of(&self, path: &str, value: &str) -> Option<&str> {
         let stated_values = self.candidates.values().filter_map(|candidate| candidate.values.get(path));

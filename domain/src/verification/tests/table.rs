@@ -1,8 +1,8 @@
 //! The decision table: every combination of what a decision depends on, compared with rules in the words of the
 //! specification.
 //!
-//! A rule defines the cases to which it applies, and their expected outcome. For each case, a rule must give the kind of
-//! the envelope, and all applicable rules must hold. Each rule must apply to at least one case.
+//! A rule defines the cases to which it applies, and their expected outcome. For each case, a rule must give
+//! the kind of the envelope, and all applicable rules must hold. Each rule must apply to at least one case.
 
 mod case;
 mod rules;

@@ -184,7 +184,8 @@ impl WorkflowValidator<'_> {
         self.oracles.iter().filter(can)
     }
 
-    /// Checks that each axis has enough providers: a measured axis without a registered oracle would never have a value.
+    /// Checks that each axis has enough providers: a measured axis without a registered oracle would never
+    /// have a value.
     fn check_providers(&self) -> Result<(), WorkflowError> {
         let needed = self.workflow.min_sources;
         if needed == 0 {

@@ -45,8 +45,8 @@ pub(crate) struct RecordLogEntries<'r> {
 pub(crate) struct LogTip {
     /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
     pub(crate) latest_time_us: i64,
-    /// The last block in which each event is known to be indexed. An event without an entry here is indexed again, which
-    /// changes nothing.
+    /// The last block in which each event is known to be indexed. An event without an entry here is indexed
+    /// again, which changes nothing.
     indexed: HashMap<&'static str, u64>,
     /// The last row, if it has space for more entries: the number of its first entry, and its text.
     row: Option<(u64, Vec<u8>)>,
@@ -120,7 +120,8 @@ pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64)
     batch.insert(key(TableId::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }
 
-/// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.
+/// Appends the line of an entry: the event's object with its number before the other members, and its caller
+/// after them.
 fn append_line(lines: &mut Vec<u8>, seq: u64, event: &AuditEvent, caller: Option<&RequestCaller>) {
     write!(lines, "{{\"seq\":{seq}").expect("a write to memory does not fail");
     let junction = lines.len();

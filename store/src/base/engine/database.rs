@@ -120,8 +120,8 @@ fn try_open_sled(
     }
 }
 
-/// Removes torn files, which sled would read as complete, and snapshots that are not the `known` one. Returns whether it
-/// removed such a snapshot.
+/// Removes torn files, which sled would read as complete, and snapshots that are not the `known` one. Returns
+/// whether it removed such a snapshot.
 fn remove_unusable_files(
     options: &StoreOptions,
     database: &Path,
@@ -133,8 +133,8 @@ fn remove_unusable_files(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(io(error)),
     };
-    // sled takes the same lock. It is held until `file` is closed, so that the files of a database that another process has
-    // open are not touched.
+    // sled takes the same lock. It is held until `file` is closed, so that the files of a database that
+    // another process has open are not touched.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { dir: options.dir.clone() }),

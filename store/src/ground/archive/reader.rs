@@ -28,7 +28,8 @@ struct SharedArchivedPayload {
 }
 
 impl ArchivedPayload {
-    /// Opens the payload with the digest `sha256` in the archive directory `dir` of `owner`. Reads and checks its index.
+    /// Opens the payload with the digest `sha256` in the archive directory `dir` of `owner`. Reads and checks
+    /// its index.
     ///
     /// # Errors
     /// `SourceFile` if the file is missing or truncated, or its index or footer is damaged; `Io` if it cannot be read;
@@ -146,8 +147,8 @@ impl ArchivedPayload {
     }
 }
 
-/// Reads a payload from start to end, with one frame in memory. A damaged frame is an error of the kind `InvalidData` that
-/// contains the [`StoreError`].
+/// Reads a payload from start to end, with one frame in memory. A damaged frame is an error of the kind
+/// `InvalidData` that contains the [`StoreError`].
 #[derive(Debug)]
 pub struct ArchiveReader {
     archive: ArchivedPayload,

@@ -39,8 +39,8 @@ pub struct PayloadRef {
     pub size_bytes: u64,
 }
 
-/// The path of a payload's mark. The mark exists until a commit names the payload. After a kill it separates an uncommitted
-/// payload from one that only a newer copy of the database names.
+/// The path of a payload's mark. The mark exists until a commit names the payload. After a kill it separates
+/// an uncommitted payload from one that only a newer copy of the database names.
 pub(in crate::ground) fn mark_path(dir: &Path, sha256: &str) -> PathBuf {
     dir.join(format!("{UNFINISHED}{sha256}"))
 }
@@ -104,12 +104,12 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    /// Writes the remaining bytes, syncs the file, and gives it its name. If the same payload exists already, the new file
-    /// replaces it. A new payload has a [`mark`] until a commit names it.
+    /// Writes the remaining bytes, syncs the file, and gives it its name. If the same payload exists already,
+    /// the new file replaces it. A new payload has a [`mark`] until a commit names it.
     ///
     /// # Errors
-    /// `Unavailable` if space is short, `Io` for other write errors. Afterwards the archive has either no new file, or the
-    /// complete payload if only the sync of its name failed.
+    /// `Unavailable` if space is short, `Io` for other write errors. Afterwards the archive has either no new
+    /// file, or the complete payload if only the sync of its name failed.
     pub fn finish(mut self) -> Result<PayloadRef, StoreError> {
         let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
         self.seal(&sha256).map_err(|source| StoreError::write_error(self.file.path(), source))?;

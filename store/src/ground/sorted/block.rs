@@ -1,9 +1,9 @@
 //! The encoding of rows in key order as a block.
 //!
-//! A block has the total length of its keys, the keys, and the values, so that a search for a key does not touch values. A
-//! key is encoded as three numbers and some bytes: the length of the prefix that it shares with the key before it in the
-//! block, the length of the rest, the length of its value, and the rest. The first key of a block shares nothing. Numbers
-//! are in base 128 (`varint` of the domain).
+//! A block has the total length of its keys, the keys, and the values, so that a search for a key does not
+//! touch values. A key is encoded as three numbers and some bytes: the length of the prefix that it shares
+//! with the key before it in the block, the length of the rest, the length of its value, and the rest. The
+//! first key of a block shares nothing. Numbers are in base 128 (`varint` of the domain).
 
 use crate::base::error::StoreError;
 use crate::ground::index::shared_bytes;

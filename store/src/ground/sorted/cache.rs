@@ -16,8 +16,8 @@ type BlockId = (u128, usize);
 
 /// The checked blocks that are read most, from any number of files, with a limit in bytes. A clone is the same cache.
 ///
-/// A file is identified by its digest, so that it finds its blocks when it is opened again. Blocks of a removed file are
-/// evicted over time.
+/// A file is identified by its digest, so that it finds its blocks when it is opened again. Blocks of a
+/// removed file are evicted over time.
 #[derive(Debug, Clone)]
 pub struct BlockCache {
     blocks: Arc<Cache<BlockId, Bytes, BlockWeighter>>,

@@ -39,8 +39,8 @@ impl SortedRowRange {
         Self { file, block: BlockRows::default(), next_block, start, end, at: RangePosition::Start }
     }
 
-    /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there. `key` must not
-    /// be before the start of the range.
+    /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there.
+    /// `key` must not be before the start of the range.
     ///
     /// # Errors
     /// The errors of [`SortedRowRange::advance`].

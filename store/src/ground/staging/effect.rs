@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use oracled_domain::ground::run::ReleaseEffect;
 use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 
-/// Counts the effect of a release on the records in force at its date or later. If the release replaces another reading of
-/// its version with another date, the records in force at that date count too.
+/// Counts the effect of a release on the records in force at its date or later. If the release replaces
+/// another reading of its version with another date, the records in force at that date count too.
 pub(super) struct ReleaseEffectGauge {
     times: Vec<EffectAtTime>,
     pub(super) effect: ReleaseEffect,

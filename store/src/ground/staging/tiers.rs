@@ -5,8 +5,8 @@ use oracled_domain::ground::run::SortedFileRef;
 /// A file is merged with newer statements unless it has more than this many times as many statements.
 const FACTOR: u64 = 4;
 
-/// The number of the oldest of `files` that stay unchanged when `fresh` statements are added. Each of the resulting files
-/// has fewer statements than a quarter of the file before it.
+/// The number of the oldest of `files` that stay unchanged when `fresh` statements are added. Each of the
+/// resulting files has fewer statements than a quarter of the file before it.
 pub(super) fn count_unchanged_files(files: &[SortedFileRef], fresh: u64) -> usize {
     let mut merged = fresh;
     let mut unchanged = files.len();

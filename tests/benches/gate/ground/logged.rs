@@ -1,5 +1,5 @@
-//! The cost of the audit entries of queries: lookups with entries, committed in groups as the daemon does, compared with
-//! the same lookups without entries.
+//! The cost of the audit entries of queries: lookups with entries, committed in groups as the daemon does,
+//! compared with the same lookups without entries.
 
 use super::facts::{BenchFact, BenchRelease};
 use super::library::LibraryStore;

@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its schedule has an
-/// earlier time. Without the pause, a daemon that restarts in a loop would pull at each start.
+/// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its
+/// schedule has an earlier time. Without the pause, a daemon that restarts in a loop would pull at each
+/// start.
 const INTERRUPTED_PULL_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 /// A pipeline's schedule. Definitions may be long, so each is read only once for its schedule.

@@ -77,8 +77,8 @@ fn is_in_refresh_pause(at: Timestamp, now: Timestamp) -> bool {
 }
 
 impl IngestContext {
-    /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for the runs that
-    /// follow. Returns whether its run failed or is held.
+    /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for
+    /// the runs that follow. Returns whether its run failed or is held.
     async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
         let request = RequestedPull { pipeline_id, requested_by: "refresh".into(), peer: None };
         let mut begun = None;

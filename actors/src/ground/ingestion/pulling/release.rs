@@ -1,8 +1,8 @@
 //! The version of a pulled payload.
 //!
-//! A payload that differs from the source's last payload is a new release, even if the source had the same payload
-//! earlier. Only the latest run of a version counts. If a source returns to earlier content, that content must therefore
-//! not get its former version again.
+//! A payload that differs from the source's last payload is a new release, even if the source had the same
+//! payload earlier. Only the latest run of a version counts. If a source returns to earlier content, that
+//! content must therefore not get its former version again.
 
 use super::super::{IngestContext, IngestionError};
 use crate::ground::registry::PreparedPipeline;

@@ -1,7 +1,7 @@
 //! CSV and TSV: fields between delimiters, one record a line. A quoted field may contain line ends.
 //!
-//! This is our own reader, since tolerant readers hide faults: an unclosed quote at the end, text after a closing quote,
-//! or a carriage return that only some readers treat as a line end.
+//! This is our own reader, since tolerant readers hide faults: an unclosed quote at the end, text after a
+//! closing quote, or a carriage return that only some readers treat as a line end.
 
 use super::input::PayloadInput;
 use super::{HeaderLineError, MAX_COLUMNS, PayloadSliceError, UnnumberedSlice};

@@ -93,8 +93,8 @@ impl<R: Read> PayloadInput<R> {
         }
     }
 
-    /// Appends the rest of a line without its end (LF or CR LF) to `bytes`, which begin at offset `start` of the payload.
-    /// Returns the line end, which is empty if the payload ends without one.
+    /// Appends the rest of a line without its end (LF or CR LF) to `bytes`, which begin at offset `start` of
+    /// the payload. Returns the line end, which is empty if the payload ends without one.
     pub(super) fn line(
         &mut self,
         bytes: &mut Vec<u8>,

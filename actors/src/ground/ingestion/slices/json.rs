@@ -143,7 +143,8 @@ impl<R: Read> JsonListReader<R> {
         Ok(Some(group))
     }
 
-    /// Skips the separator between two values of `group`, or its closing bracket. Returns whether another value follows.
+    /// Skips the separator between two values of `group`, or its closing bracket. Returns whether another
+    /// value follows.
     fn more(&mut self, group: JsonContainer, first: bool) -> Result<bool, PayloadSliceError> {
         self.input.skip_white_space()?;
         match self.input.peek()? {

@@ -136,8 +136,8 @@ fn failed_pull_is_logged_and_changes_nothing() {
         let events = logged_events(&system.store);
         assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 1);
         assert!(!events.contains(&"ingestion_started".to_owned()));
-        let handed_in = registered(&system, pulled_by(RetrievalMethod::ManualUpload, None, None)).await;
-        let refused = pulled(&system, &handed_in.expect("the registration succeeds")).await;
+        let manual_id = registered(&system, pulled_by(RetrievalMethod::ManualUpload, None, None)).await;
+        let refused = pulled(&system, &manual_id.expect("the registration succeeds")).await;
         assert!(matches!(refused, Err(IngestionError::NotPulled(_))), "{refused:?}");
     });
 }
@@ -146,15 +146,15 @@ fn failed_pull_is_logged_and_changes_nothing() {
 fn pipeline_with_invalid_retrieval_is_not_registered() {
     with_system(|TestSystem { system, .. }| async move {
         population(&system).await;
-        let somewhere = || Some("https://example.org/x.csv".to_owned());
+        let endpoint = || Some("https://example.org/x.csv".to_owned());
         for (definition, word) in [
             (pulled_by(RetrievalMethod::FileDownload, None, None), "`endpoint` is missing"),
-            (pulled_by(RetrievalMethod::ManualUpload, somewhere(), None), "`endpoint` is only allowed for"),
+            (pulled_by(RetrievalMethod::ManualUpload, endpoint(), None), "`endpoint` is only allowed for"),
             (
                 pulled_by(RetrievalMethod::ManualUpload, None, Some("0 4 * * *")),
                 "`schedule` is only allowed for",
             ),
-            (pulled_by(RetrievalMethod::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
+            (pulled_by(RetrievalMethod::ApiPull, endpoint(), Some("every morning")), "`schedule`: "),
             (
                 pulled_by(RetrievalMethod::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
                 "127.0.0.2 (loopback); allowed: ",
@@ -362,7 +362,8 @@ fn ingest_context(system: &ActorSystem, time: &TestClock) -> Arc<IngestContext> 
     IngestionActor::new(config, store, log, system.clock.clone(), system.metrics.clone()).context
 }
 
-/// A source that is pulled from `endpoint`, has a release of 2020, and gives no answer older than a day.
+/// A source that is pulled from `endpoint` and has a release of 2020. Its policy allows no answer older
+/// than a day.
 async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) {
     population(system).await;
     let definition = pulled_by(RetrievalMethod::FileDownload, Some(endpoint.to_owned()), None);
@@ -379,7 +380,7 @@ async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) 
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
     policy.default_max_age_seconds = 86_400;
     let set = system.registry.register(&policy, PEER).await;
-    set.expect("it is set");
+    set.expect("the policy is set");
     (oracle_id, pipeline_id)
 }
 
@@ -392,12 +393,12 @@ async fn queried(system: &ActorSystem, oracle_id: &SourceId) -> Result<String, Q
 
 /// Marks the data of a source stale.
 async fn invalidated(system: &ActorSystem, oracle_id: &SourceId) {
-    let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
+    let (trigger, detail) = (InvalidationCause::Manual, "reported by the publisher".to_owned());
     system
         .registry
         .invalidate(SourceInvalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
         .await
-        .expect("it is stale");
+        .expect("the invalidation succeeds");
 }
 
 #[test]
@@ -669,7 +670,7 @@ fn pipeline_has_at_most_one_pull_in_progress() {
         {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // skipped pulls are not made up for, and the next due pull is not skipped
+        // a skipped pull is not repeated later, and the next due pull is not skipped
         pulling::begin_due(&context);
         let again = pulling::pull(Arc::clone(&context), requested).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");

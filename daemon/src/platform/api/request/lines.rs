@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 /// Maximum number of lines in one batch.
 const SOME_LINES: usize = 64;
-/// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are held until the
-/// client reads them.
+/// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are
+/// held until the client reads them.
 const SOME_BYTES: usize = 16 * 1024;
 /// The media types of newline-delimited JSON; none is registered.
 const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
@@ -139,8 +139,8 @@ impl BatchLineReader {
         Ok(())
     }
 
-    /// Takes lines out of the buffer: the complete ones, the last one at the end of the body, and an overlong one as soon as
-    /// it exceeds the limit.
+    /// Takes lines out of the buffer: the complete ones, the last one at the end of the body, and an overlong
+    /// one as soon as it exceeds the limit.
     fn take_lines(&mut self) -> Vec<BatchLine> {
         let (mut lines, mut bytes, mut from) = (Vec::new(), 0, 0);
         while lines.len() < SOME_LINES && bytes < SOME_BYTES {

@@ -1,5 +1,5 @@
-//! Strict JSON: an unknown or repeated name is an error with its position. serde alone silently keeps the last of two equal
-//! names in a map.
+//! Strict JSON: an unknown or repeated name is an error with its position. serde alone silently keeps the
+//! last of two equal names in a map.
 
 use super::{shorten_error, shorten_error_with_path};
 use crate::platform::problem::{Problem, ProblemCode};
@@ -11,8 +11,8 @@ use serde_json::de::SliceRead;
 use serde_json::error::Category;
 use serde_path_to_error::Track;
 
-/// Reads `text` as a `T`. `kind` names it in errors (`a request`). A name must not occur twice in one object, even if `T`
-/// ignores it.
+/// Reads `text` as a `T`. `kind` names it in errors (`a request`). A name must not occur twice in one object,
+/// even if `T` ignores it.
 ///
 /// # Errors
 /// `InvalidJson` if the text is not JSON, else a problem with `code` and the position of the fault.

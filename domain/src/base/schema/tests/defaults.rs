@@ -163,7 +163,8 @@ fn workflow_digest_ignores_written_defaults() {
     assert_same::<Workflow>(minimal, full);
 }
 
-/// Documents that an earlier version of the daemon stored keep their digests. The expected digest was computed with Python.
+/// Documents that an earlier version of the daemon stored keep their digests. The expected digest was
+/// computed with Python.
 #[test]
 fn digest_of_a_full_document_is_stable() {
     let digest = |document: Json| serde_json::from_value::<PipelineDefinition>(document).unwrap().digest();

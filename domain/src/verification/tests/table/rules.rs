@@ -1,5 +1,5 @@
-//! The rules, each with its origin: "RFC" is RFC-0002, Part II, by its headings; "Reading" is how this project interprets
-//! it.
+//! The rules, each with its origin: "RFC" is RFC-0002, Part II, by its headings; "Reading" is how this
+//! project interprets it.
 
 use super::case::{CaseCachedAnswer, CaseClaim, CaseFreshness, CaseMode, CaseValues, FirstReply, TableCase};
 use crate::ground::axis::AxisClass;
@@ -134,8 +134,8 @@ fn is_budget_spent(case: &TableCase) -> bool {
     case.mode == CaseMode::Inline && (case.takes_too_long || was_cut)
 }
 
-/// Nothing prevents a decision now: no reviewer is required, no value is too old, no time limit is exceeded, and no oracle
-/// is missing.
+/// Nothing prevents a decision now: no reviewer is required, no value is too old, no time limit is exceeded,
+/// and no oracle is missing.
 fn is_unconstrained(case: &TableCase) -> bool {
     is_decided_by_oracles(case)
         && !is_reviewer_required(case)

@@ -19,8 +19,8 @@ enum JsonScanState {
     Text,
     /// After a backslash in a string.
     Escaped,
-    /// After a string. The next byte shows whether the string really ended. A missing or extra quote would otherwise swap
-    /// the inside and the outside of strings.
+    /// After a string. The next byte shows whether the string really ended. A missing or extra quote would
+    /// otherwise swap the inside and the outside of strings.
     AfterText,
 }
 
@@ -28,8 +28,8 @@ enum JsonScanState {
 type JsonScanEnd = Result<(), &'static str>;
 
 impl JsonValueScanner {
-    /// Scans more of the value. Returns the number of bytes of `chunk` that belong to it, and whether it ends after them.
-    /// A value without any bytes is invalid.
+    /// Scans more of the value. Returns the number of bytes of `chunk` that belong to it, and whether it ends
+    /// after them. A value without any bytes is invalid.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> (usize, Option<JsonScanEnd>) {
         let mut rest = chunk;
         while let [byte, tail @ ..] = rest {
