@@ -101,10 +101,11 @@ fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
 fn print_openapi(is_control: bool) -> anyhow::Result<ExitCode> {
     let document = if is_control { control::openapi::document() } else { api::openapi::document() };
     let document: serde_json::Value = serde_json::from_str(document)?;
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &document)?;
-    writeln!(out)?;
-    Ok(ExitCode::SUCCESS)
+    match writeln!(io::stdout(), "{document:#}") {
+        // the reader, such as `head`, needs no more
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
+    }
 }
 
 fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<()> {

@@ -162,7 +162,7 @@ fn unwrap_is_never_used_without_a_reason() {
 fn source_files_have_at_most_350_lines() {
     for folder in CRATES {
         for (name, source) in sources(folder) {
-            let lines = code(&source).lines().count();
+            let lines = code(&source).lines().filter(|line| !line.trim().is_empty()).count();
             assert!(is_test(&name) || lines <= 350, "{name} has {lines} lines of code");
         }
     }
