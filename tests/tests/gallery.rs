@@ -33,8 +33,8 @@ fn path(world: &DaemonWorld) -> OsString {
 
 /// The answers to all questions except the last, without lines that contain an age.
 fn answers(text: &str) -> Vec<&str> {
-    let (_, answers) = text.split_once("\n== Moldova's population").expect("the output has queries");
-    let (answers, _) = answers.split_once("\n== how fresh").expect("the output has the last query");
+    let (_, answers) = text.split_once("\n== population of Moldova").expect("the output has queries");
+    let (answers, _) = answers.split_once("\n== freshness").expect("the output has the last query");
     answers.lines().filter(|line| !line.contains(" days old") && !line.starts_with("warning: ")).collect()
 }
 
