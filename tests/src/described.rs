@@ -4,11 +4,15 @@ use oracled_api::base::client::DaemonResponse;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The documents of both sockets.
-static DOCUMENTS: LazyLock<[Value; 2]> = LazyLock::new(|| {
-    [oracled::api::openapi::document(), oracled::control::openapi::document()]
-        .map(|text| serde_json::from_str(text).expect("valid JSON"))
-});
+/// The OpenAPI documents of the routes' and of the administrators' socket.
+#[must_use]
+pub fn documents() -> &'static [Value; 2] {
+    static DOCUMENTS: LazyLock<[Value; 2]> = LazyLock::new(|| {
+        [oracled::api::openapi::document(), oracled::control::openapi::document()]
+            .map(|text| serde_json::from_str(text).expect("valid JSON"))
+    });
+    &DOCUMENTS
+}
 
 /// Codes that an operation does not declare: no operation has the path, or debug builds only.
 const WITHOUT_OPERATION: [&str; 2] = ["not_found", "method_not_allowed"];
@@ -28,7 +32,7 @@ pub fn is_of_template(template: &str, path: &str) -> bool {
 /// Panics if one socket has such an operation, and no socket declares the answer.
 pub fn check(method: &str, path: &str, answer: &DaemonResponse) {
     let method = method.to_lowercase();
-    let paths = DOCUMENTS.iter().filter_map(|document| document.get("paths")?.as_object()).flatten();
+    let paths = documents().iter().filter_map(|document| document.get("paths")?.as_object()).flatten();
     let operations = paths.filter(|(template, _)| is_of_template(template, path));
     let operations: Vec<_> = operations.filter_map(|(_, item)| item.get(&method)).collect();
     let status = answer.status.as_u16();

@@ -8,7 +8,7 @@ mod man;
 mod markdown;
 mod types;
 
-use serde_json::Value;
+use crate::described::documents;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,8 @@ pub struct ReferencePage {
 /// All generated files.
 #[must_use]
 pub fn pages() -> Vec<ReferencePage> {
-    let apis = [
-        ("The routes' socket", oracled::api::openapi::document()),
-        ("The administrators' socket", oracled::control::openapi::document()),
-    ];
-    let apis: [(_, Value); 2] =
-        apis.map(|(title, document)| (title, serde_json::from_str(document).expect("valid JSON")));
-    let [_, (_, control)] = &apis;
+    let [routes, control] = documents();
+    let apis = [("The routes' socket", routes), ("The administrators' socket", control)];
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
         ("docs/reference/audit-log.md", audit_log::page(control)),

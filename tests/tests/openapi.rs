@@ -3,7 +3,8 @@
 use crate::architecture::rust_files;
 use hyper::Method;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
-use oracled_tests::{DaemonWorld, described, document, get};
+use oracled_tests::described::{self, documents};
+use oracled_tests::{DaemonWorld, document, get};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,16 +13,10 @@ use strum::VariantArray;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident};
 
-/// The sources of the routers.
+/// The sources of the routers, in the order of [`documents`].
 const ROUTERS: [&str; 2] =
     [include_str!("../../daemon/src/api.rs"), include_str!("../../daemon/src/control.rs")];
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-
-/// The documents of both sockets, in the order of [`ROUTERS`].
-fn documents() -> [Value; 2] {
-    [oracled::api::openapi::document(), oracled::control::openapi::document()]
-        .map(|text| serde_json::from_str(text).expect("valid JSON"))
-}
 
 /// Path and method of each route, from the source of a router. Debug builds have one more route.
 fn served_routes(source: &str) -> BTreeSet<(String, String)> {
@@ -85,9 +80,9 @@ async fn described_routes_equal_served_routes() {
             (answer.status.as_u16(), &answer.headers["content-type"]),
             (200, &"application/json".parse().unwrap())
         );
-        assert!(document(&answer) == expected, "another document is served");
+        assert!(document(&answer) == *expected, "another document is served");
         let described: BTreeSet<_> =
-            operations(&expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
+            operations(expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
         assert_eq!(described, served_routes(source));
         assert!(described.len() >= 20, "too few operations: {described:?}");
         for (path, method) in described {
@@ -112,14 +107,14 @@ fn command_prints_the_documents_without_a_daemon() {
         let output = world.oracled(arguments).output().expect("the program runs");
         assert!(output.status.success(), "{output:?}");
         let printed: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
-        assert!(printed == expected, "another document is printed");
+        assert!(printed == *expected, "another document is printed");
     }
 }
 
 #[test]
 fn openapi_documents_resolve_all_references_and_parameters() {
     for description in documents() {
-        let all = all_within(&description);
+        let all = all_within(description);
         let references: BTreeSet<_> =
             all.iter().filter_map(|(_, value)| value.get("$ref").and_then(Value::as_str)).collect();
         assert!(!references.is_empty());
@@ -131,7 +126,7 @@ fn openapi_documents_resolve_all_references_and_parameters() {
             let reference = format!("#/components/schemas/{name}");
             assert!(references.contains(reference.as_str()), "{name} is not used");
         }
-        for (path, method, operation) in operations(&description) {
+        for (path, method, operation) in operations(description) {
             let is_kept =
                 path.starts_with("/v1/") || path.starts_with("/cache/") || path.matches('/').count() == 1;
             assert!(is_kept, "{path} could also be the path of a webhook");
@@ -150,7 +145,7 @@ fn operations_have_ids_summaries_tags_and_headers() {
     for description in documents() {
         let mut ids = BTreeSet::new();
         let tags: Vec<_> = description["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
-        for (path, method, operation) in operations(&description) {
+        for (path, method, operation) in operations(description) {
             let id = operation["operationId"].as_str().unwrap();
             assert!(ids.insert(id), "{id} is the id of two operations");
             assert!(id.contains('_') && id.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{id}");
@@ -173,7 +168,7 @@ fn operations_have_ids_summaries_tags_and_headers() {
 fn operations_declare_their_problem_codes() {
     let code_of = |word: &Value| ProblemCode::VARIANTS.iter().find(|code| *word == code.as_str()).copied();
     for description in documents() {
-        for (path, method, operation) in operations(&description) {
+        for (path, method, operation) in operations(description) {
             let mut all = BTreeSet::new();
             for (status, response) in responses(operation) {
                 let schema = &response["content"][PROBLEM_MEDIA_TYPE]["schema"];
@@ -197,7 +192,7 @@ fn operations_declare_their_problem_codes() {
 #[test]
 fn schemas_are_not_bare_objects() {
     for description in documents() {
-        for (place, value) in all_within(&description) {
+        for (place, value) in all_within(description) {
             let is_example = place.contains("/example");
             if is_example || value.get("type") != Some(&json!("object")) {
                 continue;
@@ -212,7 +207,7 @@ fn schemas_are_not_bare_objects() {
 fn examples_match_their_schemas() {
     for description in documents() {
         let mut lacking = BTreeSet::new();
-        for (path, method, operation) in operations(&description) {
+        for (path, method, operation) in operations(description) {
             let request = operation.get("requestBody").map(|body| ("request", body));
             for (part, body) in request.into_iter().chain(responses(operation)) {
                 for (media_type, content) in body["content"].as_object().unwrap() {

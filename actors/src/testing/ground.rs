@@ -1,11 +1,12 @@
 //! A source from the gallery, and runs of it, for tests.
 
 use crate::ground::ingestion::{ListRunProgress, StartRun, StartRunOutcome};
+use crate::ground::registry::SourceReviewDecision;
 use crate::system::ActorSystem;
 use oracled_domain::PeerCredentials;
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::gates::ReleaseGates;
-use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::{IngestionRun, RunState};
@@ -29,6 +30,11 @@ pub(crate) async fn population(system: &ActorSystem) -> PipelineId {
     let registered = system.registry.register(&registration, PEER).await;
     registered.expect("the registration succeeds");
     register_pipeline(system, open_pipeline()).await
+}
+
+pub(crate) async fn approve_source(system: &ActorSystem, oracle_id: &SourceId) {
+    let approved = system.registry.review(oracle_id, SourceReviewDecision::Approve, PEER).await;
+    approved.expect("the approval succeeds");
 }
 
 /// The gallery's pipeline with open gates: a payload of three records changes a large share of the data.

@@ -56,12 +56,12 @@ use utoipa::OpenApi;
         get,
     )
 )]
-struct OpenApiDescription;
+struct RoutesOpenApi;
 
 /// The description of the routes' socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&OpenApiDescription::openapi()));
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&RoutesOpenApi::openapi()));
     &DOCUMENT
 }
 

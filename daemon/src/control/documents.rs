@@ -35,7 +35,7 @@ const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of documents in such a body.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
-problems!(ListProblems: PARAMS READ);
+problems!(ListProblems: PARAMS STORE);
 
 /// List the registered documents of a kind, in the order of their ids.
 ///
@@ -64,7 +64,7 @@ pub(super) async fn list(
     Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
 }
 
-problems!(ReadProblems: PARAMS READ; DocumentUnknown);
+problems!(ReadProblems: PARAMS STORE; DocumentUnknown);
 
 /// Read a registered document.
 ///
@@ -95,7 +95,7 @@ pub(super) async fn get(
     Ok(Json(DocumentReport { summary, document }))
 }
 
-problems!(PutProblems: DOCUMENT_BODY PARAMS COMMIT; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
+problems!(PutProblems: DOCUMENT_BODY PARAMS STORE; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
 
 /// Register a document, in place of the one with its id.
 ///
@@ -137,7 +137,7 @@ pub(super) async fn put(
     .await
 }
 
-problems!(ApplyProblems: JSON_BODY COMMIT);
+problems!(ApplyProblems: JSON_BODY STORE);
 
 /// Register several documents by one commit: all of them, or none if one has a fault.
 ///

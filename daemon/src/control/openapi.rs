@@ -86,12 +86,12 @@ use utoipa::OpenApi;
         get,
     )
 )]
-struct Description;
+struct ControlOpenApi;
 
 /// The description of the administrators' socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&Description::openapi()));
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&ControlOpenApi::openapi()));
     &DOCUMENT
 }
 

@@ -378,8 +378,8 @@ impl StoreEngine {
     /// Applies `batch`, flushes it to the file, and syncs the file. sled's own flush does not sync the file on Linux.
     pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.with_open(|open| {
-            open.db.apply_batch(batch).map_err(|error| unavailable(&error))?;
-            open.db.flush().map_err(|error| unavailable(&error))?;
+            open.db.apply_batch(batch).map_err(|error| StoreError::write_failed(&error))?;
+            open.db.flush().map_err(|error| StoreError::write_failed(&error))?;
             open.sync()
         })
     }

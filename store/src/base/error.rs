@@ -156,12 +156,13 @@ impl StoreError {
             sled::Error::Io(error) if !Self::is_damage(error) => {
                 Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
             }
-            sled::Error::Corruption { at, .. } => {
-                let offset = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
-                Self::Corrupt { dir: dir.to_owned(), detail: format!("a checksum is wrong{offset}") }
-            }
-            _ => Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() },
+            _ => Self::Corrupt { dir: dir.to_owned(), detail: describe(error) },
         }
+    }
+
+    /// The error for a failed write by sled.
+    pub(crate) fn write_failed(error: &sled::Error) -> Self {
+        Self::Unavailable { cause: describe(error) }
     }
 
     /// The error for a failed write of a whole file. A full disk gives `Unavailable`, since the write can be retried.
@@ -177,6 +178,17 @@ impl StoreError {
     }
 }
 
+/// The text of an error of sled. Sled's own text for damage ends with an empty backtrace.
+fn describe(error: &sled::Error) -> String {
+    match error {
+        sled::Error::Corruption { at, .. } => {
+            let offset = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
+            format!("a checksum is wrong{offset}")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The remedy for a file or directory that cannot be used.
 fn advice(source: &io::Error) -> &'static str {
     if is_out_of_space_error(source) {
@@ -188,4 +200,18 @@ fn advice(source: &io::Error) -> &'static str {
 
 fn is_out_of_space_error(source: &io::Error) -> bool {
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_that_sled_finds_is_described_without_a_backtrace() {
+        let error = sled::Error::Corruption { at: None, bt: () };
+        for error in [StoreError::write_failed(&error), StoreError::damaged(Path::new("state"), &error)] {
+            let text = error.to_string();
+            assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
+        }
+    }
 }

@@ -28,7 +28,7 @@ route states otherwise.
 ";
 
 /// The page for these documents, each with the name of its socket.
-pub(super) fn page(documents: &[(&str, Value)]) -> String {
+pub(super) fn page(documents: &[(&str, &Value)]) -> String {
     let schemas = schemas(documents);
     let types = SchemaTypes::new(&schemas, "");
     let all = documents.iter().flat_map(|(_, document)| operations(document));
@@ -73,7 +73,7 @@ fn operation_problems<'a>(types: SchemaTypes<'a>, operation: &'a Value) -> BTree
 }
 
 /// The schemas of all documents.
-fn schemas(documents: &[(&str, Value)]) -> Map<String, Value> {
+fn schemas(documents: &[(&str, &Value)]) -> Map<String, Value> {
     let mut all = Map::new();
     for (_, document) in documents {
         let schemas = document.pointer("/components/schemas").and_then(Value::as_object);

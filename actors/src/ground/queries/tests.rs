@@ -6,6 +6,7 @@ use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
 use crate::ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
 use crate::system::ActorSystem;
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_replacement, ingest_version, population};
 use crate::testing::{TestSystem, with_system};
 use jiff::SignedDuration;
@@ -49,11 +50,7 @@ async fn two_releases(system: &ActorSystem) {
     let pipeline_id = population(system).await;
     ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
     ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
-    system
-        .registry
-        .review(&source(), SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &source()).await;
 }
 
 /// The records, as `id=population`.
@@ -74,11 +71,7 @@ fn source_answers_only_after_it_is_approved() {
         ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
         let silent = run_query(&system, request(&[])).await;
         assert!(matches!(silent, Err(QueryError::Silent(_))), "{silent:?}");
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         let answer = run_query(&system, request(&[])).await.expect("the call succeeds");
         assert_eq!(summarize_answer(&answer), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
@@ -92,11 +85,7 @@ fn query_finds_records_by_valid_time_and_known_at() {
         let before = time.clock().now();
         time.advance(3600);
         ingest_version(&system, &pipeline_id, NEW, "2023-05-04").await;
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         let at = |point_in_time: &str, known_at: Option<Timestamp>| QueryRequest {
             point_in_time: Some(point_in_time.parse().expect("a valid time")),
             known_at,
@@ -131,11 +120,7 @@ fn explanation_names_the_releases_that_counted() {
         time.advance(3600);
         // the first version is read again, and counts once
         ingest_replacement(&system, &pipeline_id, NEW, "2020-04-14").await;
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         for (known_at, releases) in
             [(Some(first), vec!["2020-04-14"]), (None, vec!["2023-05-04", "2020-04-14"])]
         {
@@ -151,11 +136,7 @@ fn pages_continue_after_an_ingestion_between_them() {
     with_system(|TestSystem { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingest_version(&system, &pipeline_id, OLD, "2020-04-14").await;
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         let mut page = QueryRequest { max_results: Some(1), ..request(&[]) };
         let first = run_query(&system, page.clone()).await.expect("the call succeeds");
         assert_eq!(summarize_answer(&first), ["ABW/1960=54208"]);

@@ -1,7 +1,8 @@
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
-use crate::ground::registry::{SourceReviewDecision, policy_of};
+use crate::ground::registry::policy_of;
 use crate::system::ActorSystem;
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_version, population};
 use crate::testing::{TestSystem, with_system};
 use crate::verification::tests::support::workflow;
@@ -19,11 +20,7 @@ async fn with_a_source(system: &ActorSystem) {
     let pipeline_id = population(system).await;
     ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
     ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
-    system
-        .registry
-        .review(&source(), SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &source()).await;
 }
 
 /// A query of the source for `axes` of the area `area`. `more` adds members to its request.
@@ -184,11 +181,7 @@ fn request_fails_if_entries_together_give_too_many_facts() {
         let rows: String = (1900..2100).map(|year| format!("{name},ABW,{year},1000\n")).collect();
         let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
         ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("the source gives facts");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");

@@ -1,7 +1,7 @@
 //! Sources with a few values each, and workflows over them.
 
-use crate::ground::registry::SourceReviewDecision;
 use crate::system::ActorSystem;
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, ingest_version};
 use crate::verification::VerifyError;
 use oracled_domain::audit::event::ground::DocumentEntry;
@@ -57,11 +57,7 @@ pub(crate) fn registration(oracle_id: &str, settings: Json) -> SourceRegistratio
 /// Registers and approves a source.
 pub(crate) async fn source(system: &ActorSystem, oracle_id: &str, settings: Json) {
     registered(system, oracle_id, settings).await;
-    system
-        .registry
-        .review(&source_id(oracle_id), SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &source_id(oracle_id)).await;
 }
 
 /// Registers a source without approving it.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-problems!(ReadProblems: PARAMS SESSION READ);
+problems!(ReadProblems: PARAMS SESSION STORE);
 
 /// Read entries of the audit log, one per line, the lowest number first.
 ///

@@ -12,7 +12,7 @@ use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::sync::Arc;
 
-problems!(RecordProblems: RECORD READ; SourceSilent SourceStale);
+problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
 
 /// Read a record by its id, with its validity and its freshness.
 ///
@@ -39,7 +39,7 @@ pub async fn get(
     Ok(Json(service.run_work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
-problems!(ProvenanceProblems: RECORD READ; SourceSilent);
+problems!(ProvenanceProblems: RECORD STORE; SourceSilent);
 
 /// Read the provenance of a record whose source answers.
 ///
@@ -66,7 +66,7 @@ pub async fn provenance(
     Ok(Json(service.run_work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
-problems!(RecordedProblems: RECORD READ);
+problems!(RecordedProblems: RECORD STORE);
 
 /// Read the provenance of a record, even if its source does not answer.
 ///

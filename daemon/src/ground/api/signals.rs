@@ -27,7 +27,7 @@ use std::time::Duration;
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-problems!(SignalProblems: COMMIT; InvalidRequest SourceUnknown BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
+problems!(SignalProblems: STORE; InvalidRequest SourceUnknown BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
 
 /// Signal that the data of sources is no longer reliable.
 ///

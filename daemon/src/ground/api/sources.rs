@@ -10,7 +10,7 @@ use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::SourceAvailability;
 use std::sync::Arc;
 
-problems!(ListProblems: READ);
+problems!(ListProblems: STORE);
 
 /// List the registered sources, in the order of their ids.
 ///

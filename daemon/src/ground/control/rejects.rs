@@ -13,7 +13,7 @@ use oracled_api::ground::RejectsParams;
 use oracled_domain::ground::rejection::RejectedRecord;
 use std::sync::Arc;
 
-problems!(RejectsProblems: RUN READ; SourceDamaged);
+problems!(RejectsProblems: RUN STORE; SourceDamaged);
 
 /// List the records that a run rejected, with the reasons.
 ///

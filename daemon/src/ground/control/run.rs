@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Minimum number of first digits that may name a run, if they are unique.
 const DIGITS_MIN: usize = 8;
 
-problems!(ListProblems: PARAMS READ; SourceUnknown RunUnknown);
+problems!(ListProblems: PARAMS STORE; SourceUnknown RunUnknown);
 
 /// List runs, the latest first.
 ///
@@ -76,7 +76,7 @@ pub async fn list(
     Ok(Json(ListPage::from_items(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
 }
 
-problems!(ReadProblems: RUN READ);
+problems!(ReadProblems: RUN STORE);
 
 /// Read a run and its progress.
 ///
@@ -104,7 +104,7 @@ pub async fn get(
     Ok(Json(report_run(source.as_ref(), run, &running)))
 }
 
-problems!(CancelProblems: RUN COMMIT; RunNotRunning);
+problems!(CancelProblems: RUN STORE; RunNotRunning);
 
 /// Cancel a run.
 ///
@@ -138,7 +138,7 @@ pub async fn cancel(
     .await
 }
 
-problems!(ApproveProblems: DOCUMENT_BODY RUN COMMIT; RunNotHeld RunBusy VersionKnown);
+problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RunNotHeld RunBusy VersionKnown);
 
 /// Approve a held run.
 ///
@@ -174,7 +174,7 @@ pub async fn approve(
     .await
 }
 
-problems!(DiscardProblems: DOCUMENT_BODY RUN COMMIT; RunNotHeld);
+problems!(DiscardProblems: DOCUMENT_BODY RUN STORE; RunNotHeld);
 
 /// Discard a held run.
 ///
@@ -207,7 +207,7 @@ pub async fn discard(
     .await
 }
 
-problems!(UndoProblems: DOCUMENT_BODY RUN COMMIT; RunNotInForce RunBusy ContentPruned SourceDamaged);
+problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RunNotInForce RunBusy ContentPruned SourceDamaged);
 
 /// Undo a completed run.
 ///

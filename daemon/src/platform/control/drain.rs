@@ -12,7 +12,7 @@ use oracled_api::base::service::{DrainRequest, DrainResponse};
 use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
-problems!(DrainProblems: JSON_BODY COMMIT);
+problems!(DrainProblems: JSON_BODY STORE);
 
 /// Start or end draining.
 ///

@@ -14,7 +14,7 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::{OracleId, PeerCredentials};
 use std::sync::Arc;
 
-problems!(SteerProblems: JSON_BODY COMMIT; OracleUnknown);
+problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);
 
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///

@@ -32,7 +32,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Json<LogLevel> {
     Json(LogLevel { level: service.log_level.get() })
 }
 
-problems!(SetProblems: JSON_BODY COMMIT);
+problems!(SetProblems: JSON_BODY STORE);
 
 /// Set the level of the service log until the next reload or start.
 ///

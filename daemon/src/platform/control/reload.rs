@@ -13,7 +13,7 @@ use oracled_api::base::service::ReloadResponse;
 use oracled_domain::PeerCredentials;
 use std::sync::Arc;
 
-problems!(ReloadProblems: COMMIT; InvalidRequest);
+problems!(ReloadProblems: STORE; InvalidRequest);
 
 /// Reload the log level from the configuration, and reopen `oracle_log.jsonl`.
 ///

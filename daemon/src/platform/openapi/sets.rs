@@ -2,10 +2,8 @@
 
 use oracled_api::base::problem::ProblemCode::{self, *};
 
-/// Reading from the store.
-pub(crate) const READ: &[ProblemCode] = &[StorageUnavailable, Draining];
-/// Work that a commit to the log ends.
-pub(crate) const COMMIT: &[ProblemCode] = READ;
+/// A read from the store, or a commit to the log.
+pub(crate) const STORE: &[ProblemCode] = &[StorageUnavailable, Draining];
 pub(crate) const JSON_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidRequest, BodyBroken, BodyTooLarge, UnsupportedMediaType];
 pub(crate) const DOCUMENT_BODY: &[ProblemCode] =

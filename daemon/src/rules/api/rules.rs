@@ -45,7 +45,7 @@ pub async fn list(State(service): State<Arc<DaemonService>>) -> Json<RulesRespon
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
-problems!(EvaluateProblems: JSON_BODY COMMIT QUERY VERIFY FACTS);
+problems!(EvaluateProblems: JSON_BODY STORE QUERY VERIFY FACTS);
 
 /// Check a text against facts.
 ///

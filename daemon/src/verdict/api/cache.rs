@@ -16,7 +16,7 @@ use oracled_api::verdict::{CacheVerdictRequest, VerdictResponse};
 use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
-problems!(WriteProblems: JSON_BODY SUBMISSION COMMIT; SessionMismatch CrosscheckRejected RulesRejected);
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch CrosscheckRejected RulesRejected);
 
 /// Write a verdict to the cache if it passes the gate.
 ///
@@ -59,7 +59,7 @@ pub async fn post(
     deliver(service, submission).await
 }
 
-problems!(ReadProblems: SESSION READ; VerdictNotCached);
+problems!(ReadProblems: SESSION STORE; VerdictNotCached);
 
 /// Read a cached verdict.
 ///

@@ -13,7 +13,7 @@ use oracled_api::verdict::CrosscheckRequest;
 use oracled_domain::{CrosscheckDecision, GatePath};
 use std::sync::Arc;
 
-problems!(CheckProblems: JSON_BODY SUBMISSION COMMIT);
+problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
 
 /// Check a verdict without delivery.
 ///

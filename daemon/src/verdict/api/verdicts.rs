@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION COMMIT MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
@@ -120,7 +120,7 @@ async fn generate(service: Arc<DaemonService>, submission: Submission) -> Result
     }
 }
 
-problems!(ReadProblems: SESSION READ MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
 
 /// Read the verdict of a session.
 ///

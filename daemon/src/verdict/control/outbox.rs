@@ -17,7 +17,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::verdict::mail::MailState;
 use std::sync::Arc;
 
-problems!(ListProblems: PARAMS READ);
+problems!(ListProblems: PARAMS STORE);
 
 /// List queued mails and dead letters.
 ///
@@ -44,7 +44,7 @@ pub async fn get(
     Ok(Json(ListPage::from_items(mails, *limit, |mail| mail.mail_id.to_string())))
 }
 
-problems!(RequeueProblems: JSON_BODY COMMIT; MailUnknown MailInFlight);
+problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
 
 /// Queue a mail for another attempt.
 ///
@@ -74,7 +74,7 @@ pub async fn post(
     run_to_end(async move { Ok(Json(notifier.ask(RequeueMail { mail_id, peer }).await??)) }).await
 }
 
-problems!(DropProblems: PARAMS COMMIT; MailUnknown MailInFlight);
+problems!(DropProblems: PARAMS STORE; MailUnknown MailInFlight);
 
 /// Remove a mail without sending it.
 ///

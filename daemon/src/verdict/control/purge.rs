@@ -12,7 +12,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::SessionId;
 use std::sync::Arc;
 
-problems!(PurgeProblems: SESSION COMMIT; VerdictNotCached);
+problems!(PurgeProblems: SESSION STORE; VerdictNotCached);
 
 /// Remove the cached verdict of a session. The session stays.
 ///

@@ -17,7 +17,7 @@ fn session_unknown(session_id: &SessionId) -> Problem {
     Problem::session_unknown(session_id.to_string())
 }
 
-problems!(ReadProblems: SESSION READ; SessionUnknown);
+problems!(ReadProblems: SESSION STORE; SessionUnknown);
 
 /// Read a session.
 ///
@@ -42,7 +42,7 @@ pub async fn get(
     session.map(|(session, _)| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
 }
 
-problems!(CorrectProblems: JSON_BODY SESSION COMMIT; SessionUnknown SessionMismatch);
+problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismatch);
 
 /// Correct a session.
 ///
@@ -102,7 +102,7 @@ fn list_queued_mails(service: &DaemonService, session_id: &SessionId) -> Result<
     Ok(mails)
 }
 
-problems!(RemoveProblems: SESSION COMMIT; SessionUnknown MailInFlight);
+problems!(RemoveProblems: SESSION STORE; SessionUnknown MailInFlight);
 
 /// Remove a session with its cached verdict and its queued mail.
 ///

@@ -46,7 +46,7 @@ pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> 
     Ok(envelope_response(&*envelope.await?))
 }
 
-problems!(ReadProblems: PARAMS READ; ExecutionUnknown DecisionAltered);
+problems!(ReadProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
 
 /// Read the envelope of a verification.
 ///

@@ -30,7 +30,7 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Maximum number of reviews scanned for one page; many may belong to other workflows.
 const LOOKED_AT_MAX: usize = 10_000;
 
-problems!(ListProblems: PARAMS READ);
+problems!(ListProblems: PARAMS STORE);
 
 /// List reviews, the newest first.
 ///
@@ -86,7 +86,7 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
     Ok(ListPage { items: reviews, next: query.before })
 }
 
-problems!(ReadProblems: PARAMS READ; ReviewUnknown);
+problems!(ReadProblems: PARAMS STORE; ReviewUnknown);
 
 /// Read a review, with all answers and its current state.
 ///
@@ -115,7 +115,7 @@ pub async fn get(
     })
 }
 
-problems!(ResolveProblems: JSON_BODY REVIEW COMMIT; OntologyUnknown);
+problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
 
 /// Resolve a review.
 ///
@@ -149,7 +149,7 @@ pub async fn resolve(
     .await
 }
 
-problems!(RevokeProblems: JSON_BODY COMMIT; InvalidResolution ReviewUnknown ReviewNotInForce ReviewDismissed);
+problems!(RevokeProblems: JSON_BODY STORE; InvalidResolution ReviewUnknown ReviewNotInForce ReviewDismissed);
 
 /// Revoke the resolution of a review.
 ///
@@ -183,7 +183,7 @@ pub async fn revoke(
     .await
 }
 
-problems!(DismissProblems: JSON_BODY REVIEW COMMIT);
+problems!(DismissProblems: JSON_BODY REVIEW STORE);
 
 /// Dismiss a review without a decision.
 ///

@@ -63,7 +63,7 @@ pub(super) fn spare_files() -> Vec<File> {
     (0..SPARE_FILES).map_while(|_| File::open("/dev/null").ok()).collect()
 }
 
-pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
+pub(super) fn unavailable(error: &io::Error) -> StoreError {
     StoreError::Unavailable { cause: error.to_string() }
 }
 

@@ -1,7 +1,7 @@
 //! Releases that break a gate, and the operators' decisions about them.
 
 use super::*;
-use crate::ground::registry::SourceReviewDecision;
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
 use oracled_domain::ground::run::GateBreach;
@@ -13,11 +13,7 @@ async fn pipeline_with_hundred_records(system: &ActorSystem) -> PipelineId {
     let pipeline_id = register_pipeline(system, gallery_pipeline()).await;
     let run = ingest_version(system, &pipeline_id, &rows(0..100, "1"), "2020-04-14").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
-    system
-        .registry
-        .review(&run.oracle_id, SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &run.oracle_id).await;
     pipeline_id
 }
 

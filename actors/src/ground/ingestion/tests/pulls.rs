@@ -1,6 +1,7 @@
 use super::*;
 use crate::ground::queries::QueryError;
-use crate::ground::registry::{RegistryError, SourceInvalidation, SourceReviewDecision, policy_of};
+use crate::ground::registry::{RegistryError, SourceInvalidation, policy_of};
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{PEER, open_pipeline};
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
@@ -106,6 +107,13 @@ async fn pulled(system: &ActorSystem, pipeline_id: &PipelineId) -> Result<PullOu
     system.ingestion.ask(pull).await.expect("the actor answers")
 }
 
+async fn wait_for_completed_run(system: &ActorSystem) {
+    let is_completed = |run: &IngestionRun| run.state == RunState::Completed;
+    while !system.store.runs().expect("the runs are readable").iter().any(is_completed) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[test]
 fn pull_of_the_same_payload_reports_nothing_new() {
     with_system(|TestSystem { system, .. }| async move {
@@ -206,15 +214,7 @@ fn scheduled_pull_begins_when_it_is_due() {
         time.advance(2 * 60);
         pulling::begin_due(&context);
         pulling::begin_due(&context);
-        while system
-            .store
-            .runs()
-            .expect("the runs are readable")
-            .iter()
-            .all(|run| run.state != RunState::Completed)
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for_completed_run(&system).await;
         assert_eq!(publisher.request_count(), 1);
     });
 }
@@ -370,11 +370,7 @@ async fn strict(system: &ActorSystem, endpoint: &str) -> (SourceId, PipelineId) 
     let pipeline_id = registered(system, definition).await.expect("the registration succeeds");
     ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
     let oracle_id: SourceId = "world-bank-population".parse().expect("a valid id");
-    system
-        .registry
-        .review(&oracle_id.clone(), SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &oracle_id).await;
     let view = system.store.view(&oracle_id).expect("the source opens").expect("the source exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
@@ -661,15 +657,7 @@ fn pipeline_has_at_most_one_pull_in_progress() {
         assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
         assert_eq!(publisher.request_count(), 1);
         publisher.is_answering.send_replace(true);
-        while system
-            .store
-            .runs()
-            .expect("the runs are readable")
-            .iter()
-            .all(|run| run.state != RunState::Completed)
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for_completed_run(&system).await;
         // a skipped pull is not repeated later, and the next due pull is not skipped
         pulling::begin_due(&context);
         let again = pulling::pull(Arc::clone(&context), requested).await;

@@ -1,6 +1,7 @@
 //! How the freshness policy of a source applies to answers.
 
 use super::*;
+use crate::testing::ground::approve_source;
 use oracled_domain::ground::freshness::AxisFreshnessRequirement;
 use oracled_domain::ground::source::OracleTier;
 
@@ -85,11 +86,7 @@ fn page_freshness_is_evaluated_when_the_page_is_requested() {
 fn source_without_a_release_has_no_age_and_is_not_fresh() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        system
-            .registry
-            .review(&source(), SourceReviewDecision::Approve, PEER)
-            .await
-            .expect("the approval succeeds");
+        approve_source(&system, &source()).await;
         let axes = vec!["population".to_owned(), "area_name".to_owned()];
         let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
         let at = |time: &str| Some(time.parse().expect("a valid time"));

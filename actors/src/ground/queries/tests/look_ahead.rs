@@ -2,6 +2,7 @@
 
 use super::freshness::set_policy;
 use super::*;
+use crate::testing::ground::approve_source;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -55,11 +56,7 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
     let result = runner.run(&strategy, |(releases, year, later, behavior)| {
         with_system(|TestSystem { system, .. }| async move {
             let pipeline_id = population(&system).await;
-            system
-                .registry
-                .review(&source(), SourceReviewDecision::Approve, PEER)
-                .await
-                .expect("the approval succeeds");
+            approve_source(&system, &source()).await;
             let behaviors =
                 [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
             set_policy(&system, |policy| {

@@ -1,6 +1,7 @@
 //! Where answers are computed, and the memory that they take.
 
 use super::*;
+use crate::testing::ground::approve_source;
 use crate::testing::ground::{open_pipeline, register_pipeline};
 use tokio::time::timeout;
 
@@ -14,11 +15,7 @@ async fn ingest_records_of_one_subject(system: &ActorSystem, records: usize) {
     let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
     ingest_version(system, &pipeline_id, &payload, "2023-05-04").await;
-    system
-        .registry
-        .review(&source(), SourceReviewDecision::Approve, PEER)
-        .await
-        .expect("the approval succeeds");
+    approve_source(system, &source()).await;
 }
 
 async fn page(system: &ActorSystem, area: &str, max_results: usize) -> Result<QueryAnswerPage, QueryError> {

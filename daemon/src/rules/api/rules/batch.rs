@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 /// The media type of request and response.
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-problems!(BatchProblems: COMMIT; UnsupportedMediaType);
+problems!(BatchProblems: STORE; UnsupportedMediaType);
 
 /// Check many texts against facts, one per line.
 ///
