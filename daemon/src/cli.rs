@@ -64,13 +64,19 @@ pub fn main() -> ExitCode {
     let done = match DaemonArgs::parse().verb {
         DaemonCommand::Serve { flags } => serve(flags),
         DaemonCommand::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
-        DaemonCommand::Openapi { control } => print_openapi(control),
-        DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
+        DaemonCommand::Openapi { control } => print_openapi(control).or_else(end_at_broken_pipe),
+        DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).or_else(end_at_broken_pipe),
     };
     done.unwrap_or_else(|error| {
         drop(writeln!(io::stderr(), "oracled: {}", format_error_chain(&error)));
         ExitCode::FAILURE
     })
+}
+
+/// Ends without an error if the reader of the output, such as `head`, needs no more.
+fn end_at_broken_pipe(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    let is_broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref().is_some_and(is_broken_pipe) { Ok(ExitCode::SUCCESS) } else { Err(error) }
 }
 
 /// The error and its causes on one line, without causes that the text already contains.
@@ -101,14 +107,11 @@ fn serve(flags: DaemonFlags) -> anyhow::Result<ExitCode> {
 fn print_openapi(is_control: bool) -> anyhow::Result<ExitCode> {
     let document = if is_control { control::openapi::document() } else { api::openapi::document() };
     let document: serde_json::Value = serde_json::from_str(document)?;
-    match writeln!(io::stdout(), "{document:#}") {
-        // the reader, such as `head`, needs no more
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
-    }
+    writeln!(io::stdout(), "{document:#}")?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<()> {
+fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     let config = DaemonConfig::load(flags)?;
     // checks addresses and secrets like a start
     let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
@@ -124,7 +127,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<()> {
         )?;
     }
     print_config(&mut io::stdout().lock(), &config, json)?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a configuration as the daemon uses it.

@@ -161,26 +161,31 @@ impl VerificationContext {
                 warnings: Vec::new(),
             })
         };
-        let failed = |cause: String| {
+        let failed = |failure, cause: String| {
             // the tier is unknown: treated as a missing trusted source
-            unasked(OracleTier::Primary, OracleReply::Failed { failure: CallFailure::Internal, cause })
+            unasked(OracleTier::Primary, OracleReply::Failed { failure, cause })
         };
-        let view = self.store.view(oracle_id).map_err(|error| failed(error.to_string()))?;
-        let view = view.ok_or_else(|| failed("the source is not registered".into()))?;
+        let view = self.store.view(oracle_id);
+        let view = view.map_err(|error| failed(CallFailure::Internal, error.to_string()))?;
+        let unknown = || failed(CallFailure::NotReady, format!("source {oracle_id} is not registered"));
+        let view = view.ok_or_else(unknown)?;
         let registration = &view.state.entry.registration;
         let tier = registration.oracle_tier;
         let not_asked = |cause: String| unasked(tier, OracleReply::NotAsked { cause });
         if registration.ontology != inputs.workflow.ontology {
             // the other sources cannot decide without this one: the workflow must be registered again
-            let cause = format!("its ontology is now {}, which is not the workflow's", registration.ontology);
-            return Err(unasked(tier, OracleReply::Failed { failure: CallFailure::Internal, cause }));
+            let cause = format!(
+                "the ontology of source {oracle_id} is now {}, which is not the workflow's",
+                registration.ontology
+            );
+            return Err(unasked(tier, OracleReply::Failed { failure: CallFailure::NotReady, cause }));
         }
         let paths = inputs.paths_for(&registration.axes_provided);
         if paths.is_empty() {
             return Err(not_asked("the source provides none of the axes".into()));
         }
-        let cannot_be_asked = |cause: String| {
-            let reply = OracleReply::Failed { failure: CallFailure::Internal, cause };
+        let cannot_be_asked = |failure, cause: String| {
+            let reply = OracleReply::Failed { failure, cause };
             Box::new(OracleCall { axes: paths.clone(), ..*unasked(tier, reply) })
         };
         let warnings = match view.state.entry.availability(self.clock.now()) {
@@ -190,14 +195,14 @@ impl VerificationContext {
                 if view.state.entry.review_status == SourceReviewStatus::Pending =>
             {
                 // the workflow names the source, so it is not skipped while its approval is pending
-                return Err(cannot_be_asked(why));
+                return Err(cannot_be_asked(CallFailure::NotReady, why));
             }
             SourceAvailability::Silent(why) => return Err(not_asked(why)),
         };
-        let adapter = self.adapter(&view).map_err(cannot_be_asked)?;
+        let adapter = self.adapter(&view).map_err(|cause| cannot_be_asked(CallFailure::Internal, cause))?;
         if adapter.is_some() && inputs.question.known_at.is_some() {
             let cause = "a live source cannot be asked for what was known at an earlier time (`known_at`)";
-            return Err(cannot_be_asked(cause.into()));
+            return Err(cannot_be_asked(CallFailure::Rejected, cause.into()));
         }
         let (oracle_id, inputs) = (oracle_id.clone(), Arc::clone(inputs));
         Ok(SourceCallRequest { oracle_id, view, adapter, paths, inputs, warnings })

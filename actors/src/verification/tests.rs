@@ -81,7 +81,7 @@ fn source_without_approval_or_data_blocks_the_decision() {
             assert!(envelope.warnings.iter().any(|warning| warning.contains(cause)), "{envelope:#?}");
         };
         workflow(&system, &["office-a", "office-b", "office-c"], json!({})).await;
-        blocked(&*verified(&system).await, "no release of it is known");
+        blocked(&*verified(&system).await, "is known for the requested time");
         registered(&system, "office-d", json!({})).await;
         workflow(&system, &["office-a", "office-b", "office-d"], json!({})).await;
         blocked(&*verified(&system).await, "source office-d is not approved yet");

@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 
+/// Shown for a record whose validity has no known end.
+pub(crate) const NO_END: &str = "no end";
 /// Digits of a run's id that are shown.
 const DIGITS: usize = 12;
 

@@ -2,7 +2,7 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_pairs, print_json};
+use crate::base::output::{NO_END, format_pairs, print_json};
 use hyper::Method;
 use oracled_domain::ground::provenance::{ProvenanceRecord, RecordVerificationStatus};
 use oracled_domain::ground::query::answer::RecordAnswer;
@@ -31,7 +31,6 @@ impl ProvenanceArgs {
 }
 
 fn format_provenance(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'static str, String)> {
-    let open = || "open".to_owned();
     let mut shown = vec![
         ("record", format!("{}, which the source calls {}", chain.record_id, chain.source_record_id)),
         ("source", format!("{}, version {}", chain.oracle_id, chain.source_version)),
@@ -52,8 +51,8 @@ fn format_provenance(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) ->
     if chain.pruned {
         shown.push(("values", "pruned; only the hashes and times are kept".into()));
     }
-    let until = chain.valid_until.map_or_else(open, |until| until.to_string());
-    shown.push(("valid", format!("from {} until {until}", chain.valid_from)));
+    let until = chain.valid_until.map_or_else(|| format!(", {NO_END}"), |until| format!(" until {until}"));
+    shown.push(("valid", format!("from {}{until}", chain.valid_from)));
     shown.extend(chain.superseded_by.clone().map(|by| ("superseded by", by)));
     shown.extend([
         ("known since", chain.ingested_at.to_string()),

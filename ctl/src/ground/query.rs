@@ -5,7 +5,7 @@ mod joined;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{
-    escape_line, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
+    NO_END, escape_line, format_pairs, print_csv_rows, print_json, row_limit, warn_of_omitted_rows,
 };
 use crate::base::output_style::{OutputStyle, table_text};
 use comfy_table::{ColumnConstraint, Table};
@@ -242,7 +242,7 @@ fn show(
         let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };
         writeln!(
             out,
-            "by {}, filters: {filters}, {} records scanned in {} files, {:.3} ms",
+            "by {}, filters: {filters}, records scanned: {}, files: {}, {:.3} ms",
             explain.access, metadata.records_scanned, explain.files, metadata.latency_ms
         )?;
     }
@@ -297,7 +297,7 @@ fn format_validity(record: &NormalizedRecord) -> [String; 2] {
         let written = at.to_string();
         written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
     };
-    [moment(record.valid_from), record.valid_until.map_or_else(|| "now".into(), moment)]
+    [moment(record.valid_from), record.valid_until.map_or_else(|| NO_END.to_owned(), moment)]
 }
 
 #[cfg(test)]
@@ -364,7 +364,7 @@ mod tests {
             valid_in("2020-01-01T00:00:00Z", Some("2020-01-01T10:30:00Z")),
             ["2020-01-01", "2020-01-01T10:30:00Z"]
         );
-        assert_eq!(valid_in("2020-01-01T00:00:01Z", None), ["2020-01-01T00:00:01Z", "now"]);
+        assert_eq!(valid_in("2020-01-01T00:00:01Z", None), ["2020-01-01T00:00:01Z", NO_END]);
     }
 
     #[test]
@@ -373,11 +373,12 @@ mod tests {
         let records = [record("2020-01-01T00:00:00Z", None)];
         let table = record_table(&records, &paths, OutputStyle::new(60, false)).expect("the table fits");
         assert!(
-            table_text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
+            table_text(&table)
+                .ends_with(" 2015  5      2020-01-01  no end  0123456789abcdef-7\n       (dry)"),
             "{table}"
         );
         assert!(record_table(&records, &paths, OutputStyle::new(40, false)).is_none());
-        let alone = "year        2015\nmass        5 kg (dry)\nvalid from  2020-01-01\nuntil       now\nrecord      0123456789abcdef-7\n";
+        let alone = "year        2015\nmass        5 kg (dry)\nvalid from  2020-01-01\nuntil       no end\nrecord      0123456789abcdef-7\n";
         assert_eq!(format_record(&records[0], &paths), alone);
     }
 }

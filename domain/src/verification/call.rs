@@ -161,6 +161,9 @@ pub enum CallFailure {
     Rejected,
     /// The current release of the source contains the record, but the ingestion rejected it.
     RecordRejected,
+    /// The source is not registered, not approved yet, has another ontology than the workflow, or has no release for the
+    /// requested time.
+    NotReady,
     /// The daemon has an internal error.
     Internal,
 }

@@ -186,6 +186,9 @@ fn classify_reply<'a>(
         OracleReply::Failed { failure: CallFailure::Unavailable, cause } => {
             ClassifiedReply::Missing(MissingSourceReason::Unreachable, format!("unavailable: {cause}"))
         }
+        OracleReply::Failed { failure: CallFailure::NotReady, cause } => {
+            unusable(format!("not ready: {cause}"))
+        }
         OracleReply::Failed { failure, cause } => {
             unusable(format!("failed ({}): {cause}", failure.into_str()))
         }

@@ -54,8 +54,13 @@ impl IngestContext {
         match ended {
             Ok(run) => {
                 let IngestionRun { run_id, oracle_id, state, counts, cause, .. } = &run;
+                let message = if *state == RunState::Running {
+                    "ingestion run suspended"
+                } else {
+                    "ingestion run ended"
+                };
                 tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
-                    rejected = counts.rejected, cause, "ingestion run ended or suspended");
+                    rejected = counts.rejected, cause, "{message}");
                 self.metrics.ingestion.count_ended_run(&run);
             }
             // in the store the run is still running, so the next start reads its payload again

@@ -91,8 +91,9 @@ impl QueryService {
         let scope = ReleaseScope { known_at: question.known_at, released_by: Some(time) };
         if view.knowledge(scope).latest().is_none() {
             // it is unknown what the source would have answered: "no record" would mislead the decision
-            let cause = "no release of it is known for the requested time".to_owned();
-            let reply = OracleReply::Failed { failure: CallFailure::Internal, cause };
+            let cause =
+                format!("no release of source {} is known for the requested time", question.oracle_id);
+            let reply = OracleReply::Failed { failure: CallFailure::NotReady, cause };
             return Ok((IngestedSourceAnswer { reply, previous: None, warnings: Vec::new() }, None));
         }
         let look = IngestedSourceLookup { view, query, question, time, now };

@@ -114,7 +114,7 @@ pub(crate) fn show(
         }
         if run.snapshot && counts.unidentified > 0 {
             let note = format!(
-                "{} rejected records have no readable identity, so this release withdraws nothing",
+                "rejected records without a readable identity: {}, so this release withdraws nothing",
                 counts.unidentified
             );
             shown.push(("note", note));

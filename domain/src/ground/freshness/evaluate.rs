@@ -4,6 +4,7 @@ use super::{FreshnessPolicy, StaleBehavior, age_s};
 use crate::base::moment::format_age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How an answer is handled, from the least to the most strict.
 #[derive(
@@ -93,6 +94,8 @@ impl FreshnessPolicy {
             warnings: Vec::new(),
             refresh: false,
         };
+        // axes with the same fault share a warning
+        let mut faults = BTreeMap::<String, Vec<String>>::new();
         for axis in axes {
             let requirement = self.requirement(axis);
             let stale_behavior =
@@ -106,24 +109,23 @@ impl FreshnessPolicy {
                     || requirement.is_some_and(|required| required.refresh_on_query);
             }
             if stale && stale_behavior != StaleBehavior::ServeStaleSilent {
-                let warning = match (as_of, invalidated_at) {
-                    (Some(as_of), Some(at)) => {
-                        format!("`{axis}` is as of {as_of} and was invalidated at {at}")
-                    }
+                let fault = match (as_of, invalidated_at) {
+                    (Some(as_of), Some(at)) => format!("as of {as_of}, and invalidated at {at}"),
                     (Some(as_of), None) => {
                         let (age, allowed) = format_age_and_limit(age_s(as_of, now), max_age_seconds);
-                        format!("`{axis}` is {age} old, and {allowed} are allowed")
+                        format!("{age} old, and {allowed} are allowed")
                     }
-                    (None, _) => format!("source {} had no release then", self.oracle_id),
+                    (None, _) => {
+                        format!("no release of source {} is known for the requested time", self.oracle_id)
+                    }
                 };
-                // without a release, one warning is enough for all axes
-                if as_of.is_some() || freshness.warnings.is_empty() {
-                    freshness.warnings.push(warning);
-                }
+                faults.entry(fault).or_default().push(format!("`{axis}`"));
             }
             let axis = (*axis).to_owned();
             freshness.axes.push(AxisFreshness { axis, age_seconds, max_age_seconds, stale, stale_behavior });
         }
+        let warnings = faults.into_iter().map(|(fault, axes)| format!("{}: {fault}", axes.join(", ")));
+        freshness.warnings.extend(warnings);
         freshness
     }
 }

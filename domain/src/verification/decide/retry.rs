@@ -60,14 +60,20 @@ pub(super) fn advise_retry(inputs: &DecisionInputs, ruling: &CombinedDecision<'_
 /// The guidance if oracles failed, or gave answers that cannot be trusted.
 fn advise_for_unusable(ruling: &CombinedDecision<'_>) -> RetryAdvice {
     let unusable = ruling.missing.iter().filter(|absent| absent.reason == MissingSourceReason::Unusable);
-    let cannot_be_asked = |absent: &&MissingSource<'_>| {
-        matches!(absent.call.reply, OracleReply::Failed { failure: CallFailure::Rejected, .. })
+    // the causes, if all failures are of this kind
+    let causes_of_all = |kind: CallFailure| {
+        let cause = |absent: &MissingSource<'_>| match &absent.call.reply {
+            OracleReply::Failed { failure, cause } if *failure == kind => Some(cause.clone()),
+            _ => None,
+        };
+        unusable.clone().map(|absent| cause(absent)).collect::<Option<Vec<_>>>()
     };
-    let is_the_question = unusable.clone().all(cannot_be_asked);
-    let oracles: Vec<_> = unusable.map(|absent| absent.oracle_id.clone()).collect();
+    let oracles: Vec<_> = unusable.clone().map(|absent| absent.oracle_id.clone()).collect();
     let names = join_oracle_ids(&oracles);
-    let advice = if is_the_question {
+    let advice = if causes_of_all(CallFailure::Rejected).is_some() {
         format!("{names} cannot answer this question; ask another one, or use another workflow")
+    } else if let Some(causes) = causes_of_all(CallFailure::NotReady) {
+        format!("ask again after an administrator has changed this: {}", causes.join("; "))
     } else {
         format!("an administrator has to check {names}: it failed, or its answer cannot be trusted")
     };

@@ -368,6 +368,10 @@ fn advice_names_the_oracles_and_the_delay_in_words() {
             OracleReply::Failed { failure: CallFailure::Internal, cause: "a fault".into() },
             "an administrator has to check lab-b: it failed, or its answer cannot be trusted",
         ),
+        (
+            OracleReply::Failed { failure: CallFailure::NotReady, cause: "lab-b is not approved yet".into() },
+            "ask again after an administrator has changed this: lab-b is not approved yet",
+        ),
     ] {
         let retry = decide(&with_second(Primary, reply)).retry.expect("the envelope has retry guidance");
         assert_eq!(retry.advice, message);
