@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Validates the OpenAPI documents of both sockets with an outside validator, and compiles a TypeScript client made from them.
-# Usage: tests/openapi.sh [path of oracled]. Skips what this machine lacks: Python, Node, or their registries.
+# Usage: tests/openapi.sh [path of oracled]. Skips a check if this machine lacks Python or Node, or cannot reach its registry.
 set -euo pipefail
 # the path is relative to the caller's directory
 if [[ $# -gt 0 ]]; then set -- "$(realpath "$1")"; fi
@@ -17,21 +17,24 @@ cd "$work"
 "$oracled" openapi >routes.json
 "$oracled" openapi --control >control.json
 
-has_validator() {
-    command -v python3 >/dev/null && python3 -m venv venv && venv/bin/pip install --quiet "$validator"
-}
-if has_validator >&2; then
+# a failure of `npm view` or `pip index` means that the registry cannot be reached; every other failure ends the script
+if ! command -v python3 >/dev/null; then
+    echo "skipped: validation of the OpenAPI documents (python3 is missing)"
+elif python3 -m venv venv && ! venv/bin/pip index versions "${validator%%==*}" >&2; then
+    echo "skipped: validation of the OpenAPI documents (the registry of Python packages cannot be reached)"
+else
+    venv/bin/pip install --quiet "$validator" >&2
     for document in routes control; do
         venv/bin/openapi-spec-validator --schema 3.1 "$document.json"
     done
-else
-    echo "skipped: validation of the OpenAPI documents (Python, or its registry, is not here)"
 fi
 
-has_generator() {
-    command -v npm >/dev/null && npm install --silent --no-audit --no-fund --prefix . "$generator" "$compiler"
-}
-if has_generator >&2; then
+if ! command -v npm >/dev/null; then
+    echo "skipped: the TypeScript client (npm is missing)"
+elif ! npm view "${compiler%@*}" name >&2; then
+    echo "skipped: the TypeScript client (the registry of npm cannot be reached)"
+else
+    npm install --silent --no-audit --no-fund --prefix . "$generator" "$compiler" >&2
     for document in routes control; do
         node_modules/.bin/openapi-typescript "$document.json" --output "$document.ts" >&2
     done
@@ -39,6 +42,4 @@ if has_generator >&2; then
     node_modules/.bin/tsc --strict --noEmit --target es2022 --module nodenext --moduleResolution nodenext \
         --skipLibCheck false routes.ts control.ts usage.ts
     echo "compiled: the TypeScript client of both sockets"
-else
-    echo "skipped: the TypeScript client (Node, or its registry, is not here)"
 fi

@@ -1,6 +1,7 @@
 //! Registered documents of any kind.
 
 use crate::base::page::PageLimit;
+use crate::base::problem::ProblemCode;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::documents::DocumentKind;
@@ -126,7 +127,8 @@ pub struct AppliedDocument {
 /// Why a document cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentFault {
-    /// A problem code.
+    /// The code of the problem.
+    #[schema(value_type = ProblemCode)]
     pub code: String,
     /// The fault, in words.
     pub detail: String,

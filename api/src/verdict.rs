@@ -32,6 +32,8 @@ pub struct CrosscheckRequest {
     #[schema(value_type = Value)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     pub raw: Option<String>,
 }
 

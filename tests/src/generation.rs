@@ -1,7 +1,7 @@
 //! Helpers for generated verdicts: a world with a model, answers of the model, and loss of a verdict.
 
 use crate::model::ModelServer;
-use crate::{DaemonWorld, at, document, get, log, post};
+use crate::{DaemonWorld, at, call, document, get, log, post};
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
@@ -84,7 +84,7 @@ pub async fn request_verdict(routes: &mut DaemonClient, session: &str) -> Daemon
 /// Puts `body` to the session.
 pub async fn put_session(routes: &mut DaemonClient, session: &str, body: &Value) -> DaemonResponse {
     let (path, body) = (format!("/v1/sessions/{session}"), Bytes::from(body.to_string()));
-    routes.call(Method::PUT, &path, Some(body)).await.expect("the daemon answers")
+    call(routes, Method::PUT, &path, Some(body)).await
 }
 
 /// Registers a quick-tier session; `original` is the label of a first verdict that was delivered without oracled.
@@ -113,7 +113,7 @@ pub async fn read_cached(routes: &mut DaemonClient, session: &str) -> DaemonResp
 /// Panics if the session has no verdict.
 pub async fn purge_verdict(control: &mut DaemonClient, session: &str) {
     let path = format!("/v1/verdicts/{session}");
-    let purged = control.call(Method::DELETE, &path, None).await.expect("the daemon answers");
+    let purged = call(control, Method::DELETE, &path, None).await;
     assert_eq!(purged.status, 200, "{}", document(&purged));
 }
 

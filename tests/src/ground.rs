@@ -1,7 +1,7 @@
 //! Helpers for ground truth: example documents, runs over payloads, and answers of sources.
 
 use crate::wire::{WireConnection, head};
-use crate::{DaemonWorld, PATIENCE, at, document, get, post};
+use crate::{DaemonWorld, PATIENCE, at, call, document, get, post};
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
@@ -116,12 +116,7 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
 
 /// Puts `body` at `path`.
 pub async fn put_document(control: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
-    let answer = control
-        .call(Method::PUT, path, Some(Bytes::from(body.to_string())))
-        .await
-        .expect("the daemon answers");
-    crate::described::check("put", path, &answer);
-    answer
+    call(control, Method::PUT, path, Some(body.to_string().into())).await
 }
 
 /// Registers a new ontology, source and pipeline.
@@ -192,7 +187,7 @@ pub async fn ingest(
     payload: impl Into<Bytes>,
 ) -> DaemonResponse {
     let path = runs_path(pipeline, version, released_at);
-    control.call(Method::POST, &path, Some(payload.into())).await.expect("the daemon answers")
+    call(control, Method::POST, &path, Some(payload.into())).await
 }
 
 /// Posts a payload of `size_bytes` in `pieces`, for payloads that are too long to be held in memory.

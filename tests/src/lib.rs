@@ -398,21 +398,26 @@ impl Drop for DaemonProcess<'_> {
     }
 }
 
-/// Posts `body` as JSON and returns the answer, which the OpenAPI documents must declare.
-pub async fn post(client: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
-    let answer = client
-        .call(Method::POST, path, Some(Bytes::from(body.to_string())))
-        .await
-        .expect("the daemon answers");
-    described::check("post", path, &answer);
+/// Sends a request and returns the answer, which the OpenAPI documents must declare.
+pub async fn call(
+    client: &mut DaemonClient,
+    method: Method,
+    path: &str,
+    body: Option<Bytes>,
+) -> DaemonResponse {
+    let answer = client.call(method.clone(), path, body).await.expect("the daemon answers");
+    described::check(&method.as_str().to_lowercase(), path, &answer);
     answer
 }
 
-/// Gets `path` and returns the answer, which the OpenAPI documents must declare.
+/// Posts `body` as JSON.
+pub async fn post(client: &mut DaemonClient, path: &str, body: &Value) -> DaemonResponse {
+    call(client, Method::POST, path, Some(body.to_string().into())).await
+}
+
+/// Gets `path`.
 pub async fn get(client: &mut DaemonClient, path: &str) -> DaemonResponse {
-    let answer = client.call(Method::GET, path, None).await.expect("the daemon answers");
-    described::check("get", path, &answer);
-    answer
+    call(client, Method::GET, path, None).await
 }
 
 /// Body of `answer` as a JSON value; null if it is not JSON.

@@ -232,10 +232,16 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
     problem(&post(routes, "/v1/query", &request).await, 503, "source_stale");
     let entries = log(control, "event=source_invalidated").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
+    let response = post(routes, "/v1/signals/bank%2Fpopulation", &json!({})).await;
+    assert_eq!(
+        document(&response),
+        json!({"invalidated": [SOURCE]}),
+        "an escaped path names the same signal"
+    );
     problem(&get(routes, "/api/bank/invalidate").await, 405, "method_not_allowed");
     let response = post(routes, "/api/bank/invalidate", &json!({})).await;
     assert_eq!(document(&response), json!({"invalidated": [SOURCE]}));
-    assert_eq!(log(control, "event=source_invalidated").await.len(), 2);
+    assert_eq!(log(control, "event=source_invalidated").await.len(), 3);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::architecture::rust_files;
 use hyper::Method;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
-use oracled_tests::described::{self, documents};
+use oracled_tests::described::{self, METHODS, documents};
 use oracled_tests::{DaemonWorld, document, get};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,14 @@ use syn::{Attribute, Ident};
 /// The sources of the routers, in the order of [`documents`].
 const ROUTERS: [&str; 2] =
     [include_str!("../../daemon/src/api.rs"), include_str!("../../daemon/src/control.rs")];
-const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+const EXAMPLES: &str = include_str!("../../daemon/src/platform/openapi/examples.json");
+/// The objects that have no members, by their JSON pointers within the schemas.
+const MEMBERLESS: [&str; 4] = [
+    "InvalidationTrigger/oneOf/1/properties/config",
+    "InvalidationTrigger/oneOf/3/properties/config",
+    "PayloadFormat/oneOf/3/properties/tsv",
+    "SourceReviewRequest/oneOf/0/properties/approve",
+];
 
 /// Path and method of each route, from the source of a router. Debug builds have one more route.
 fn served_routes(source: &str) -> BTreeSet<(String, String)> {
@@ -39,8 +46,8 @@ fn served_routes(source: &str) -> BTreeSet<(String, String)> {
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = description.get("paths").and_then(Value::as_object).expect("the document has paths");
     paths.iter().flat_map(|(path, item)| {
-        let operations = item.as_object().expect("a path has operations").iter();
-        operations.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
+        let operations = METHODS.iter().filter_map(|method| Some((*method, item.get(method)?)));
+        operations.map(move |(method, operation)| (path.as_str(), method, operation))
     })
 }
 
@@ -151,11 +158,22 @@ fn operations_have_ids_summaries_tags_and_headers() {
             assert!(id.contains('_') && id.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{id}");
             let summary = operation["summary"].as_str().unwrap_or_default();
             assert!(!summary.is_empty() && !summary.contains('\n') && !summary.ends_with('.'), "{id}");
-            let described = operation["description"].as_str().unwrap_or_default();
-            assert!(!described.contains("# Errors"), "{id}: {described}");
             assert!(tags.contains(&&operation["tags"][0]), "{id}: {}", operation["tags"]);
+            let request_id = &description["paths"][path]["parameters"][0]["$ref"];
+            assert_eq!(request_id, "#/components/parameters/X-Request-Id", "{path}");
             for (status, response) in responses(operation) {
                 assert!(response["headers"]["X-Request-Id"].is_object(), "{method} {path} {status}");
+                for (name, header) in response["headers"].as_object().expect("headers") {
+                    let header = header["$ref"]
+                        .as_str()
+                        .map_or(header, |place| description.pointer(&place[1..]).unwrap());
+                    let is_always_sent = name != "Retry-After";
+                    assert_eq!(
+                        header["required"] == true,
+                        is_always_sent,
+                        "{method} {path} {status}: {name}"
+                    );
+                }
                 let meaning = response["description"].as_str().unwrap_or_default();
                 assert!(!meaning.is_empty(), "{method} {path} {status}");
                 assert!(response["content"].is_object(), "{method} {path} {status} has no content");
@@ -191,6 +209,7 @@ fn operations_declare_their_problem_codes() {
 
 #[test]
 fn schemas_are_not_bare_objects() {
+    let mut memberless = BTreeSet::new();
     for description in documents() {
         for (place, value) in all_within(description) {
             let is_example = place.contains("/example");
@@ -199,15 +218,56 @@ fn schemas_are_not_bare_objects() {
             }
             let is_described = ["properties", "additionalProperties", "$ref", "oneOf", "allOf"];
             assert!(is_described.iter().any(|name| value.get(name).is_some()), "{place}: {value}");
+            if value.get("properties").is_none() && value["additionalProperties"] == false {
+                memberless.insert(place.trim_start_matches("/components/schemas/").to_owned());
+            }
+        }
+    }
+    assert_eq!(memberless, MEMBERLESS.map(str::to_owned).into(), "describe the members, or list the object");
+}
+
+#[test]
+fn schemas_name_page_items_and_the_forms_of_a_choice() {
+    let mut pages = 0;
+    for description in documents() {
+        for (name, schema) in description["components"]["schemas"].as_object().unwrap() {
+            if let Some(item) = name.strip_prefix("ListPage_") {
+                let place = &schema["properties"]["items"]["items"]["$ref"];
+                assert_eq!(place, &json!(format!("#/components/schemas/{item}")));
+                pages += 1;
+            }
+            let mut titles = BTreeSet::new();
+            for form in schema["oneOf"].as_array().into_iter().flatten() {
+                // a form without members or values is a plain text, number or null
+                if form.get("properties").or(form.get("enum")).is_some() {
+                    let title = form["title"].as_str();
+                    assert!(title.is_some_and(|title| titles.insert(title)), "{name}: {form}");
+                }
+            }
+        }
+    }
+    assert!(pages > 0);
+}
+
+#[test]
+fn texts_of_the_documents_are_not_only_for_rust() {
+    for description in documents() {
+        for (place, value) in all_within(description) {
+            let text = value.as_str().unwrap_or_default();
+            for word in ["`None`", "`Some`", "# Errors", "[`"] {
+                assert!(!text.contains(word), "{place}: {text}");
+            }
         }
     }
 }
 
 #[test]
 fn examples_match_their_schemas() {
+    let mut unused: Value = serde_json::from_str(EXAMPLES).expect("valid JSON");
     for description in documents() {
         let mut lacking = BTreeSet::new();
         for (path, method, operation) in operations(description) {
+            let id = operation["operationId"].as_str().unwrap();
             let request = operation.get("requestBody").map(|body| ("request", body));
             for (part, body) in request.into_iter().chain(responses(operation)) {
                 for (media_type, content) in body["content"].as_object().unwrap() {
@@ -217,6 +277,9 @@ fn examples_match_their_schemas() {
                         }
                         continue;
                     };
+                    if media_type != PROBLEM_MEDIA_TYPE {
+                        unused[id].as_object_mut().and_then(|examples| examples.remove(part));
+                    }
                     let schema =
                         json!({"allOf": [content["schema"]], "components": description["components"]});
                     let validator =
@@ -228,6 +291,9 @@ fn examples_match_their_schemas() {
         }
         assert_eq!(lacking, BTreeSet::new(), "these have no example");
     }
+    let unused = unused.as_object_mut().expect("an object");
+    unused.retain(|_, examples| !matches!(examples, Value::Object(parts) if parts.is_empty()));
+    assert!(unused.is_empty(), "no operation has these examples: {unused:?}");
 }
 
 #[tokio::test]
@@ -237,6 +303,15 @@ async fn answer_with_an_undeclared_code_fails_its_test() {
     let daemon = world.serve().await;
     let answer = get(&mut daemon.routes().await, "/v1/verdicts/cs_none").await;
     described::check("get", "/v1/rules", &answer);
+}
+
+#[tokio::test]
+#[should_panic(expected = "get /v1/nothing does not declare 200")]
+async fn answer_of_an_undescribed_path_fails_its_test() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let answer = get(&mut daemon.routes().await, "/v1/rules").await;
+    described::check("get", "/v1/nothing", &answer);
 }
 
 /// The schema names of types that derive `ToSchema`, each with the file of the type.

@@ -344,3 +344,40 @@ async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
     let not_whole = ["CandidateExpectations", "EvaluateTextRequest", "FactsFrom"];
     check_read_as_described("EvaluateTextRequest", "/v1/rules/evaluate", check, &not_whole).await;
 }
+
+/// `body` with neither, one or both of two members.
+fn combinations(body: &Value, members: &[(&str, Value); 2]) -> [Value; 4] {
+    [&[][..], &members[..1], &members[1..], members].map(|members| {
+        let mut body = body.clone();
+        members.iter().for_each(|(name, value)| body[*name] = value.clone());
+        body
+    })
+}
+
+#[tokio::test]
+async fn schemas_state_which_of_two_members_a_request_has() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let description = document(&get(routes, "/openapi.json").await);
+    let submission = json!({"tier": "quick", "query": "?"});
+    let check = json!({"tier": "quick", "query": "?", "session_id": "cs_1"});
+    let text = json!({"candidate_output": "It is so."});
+    let query = json!({"oracle_id": "office", "request": {"axes_requested": ["population"]}});
+    let payload = |value: Value| [("verdict", value.clone()), ("raw", value)];
+    let facts = [("facts", json!([])), ("facts_from", json!([{"query": query}]))];
+    for (name, path, body, members) in [
+        ("SubmitVerdictRequest", "/v1/verdicts/cs_1", &submission, payload(json!("{}"))),
+        ("SubmitVerdictRequest", "/v1/verdicts/cs_1", &submission, payload(json!(null))),
+        ("CrosscheckRequest", "/v1/crosscheck", &check, payload(json!("{}"))),
+        ("CrosscheckRequest", "/v1/crosscheck", &check, payload(json!(null))),
+        ("EvaluateTextRequest", "/v1/rules/evaluate", &text, facts),
+    ] {
+        let shape = validator(&description, name);
+        for body in combinations(body, &members) {
+            let answer = post(routes, path, &body).await;
+            let is_read = answer.status.as_u16() != 400;
+            assert_eq!(shape.is_valid(&body), is_read, "{path} {body}: {}", document(&answer));
+        }
+    }
+}

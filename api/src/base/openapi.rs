@@ -60,5 +60,5 @@ fn problem_schema(codes: &[ProblemCode]) -> Schema {
 pub fn retry_after() -> Header {
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
     let header = HeaderBuilder::new().schema(Some(seconds));
-    header.description(Some("The time before the next attempt, in seconds; absent if unknown.")).build()
+    header.description(Some("The time before the next attempt, in seconds; absent if it is unknown, or a retry does not help.")).build()
 }

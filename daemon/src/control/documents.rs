@@ -38,9 +38,6 @@ const APPLY_MAX_DOCUMENTS: usize = 1000;
 problems!(ListProblems: PARAMS STORE);
 
 /// List the registered documents of a kind, in the order of their ids.
-///
-/// # Errors
-/// `InvalidRequest` if the kind does not exist.
 #[utoipa::path(
     get,
     path = "/v1/documents/{kind}",
@@ -67,9 +64,6 @@ pub(super) async fn list(
 problems!(ReadProblems: PARAMS STORE; DocumentUnknown);
 
 /// Read a registered document.
-///
-/// # Errors
-/// `InvalidRequest` if the kind does not exist; `DocumentUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/documents/{kind}/{document_id}",
@@ -143,9 +137,6 @@ problems!(ApplyProblems: JSON_BODY STORE);
 ///
 /// The documents are registered in the order of their dependencies. A request has up to 1,000 documents and 8 MiB. With
 /// `dry_run`, none is registered. The fault of a document is in its result.
-///
-/// # Errors
-/// `InvalidRequest`. The fault of a document is in its result.
 #[utoipa::path(
     post,
     path = "/v1/documents",

@@ -4,17 +4,19 @@
 
 mod examples;
 mod flatten;
+mod schemas;
 pub(crate) mod sets;
 
 use oracled_api::base::openapi::{problem_responses, retry_after};
 use std::collections::{BTreeMap, BTreeSet};
+use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{Header, OpenApi, Ref, RefOr, Response};
 use utoipa::{IntoResponses, Modify};
 
-/// The header with the id of the request.
+/// The header with the id of a request, in the request and in its response.
 const REQUEST_ID: &str = "X-Request-Id";
 /// The header with the time before the next attempt.
 const RETRY_AFTER: &str = "Retry-After";
@@ -49,7 +51,7 @@ impl IntoResponses for CommonProblems {
     }
 }
 
-/// Completes a document: headers of every response, plain descriptions, flat objects and examples.
+/// Completes a document: common headers, plain descriptions, schemas that utoipa cannot derive, and examples.
 pub(crate) struct Complete;
 
 impl Modify for Complete {
@@ -63,11 +65,16 @@ impl Modify for Complete {
             }
             examples::add(operation);
         }
+        for item in document.paths.paths.values_mut() {
+            let request_id = Ref::new(format!("#/components/parameters/{REQUEST_ID}"));
+            item.parameters.get_or_insert_default().push(RefOr::Ref(request_id));
+        }
         if let Some(components) = &mut document.components {
-            flatten::flatten_all(&mut components.schemas);
-            for (name, header) in [(REQUEST_ID, request_id()), (RETRY_AFTER, retry_after())] {
+            schemas::complete(&mut components.schemas);
+            for (name, header) in [(REQUEST_ID, response_id()), (RETRY_AFTER, retry_after())] {
                 components.headers.insert(name.to_owned(), header.into());
             }
+            components.parameters.insert(REQUEST_ID.to_owned(), request_id().into());
         }
         remove_unused(document);
     }
@@ -82,23 +89,29 @@ fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
     })
 }
 
-/// Removes the period after a summary, and the section about errors, which the responses describe.
+/// Removes the period after a summary, and an empty description.
 fn describe_plainly(operation: &mut Operation) {
     operation.summary = operation.summary.take().map(|summary| summary.trim_end_matches('.').to_owned());
-    let description = operation.description.take().map(|description| {
-        let described = description.split("# Errors").next().unwrap_or_default();
-        described.trim().to_owned()
-    });
-    operation.description = description.filter(|description| !description.is_empty());
+    operation.description = operation.description.take().filter(|description| !description.is_empty());
 }
 
-/// Replaces headers that many responses have by references, and adds the one that all have.
+/// Replaces headers that many responses have by references, and adds the one that all have. Every header but `Retry-After`
+/// is always sent.
 fn share_headers(response: &mut Response) {
     let shared = |name: &str| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
-    response.headers.insert(REQUEST_ID.to_owned(), shared(REQUEST_ID));
-    if let Some(header) = response.headers.get_mut(RETRY_AFTER) {
-        *header = shared(RETRY_AFTER);
+    for (name, header) in &mut response.headers {
+        match header {
+            header if name == RETRY_AFTER => *header = shared(RETRY_AFTER),
+            RefOr::T(header) => require(header),
+            RefOr::Ref(_) => {}
+        }
     }
+    response.headers.insert(REQUEST_ID.to_owned(), shared(REQUEST_ID));
+}
+
+/// Declares that a header is always sent. utoipa has no such member, and writes extensions as they are.
+fn require(header: &mut Header) {
+    header.extensions = Some(Extensions::from_iter([("required", true)]));
 }
 
 /// Removes the schemas that nothing refers to, for example those of flattened types.
@@ -120,15 +133,30 @@ fn remove_unused(document: &mut OpenApi) {
     components.schemas.retain(|name, _| used.contains(name));
 }
 
+/// The id of a request.
+fn id() -> Object {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,128}$")).build()
+}
+
+/// The header that every request may have.
+fn request_id() -> Parameter {
+    let parameter = ParameterBuilder::new().name(REQUEST_ID).parameter_in(ParameterIn::Header);
+    parameter
+        .schema(Some(id()))
+        .description(Some(
+            "The id of the request, for logs. Without an id of this form, the request gets a new id.",
+        ))
+        .build()
+}
+
 /// The header of every response.
-fn request_id() -> Header {
-    let id = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,128}$"));
-    let header = HeaderBuilder::new().schema(Some(id));
-    header.description(Some("The request's own `X-Request-Id`, or a new id.")).build()
+fn response_id() -> Header {
+    let header = HeaderBuilder::new().schema(Some(id()));
+    let mut header = header.description(Some("The request's own `X-Request-Id`, or a new id.")).build();
+    require(&mut header);
+    header
 }
 
 pub(crate) fn json(document: &OpenApi) -> String {
-    let json = serde_json::to_string(document).expect("a description is plain data with string keys");
-    // docstrings use Rust's word
-    json.replace("`None`", "null")
+    serde_json::to_string(document).expect("a description is plain data with string keys")
 }

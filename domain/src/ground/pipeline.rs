@@ -360,8 +360,10 @@ pub struct GroupKey {
 #[serde(untagged, deny_unknown_fields, expecting = "expected a string or `{axis, table}`")]
 pub enum MeasurementDefinition {
     /// One definition for all values of the axis.
+    #[schema(title = "always")]
     Always(String),
     /// A definition that depends on the value of another axis.
+    #[schema(title = "by_axis")]
     ByAxis {
         /// The other axis.
         axis: String,

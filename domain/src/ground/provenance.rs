@@ -34,7 +34,7 @@ pub struct ProvenanceRecord {
     pub transformations_applied: Vec<String>,
     /// The time from which it is valid.
     pub valid_from: Timestamp,
-    /// The time until which it is valid; `None` while it is valid.
+    /// The time until which it is valid; null while it is valid.
     pub valid_until: Option<Timestamp>,
     /// The id of the record that superseded it.
     pub superseded_by: Option<String>,

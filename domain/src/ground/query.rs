@@ -184,10 +184,10 @@ pub struct QueryMetadata {
 /// The age of the data in an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryFreshness {
-    /// The newest release among the records; `None` without records.
+    /// The newest release among the records; null without records.
     pub data_as_of: Option<Timestamp>,
     /// The age of the oldest release among the records, in seconds until now, also for queries of another time. Without
-    /// records, the age of the release in force; `None` if there is none.
+    /// records, the age of the release in force; null if there is none.
     pub staleness_seconds: Option<u64>,
     /// The policy's result for the requested axes and for the filtered axes that are not identities.
     #[serde(flatten)]

@@ -50,7 +50,7 @@ impl RuleVerdict {
 pub struct CandidateSpan {
     /// The offset after its last byte.
     pub end: usize,
-    /// The field of the verdict; `None` if the candidate is one text.
+    /// The field of the verdict; null if the candidate is one text.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub field: Option<String>,
     /// The offset of its first byte.
@@ -67,7 +67,7 @@ pub struct RuleViolation {
     /// The other range, if two ranges contradict each other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub related: Option<CandidateSpan>,
-    /// The location; `None` if something is missing.
+    /// The location; null if something is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub span: Option<CandidateSpan>,
     /// The offending or missing text, cut to 200 characters.

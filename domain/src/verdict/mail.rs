@@ -127,10 +127,10 @@ pub struct MailState {
     pub attempts: u32,
     /// The time at which it was queued, or queued again.
     pub tried_since: Timestamp,
-    /// The time at which the last attempt failed; `None` before the first.
+    /// The time at which the last attempt failed; null before the first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tried_at: Option<Timestamp>,
-    /// The time of the next attempt; `None` for a dead letter.
+    /// The time of the next attempt; null for a dead letter.
     pub next_attempt_at: Option<Timestamp>,
     /// The error of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -235,7 +235,7 @@ impl MailState {
         }
     }
 
-    /// The time of the next attempt; `None` for a dead letter. A mail is due at `now` if its time is further ahead than
+    /// The time of the next attempt; null for a dead letter. A mail is due at `now` if its time is further ahead than
     /// the maximum wait, or if its last attempt is in the future: the clock was set back since.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {

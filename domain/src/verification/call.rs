@@ -18,7 +18,7 @@ pub struct OracleCall {
     /// The time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// The time of the answer, of any kind; `None` if none arrived.
+    /// The time of the answer, of any kind; null if none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// The time until the answer, or until the wait for it ended, in milliseconds.
@@ -67,7 +67,7 @@ pub enum OracleReply {
     },
     /// The oracle was not called, because its circuit is open after repeated failures.
     CircuitOpen {
-        /// The time until the next attempt, in milliseconds; `None` if an administrator holds the circuit open.
+        /// The time until the next attempt, in milliseconds; null if an administrator holds the circuit open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     },

@@ -29,10 +29,10 @@ pub struct HumanLock {
     /// The entity.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
-    /// The time of the state that was decided; `None` for the present.
+    /// The time of the state that was decided; null for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// The time by which the data was known; `None` for all that is known now.
+    /// The time by which the data was known; null for all that is known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The path of the axis.

@@ -76,7 +76,7 @@ pub struct VerificationQuestion {
     /// The claims, by the paths of axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, ValidatedClaim>,
-    /// The requested time; `None` for the present.
+    /// The requested time; null for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
     /// Use only what the daemon had ingested by this time; all that it knows if absent.

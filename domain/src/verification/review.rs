@@ -55,10 +55,10 @@ pub struct ReviewCase {
     /// The entity.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
-    /// The requested time; `None` for the present.
+    /// The requested time; null for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// The time by which the data was known; `None` for all that is known now.
+    /// The time by which the data was known; null for all that is known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
@@ -110,13 +110,13 @@ pub struct ReviewResolution {
 pub struct ReviewState {
     /// The review.
     pub review: ReviewCase,
-    /// The resolution; `None` if the review is open or dismissed.
+    /// The resolution; null if the review is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolutionRecord>,
-    /// The revocation of the resolution; `None` while it is valid, or after it has expired.
+    /// The revocation of the resolution; null while it is valid, or after it has expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<RevocationRecord>,
-    /// The dismissal; `None` if the review is open or resolved.
+    /// The dismissal; null if the review is open or resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed: Option<DismissalRecord>,
 }

@@ -120,7 +120,7 @@ pub(crate) enum BaselineOrNull {
     /// A baseline.
     Baseline(AxisBaseline),
     /// There was none.
-    Null(()),
+    Null,
 }
 
 impl AxisBaseline {

@@ -2,6 +2,7 @@
 
 use super::markdown::{anchor, code, codes, table};
 use super::types::{SchemaTypes, text};
+use crate::described::METHODS;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +10,6 @@ use strum::VariantArray;
 
 /// A type that has a page of its own.
 const EVENT: &str = "EventKind";
-/// The methods of operations; an item also has members that are not operations.
-const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// A header of every response.
 const REQUEST_ID: &str = "X-Request-Id";
 

@@ -52,7 +52,7 @@ pub struct FeedChange {
     /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
     /// interval.
     pub valid_from: Timestamp,
-    /// The end of that interval; `None` if it is open.
+    /// The end of that interval; null if it is open.
     pub valid_until: Option<Timestamp>,
     /// The id of the record that replaced this one.
     pub superseded_by: Option<String>,
@@ -63,7 +63,7 @@ pub struct FeedChange {
 pub struct ChangesPage {
     /// The changes, in the order in which they became known.
     pub changes: Vec<FeedChange>,
-    /// The position for the next request; `None` if nothing has ever changed.
+    /// The position for the next request; null if nothing has ever changed.
     #[schema(value_type = Option<String>)]
     pub next: Option<FeedPosition>,
     /// Whether there are more changes now.

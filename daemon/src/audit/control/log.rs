@@ -23,9 +23,6 @@ problems!(ReadProblems: PARAMS SESSION STORE);
 /// Read entries of the audit log, one per line, the lowest number first.
 ///
 /// If an entry cannot be read, the response breaks off.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid. If an entry cannot be read, the response breaks off.
 #[utoipa::path(
     get,
     path = "/v1/log",
@@ -51,9 +48,6 @@ problems!(FollowProblems: PARAMS SESSION);
 /// Follow the audit log until the client disconnects.
 ///
 /// The selected entries are followed by each new entry as it becomes durable.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid.
 #[utoipa::path(
     get,
     path = "/v1/log/follow",

@@ -20,9 +20,6 @@ problems!(ChangesProblems: PARAMS STORE; SourceUnknown SourceLive SourceSilent S
 /// `next` is the `since` for the next request, even at the end, since more changes may follow. `withheld` names sources
 /// that do not answer, whose changes are left out. Once such a source is approved, a request with its `oracle_id` returns
 /// its changes from the beginning.
-///
-/// # Errors
-/// `invalid_request` if `since` is invalid; `source_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/changes",

@@ -22,9 +22,6 @@ problems!(QueryProblems: JSON_BODY QUERY);
 ///
 /// The answer has the freshness of the data. In the `axes` of a record every requested axis is present, as null where the
 /// record has no value.
-///
-/// # Errors
-/// A [`Problem`] if the query is invalid, the source does not answer, or its data is too old.
 #[utoipa::path(
     post,
     path = "/v1/query",

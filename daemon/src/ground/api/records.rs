@@ -17,9 +17,6 @@ problems!(RecordProblems: RECORD STORE; SourceSilent SourceStale);
 /// Read a record by its id, with its validity and its freshness.
 ///
 /// The record is returned whatever its status is now.
-///
-/// # Errors
-/// `record_unknown`, `source_silent`, `source_stale`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}",
@@ -44,9 +41,6 @@ problems!(ProvenanceProblems: RECORD STORE; SourceSilent);
 /// Read the provenance of a record whose source answers.
 ///
 /// The provenance leads to the hash and the payload offset of the raw record.
-///
-/// # Errors
-/// `record_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
@@ -69,9 +63,6 @@ pub async fn provenance(
 problems!(RecordedProblems: RECORD STORE);
 
 /// Read the provenance of a record, even if its source does not answer.
-///
-/// # Errors
-/// `record_unknown`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",

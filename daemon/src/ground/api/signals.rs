@@ -8,7 +8,8 @@ use crate::platform::problem::Problem;
 use crate::platform::secret::read_secret_file;
 use crate::platform::service::DaemonService;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
-use axum::extract::{Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
 use hyper::{Method, Uri};
 use oracled_actors::ground::registry::SourceInvalidation;
@@ -33,10 +34,6 @@ problems!(SignalProblems: STORE; InvalidRequest SourceUnknown BodyBroken BodyToo
 ///
 /// Every source whose freshness policy names this path as an `upstream_signal` becomes stale. The body may have any media
 /// type.
-///
-/// # Errors
-/// `signal_unknown` if no policy names the path; `signal_forbidden`; `signal_rate_limited`. If the entry cannot be
-/// committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/signals/{name}",
@@ -53,15 +50,20 @@ pub async fn post(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     uri: Uri,
+    name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Json<SignalResponse>, Problem> {
-    let named = find_targets(&service, uri.path())?;
-    if named.is_empty() {
-        discard_body(&mut request.into_body()).await;
-        let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
-        return Err(Problem::new(ProblemCode::SignalUnknown, detail));
+    // a client may escape what a policy does not escape, for example slashes
+    let unescaped = name.map_or_else(|_| uri.path().to_owned(), |Path(name)| format!("/v1/signals/{name}"));
+    for path in [uri.path(), &unescaped] {
+        let named = find_targets(&service, path)?;
+        if !named.is_empty() {
+            return accept_signal(&service, named, path, request, peer).await;
+        }
     }
-    accept_signal(&service, named, uri.path(), request, peer).await
+    discard_body(&mut request.into_body()).await;
+    let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
+    Err(Problem::new(ProblemCode::SignalUnknown, detail))
 }
 
 /// Handles a path without another route: a signal, if a policy has a webhook at the path.

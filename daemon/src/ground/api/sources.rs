@@ -15,9 +15,6 @@ problems!(ListProblems: STORE);
 /// List the registered sources, in the order of their ids.
 ///
 /// `identity` has the axes that identify the subject of a record.
-///
-/// # Errors
-/// If the store cannot be read.
 #[utoipa::path(
     get,
     path = "/v1/sources",

@@ -16,9 +16,6 @@ use std::sync::Arc;
 problems!(FreshnessProblems: PARAMS STORE; SourceUnknown OntologyUnknown);
 
 /// Read the freshness of a source by the policy in force.
-///
-/// # Errors
-/// `SourceUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/sources/{oracle_id}/freshness",

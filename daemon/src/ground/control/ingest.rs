@@ -41,10 +41,6 @@ problems!(UploadProblems: PARAMS STORE; BodyBroken PipelineUnknown RunBusy Versi
 ///
 /// The body may have any media type. The payload is archived while it arrives. If it breaks off, or if no bytes arrive for
 /// `limits.idle_s`, it is discarded. It has up to `ingestion.max_payload_bytes`.
-///
-/// # Errors
-/// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
-/// `BodyTooLarge`, `BodyBroken`; `RequestTimeout` if no bytes arrive for too long. The payload is then discarded.
 #[utoipa::path(
     post,
     path = "/v1/pipelines/{pipeline_id}/runs",

@@ -16,9 +16,6 @@ use std::sync::Arc;
 problems!(RejectsProblems: RUN STORE; SourceDamaged);
 
 /// List the records that a run rejected, with the reasons.
-///
-/// # Errors
-/// `RunUnknown`; `InvalidRequest` if a parameter is invalid.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/rejects",

@@ -31,9 +31,6 @@ const DIGITS_MIN: usize = 8;
 problems!(ListProblems: PARAMS STORE; SourceUnknown RunUnknown);
 
 /// List runs, the latest first.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid; `SourceUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/runs",
@@ -79,9 +76,6 @@ pub async fn list(
 problems!(ReadProblems: RUN STORE);
 
 /// Read a run and its progress.
-///
-/// # Errors
-/// `RunUnknown`; `InvalidRequest` if the path does not name exactly one run.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}",
@@ -109,9 +103,6 @@ problems!(CancelProblems: RUN STORE; RunNotRunning);
 /// Cancel a run.
 ///
 /// None of its records become visible, unless its last commit is already in progress.
-///
-/// # Errors
-/// `RunUnknown`, `RunNotRunning`; `InvalidRequest` if the path does not name exactly one run.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/cancel",
@@ -143,10 +134,6 @@ problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RunNotHeld RunBusy VersionKn
 /// Approve a held run.
 ///
 /// Its payload is read again, and its records become visible.
-///
-/// # Errors
-/// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
-/// the path does not name exactly one run, or the reason is missing.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/approve",
@@ -177,9 +164,6 @@ pub async fn approve(
 problems!(DiscardProblems: DOCUMENT_BODY RUN STORE; RunNotHeld);
 
 /// Discard a held run.
-///
-/// # Errors
-/// `RunUnknown`, `RunNotHeld`; `InvalidRequest` if the path does not name exactly one run, or the reason is missing.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/discard",
@@ -212,10 +196,6 @@ problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RunNotInForce RunBusy ContentPr
 /// Undo a completed run.
 ///
 /// The response has the new run that does so, which can itself be undone.
-///
-/// # Errors
-/// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
-/// is missing.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/undo",

@@ -26,9 +26,6 @@ const REASON_MAX_BYTES: usize = 1024;
 problems!(ReadProblems: PARAMS STORE; SourceUnknown);
 
 /// Read a source, with its last check and the check in progress.
-///
-/// # Errors
-/// `SourceUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/sources/{oracle_id}",
@@ -53,9 +50,6 @@ pub async fn get(
 problems!(ReviewProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown ReviewRefused);
 
 /// Approve a source, or set its deprecation date.
-///
-/// # Errors
-/// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/review",
@@ -85,9 +79,6 @@ pub async fn review(
 problems!(InvalidateProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown);
 
 /// Mark all data of a source as stale until the next run.
-///
-/// # Errors
-/// `SourceUnknown`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/invalidate",
@@ -122,9 +113,6 @@ problems!(ConfirmProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown NotInvalida
 /// Confirm the data of an invalidated source.
 ///
 /// The source no longer counts as stale, unless its data is too old.
-///
-/// # Errors
-/// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`. If the entry cannot be committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/confirm",

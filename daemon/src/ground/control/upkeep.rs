@@ -51,9 +51,6 @@ problems!(PullProblems: PARAMS STORE; PipelineUnknown PullBusy PullFailed RunBus
 /// Pull the payload of a pipeline and start its run.
 ///
 /// The response is sent when the payload has arrived.
-///
-/// # Errors
-/// `Draining`; `PipelineUnknown`; `InvalidRequest` if the pipeline does not pull; `PullBusy`, `PullFailed`, `RunBusy`.
 #[utoipa::path(
     post,
     path = "/v1/pipelines/{pipeline_id}/pull",
@@ -97,10 +94,6 @@ pub async fn pull(
 problems!(PruneProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown RunBusy SourceDamaged);
 
 /// Remove from a source the content of records that are no longer valid.
-///
-/// # Errors
-/// `SourceUnknown`; `InvalidRequest` if the content must be retained; `RunBusy`. If the entry cannot be committed, nothing
-/// changes.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/prune",
@@ -133,9 +126,6 @@ problems!(VerifyProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown RunUnknown);
 /// Compare the files, payloads and raw records of a source with their digests.
 ///
 /// The check stops when its caller closes the connection. Faults in the files are the result, not an error.
-///
-/// # Errors
-/// `SourceUnknown`, `RunUnknown`; an error if files cannot be read. Faults in the files are the result, not an error.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/verify",
@@ -180,9 +170,6 @@ problems!(RebuildProblems: PARAMS STORE; SourceUnknown RunBusy NotRebuilt);
 /// Rebuild the damaged or missing files of a source from its archived payloads.
 ///
 /// The answers of the source stay the same.
-///
-/// # Errors
-/// `SourceUnknown`, `RunBusy`; `NotRebuilt` if a payload is incomplete, or gives other files. Then nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/rebuild",
@@ -211,9 +198,6 @@ problems!(ExportProblems: PARAMS STORE; SourceUnknown SourceDamaged);
 /// Export every version of every record of a source with its provenance.
 ///
 /// If a record cannot be read, the response breaks off.
-///
-/// # Errors
-/// `SourceUnknown`. If a record cannot be read, the response breaks off.
 #[utoipa::path(
     get,
     path = "/v1/sources/{oracle_id}/export",

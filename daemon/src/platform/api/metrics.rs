@@ -30,9 +30,6 @@ const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=u
 const END: &str = "# EOF\n";
 
 /// Read the metrics as OpenMetrics text.
-///
-/// # Errors
-/// `Internal` if the text cannot be written.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -13,9 +13,6 @@ use std::sync::Arc;
 ///
 /// An oracle is a model, a mail service, or a source that a verification has queried. Latencies are of the last 256
 /// successful calls.
-///
-/// # Errors
-/// If the actor does not answer.
 #[utoipa::path(
     get,
     path = "/v1/health/oracles",

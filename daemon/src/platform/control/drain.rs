@@ -17,9 +17,6 @@ problems!(DrainProblems: JSON_BODY STORE);
 /// Start or end draining.
 ///
 /// While the daemon drains, it rejects new work. Cached verdicts can still be read.
-///
-/// # Errors
-/// If the audit entry cannot be committed. Then nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/drain",

@@ -19,10 +19,6 @@ problems!(SteerProblems: JSON_BODY STORE; OracleUnknown);
 /// Open or close the circuit of an oracle, or probe the oracle.
 ///
 /// The change takes effect after its log entry is durable.
-///
-/// # Errors
-/// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing
-/// changes.
 #[utoipa::path(
     post,
     path = "/v1/health/oracles/{oracle_id}",

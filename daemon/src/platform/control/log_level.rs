@@ -35,9 +35,6 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Json<LogLevel> {
 problems!(SetProblems: JSON_BODY STORE);
 
 /// Set the level of the service log until the next reload or start.
-///
-/// # Errors
-/// `InvalidRequest` if the directives cannot be parsed.
 #[utoipa::path(
     put,
     path = "/v1/log-level",

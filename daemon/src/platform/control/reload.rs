@@ -18,9 +18,6 @@ problems!(ReloadProblems: STORE; InvalidRequest);
 /// Reload the log level from the configuration, and reopen `oracle_log.jsonl`.
 ///
 /// `oracle_log.jsonl` is reopened even if the configuration is invalid.
-///
-/// # Errors
-/// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
 #[utoipa::path(
     post,
     path = "/v1/reload",

@@ -14,9 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Read the state of the daemon.
-///
-/// # Errors
-/// If an actor does not answer.
 #[utoipa::path(
     get,
     path = "/v1/status",

@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, SchemaType, T
 use utoipa::openapi::{RefOr, Schema};
 
 /// The schemas of a document, by their names.
-type Schemas = BTreeMap<String, RefOr<Schema>>;
+pub(super) type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// Flattens every schema in `schemas`, and closes objects without members.
 pub(super) fn flatten_all(schemas: &mut Schemas) {

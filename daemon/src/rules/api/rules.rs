@@ -50,9 +50,6 @@ problems!(EvaluateProblems: JSON_BODY STORE QUERY VERIFY FACTS);
 /// Check a text against facts.
 ///
 /// The evaluation is logged.
-///
-/// # Errors
-/// A [`Problem`] if the request is invalid, or the evaluation cannot be logged.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate",

@@ -23,9 +23,6 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch CrosscheckR
 /// This is the same cache under the path of the service that oracled replaces, and the gate is the same. The fields
 /// `cached_at`, `regen` and `regen_reason`, which a response has, are accepted and ignored. On all other routes an
 /// unknown field is an error.
-///
-/// # Errors
-/// A [`Problem`] if no verdict was written.
 #[utoipa::path(
     post,
     path = "/cache/{session_id}",
@@ -64,9 +61,6 @@ problems!(ReadProblems: SESSION STORE; VerdictNotCached);
 /// Read a cached verdict.
 ///
 /// This route does not regenerate a lost verdict.
-///
-/// # Errors
-/// A [`Problem`], usually `verdict_not_cached`.
 #[utoipa::path(
     get,
     path = "/cache/{session_id}",

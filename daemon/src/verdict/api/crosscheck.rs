@@ -18,9 +18,6 @@ problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
 /// Check a verdict without delivery.
 ///
 /// The check is logged. Nothing is delivered.
-///
-/// # Errors
-/// A [`Problem`] if the request is invalid, or the judgement cannot be logged.
 #[utoipa::path(
     post,
     path = "/v1/crosscheck",

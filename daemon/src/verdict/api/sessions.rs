@@ -18,9 +18,6 @@ problems!(RegisterProblems: JSON_BODY SUBMISSION STORE; SessionMismatch);
 /// Register a session so that a lost verdict can be regenerated.
 ///
 /// If the session is registered, data that it lacks is added. The e-mail address is never returned on this socket.
-///
-/// # Errors
-/// A [`Problem`]; `session_mismatch` if the session is known with other data.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session_id}",

@@ -32,9 +32,6 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
 /// The verdict is judged, and delivered if it passes. If the request has no verdict, the model generates it first.
 /// With `facts` or `facts_from`, the verdict must also pass the rules, after the crosscheck. A request without a verdict
 /// gets 409 `delivered_already` if the first verdict of the session is lost.
-///
-/// # Errors
-/// A [`Problem`] if no verdict was delivered.
 #[utoipa::path(
     post,
     path = "/v1/verdicts/{session_id}",
@@ -127,9 +124,6 @@ problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch Verd
 /// If the verdict is lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
 /// 5 minutes get 422.
-///
-/// # Errors
-/// A [`Problem`], usually `session_unknown`.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",

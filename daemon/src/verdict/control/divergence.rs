@@ -21,9 +21,6 @@ const AT_ONCE: usize = 1000;
 problems!(DivergenceProblems: PARAMS STORE);
 
 /// Read how often regenerated verdicts differ from the delivered ones.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid.
 #[utoipa::path(
     get,
     path = "/v1/divergence",

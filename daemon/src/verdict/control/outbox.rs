@@ -20,9 +20,6 @@ use std::sync::Arc;
 problems!(ListProblems: PARAMS STORE);
 
 /// List queued mails and dead letters.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid.
 #[utoipa::path(
     get,
     path = "/v1/outbox",
@@ -47,9 +44,6 @@ pub async fn get(
 problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
 
 /// Queue a mail for another attempt.
-///
-/// # Errors
-/// `MailUnknown`, `MailInFlight`. If the audit entry cannot be committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/outbox/{mail_id}",
@@ -77,9 +71,6 @@ pub async fn post(
 problems!(DropProblems: PARAMS STORE; MailUnknown MailInFlight);
 
 /// Remove a mail without sending it.
-///
-/// # Errors
-/// `MailUnknown`, `MailInFlight`. If the audit entry cannot be committed, nothing changes.
 #[utoipa::path(
     delete,
     path = "/v1/outbox/{mail_id}",

@@ -15,9 +15,6 @@ use std::sync::Arc;
 problems!(PurgeProblems: SESSION STORE; VerdictNotCached);
 
 /// Remove the cached verdict of a session. The session stays.
-///
-/// # Errors
-/// `VerdictNotCached` if no verdict is cached.
 #[utoipa::path(
     delete,
     path = "/v1/verdicts/{session_id}",

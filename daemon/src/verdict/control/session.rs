@@ -20,9 +20,6 @@ fn session_unknown(session_id: &SessionId) -> Problem {
 problems!(ReadProblems: SESSION STORE; SessionUnknown);
 
 /// Read a session.
-///
-/// # Errors
-/// `SessionUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}",
@@ -47,9 +44,6 @@ problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismat
 /// Correct a session.
 ///
 /// An absent member leaves its value unchanged.
-///
-/// # Errors
-/// `SessionUnknown`; `SessionMismatch` if oracled itself delivered the original verdict.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session_id}",
@@ -105,9 +99,6 @@ fn list_queued_mails(service: &DaemonService, session_id: &SessionId) -> Result<
 problems!(RemoveProblems: SESSION STORE; SessionUnknown MailInFlight);
 
 /// Remove a session with its cached verdict and its queued mail.
-///
-/// # Errors
-/// `SessionUnknown`; `MailInFlight` if one of its mails is being sent.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session_id}",

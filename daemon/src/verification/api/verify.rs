@@ -24,9 +24,6 @@ problems!(VerifyProblems: JSON_BODY VERIFY);
 ///
 /// The envelope is logged before it is returned. Its axes have values only if its `kind` is `authoritative`. An envelope
 /// of another kind is an answer too, and not an error: each axis has its own `kind`.
-///
-/// # Errors
-/// A [`Problem`] if there is no envelope, because no decision was made.
 #[utoipa::path(
     post,
     path = "/v1/verify",
@@ -35,8 +32,8 @@ problems!(VerifyProblems: JSON_BODY VERIFY);
     request_body = VerifyRequest,
     responses(
         VerifyProblems,
-        (status = 200, description = "The envelope, of any `kind`", body = Envelope, headers(("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
-        (status = 202, description = "An envelope of kind `provisional`: the decision is pending", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
+        (status = 200, description = "The envelope, of any `kind`", body = Envelope, headers(("Retry-After" = u64))),
+        (status = 202, description = "An envelope of kind `provisional`: the decision is pending", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64))),
     ),
 )]
 pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> Result<Response, Problem> {
@@ -51,9 +48,6 @@ problems!(ReadProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
 /// Read the envelope of a verification.
 ///
 /// This is the envelope of the latest decision with this execution id, from the log.
-///
-/// # Errors
-/// `execution_unknown`; `decision_altered` if the logged envelope differs from the one that was returned.
 #[utoipa::path(
     get,
     path = "/v1/verify/{execution_id}",
@@ -62,8 +56,8 @@ problems!(ReadProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
     params(("execution_id" = String, Path, description = "The `execution_id` of the envelope")),
     responses(
         ReadProblems,
-        (status = 200, description = "The envelope, byte for byte as it was returned", body = Envelope, headers(("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
-        (status = 202, description = "The decision is pending: the `provisional` envelope", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
+        (status = 200, description = "The envelope, byte for byte as it was returned", body = Envelope, headers(("Retry-After" = u64))),
+        (status = 202, description = "The decision is pending: the `provisional` envelope", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64))),
     ),
 )]
 pub async fn get(

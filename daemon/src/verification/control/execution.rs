@@ -14,9 +14,6 @@ use std::sync::Arc;
 problems!(ExplainProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
 
 /// Read the decisions of a verification with their inputs, and whether they can be reproduced.
-///
-/// # Errors
-/// `ExecutionUnknown`; `DecisionAltered` if the logged envelope differs from the one that was returned.
 #[utoipa::path(
     get,
     path = "/v1/executions/{execution_id}",

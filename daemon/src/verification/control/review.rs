@@ -33,9 +33,6 @@ const LOOKED_AT_MAX: usize = 10_000;
 problems!(ListProblems: PARAMS STORE);
 
 /// List reviews, the newest first.
-///
-/// # Errors
-/// `InvalidRequest` if a parameter is invalid.
 #[utoipa::path(
     get,
     path = "/v1/reviews",
@@ -89,9 +86,6 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
 problems!(ReadProblems: PARAMS STORE; ReviewUnknown);
 
 /// Read a review, with all answers and its current state.
-///
-/// # Errors
-/// `ReviewUnknown`.
 #[utoipa::path(
     get,
     path = "/v1/reviews/{review_id}",
@@ -120,10 +114,6 @@ problems!(ResolveProblems: JSON_BODY REVIEW STORE; OntologyUnknown);
 /// Resolve a review.
 ///
 /// Its values override all sources, as long as they are valid.
-///
-/// # Errors
-/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
-/// changes.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{review_id}/resolve",
@@ -154,10 +144,6 @@ problems!(RevokeProblems: JSON_BODY STORE; InvalidResolution ReviewUnknown Revie
 /// Revoke the resolution of a review.
 ///
 /// Its locks end now, and the next question is decided again.
-///
-/// # Errors
-/// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
-/// changes.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{review_id}/revoke",
@@ -188,10 +174,6 @@ problems!(DismissProblems: JSON_BODY REVIEW STORE);
 /// Dismiss a review without a decision.
 ///
 /// The next question is decided again, and may open another review.
-///
-/// # Errors
-/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
-/// changes.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{review_id}/dismiss",

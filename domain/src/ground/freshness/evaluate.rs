@@ -50,7 +50,7 @@ impl From<StaleBehavior> for AnswerHandling {
 pub struct AxisFreshness {
     /// The path of the axis.
     pub axis: String,
-    /// Its age in whole seconds; `None` if the source had no release.
+    /// Its age in whole seconds; null if the source had no release.
     pub age_seconds: Option<u64>,
     /// The maximum age, in seconds.
     pub max_age_seconds: u64,

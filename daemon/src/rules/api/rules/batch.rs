@@ -28,9 +28,6 @@ problems!(BatchProblems: STORE; UnsupportedMediaType);
 ///
 /// Each line is a request as of `POST /v1/rules/evaluate`. The answer has one line for each, in the same order. An invalid
 /// line gets a problem as its answer, and the other lines are still evaluated.
-///
-/// # Errors
-/// A [`Problem`] if the request has another media type, or the daemon is draining.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate:batch",

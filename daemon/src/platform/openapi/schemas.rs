@@ -1,0 +1,72 @@
+//! The parts of schemas that utoipa does not derive.
+
+use super::flatten::{Schemas, flatten_all};
+use serde_json::{Value, json};
+use std::mem;
+use utoipa::openapi::schema::{ArrayItems, Object};
+use utoipa::openapi::{Ref, RefOr, Schema};
+
+/// Corrects what utoipa derives, and adds what it does not.
+pub(super) fn complete(schemas: &mut Schemas) {
+    name_page_items(schemas);
+    flatten_all(schemas);
+    schemas.values_mut().for_each(title_forms);
+    require_alternatives(schemas);
+}
+
+/// Makes a schema of its own of the items of each page: utoipa describes them within the page.
+fn name_page_items(schemas: &mut Schemas) {
+    let mut items = Schemas::new();
+    for (page_name, page) in schemas.iter_mut() {
+        if let Some(name) = page_name.strip_prefix("ListPage_")
+            && let RefOr::T(Schema::Object(page)) = page
+            && let Some(RefOr::T(Schema::Array(list))) = page.properties.get_mut("items")
+            && let ArrayItems::RefOrSchema(item) = &mut list.items
+        {
+            items.insert(name.to_owned(), mem::replace(item, Ref::from_schema_name(name).into()));
+        }
+    }
+    schemas.extend(items);
+}
+
+/// Gives a title to each form of a choice, for generated clients.
+fn title_forms(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::OneOf(choice)) = schema else { return };
+    for form in &mut choice.items {
+        if let RefOr::T(Schema::Object(form)) = form
+            && form.title.is_none()
+        {
+            form.title = form_name(form);
+        }
+    }
+}
+
+/// The name of a form: the only value of the form or of its tag, or the name of its only member.
+fn form_name(form: &Object) -> Option<String> {
+    let only_value = |object: &Object| match object.enum_values.as_deref() {
+        Some([Value::String(value)]) => Some(value.clone()),
+        _ => None,
+    };
+    let tag = form.properties.values().find_map(|member| match member {
+        RefOr::T(Schema::Object(member)) => only_value(member),
+        _ => None,
+    });
+    let only_member = form.properties.keys().next().filter(|_| form.properties.len() == 1);
+    only_value(form).or(tag).or_else(|| only_member.cloned())
+}
+
+/// Declares that a request has one of two members: at least one, or at most one.
+fn require_alternatives(schemas: &mut Schemas) {
+    let any = |one: &str, other: &str| ("anyOf", json!([{"required": [one]}, {"required": [other]}]));
+    let not_both = |one: &str, other: &str| ("not", json!({"required": [one, other]}));
+    for (name, conditions) in [
+        ("CrosscheckRequest", vec![any("verdict", "raw"), not_both("verdict", "raw")]),
+        ("SubmitVerdictRequest", vec![not_both("verdict", "raw")]),
+        ("EvaluateTextRequest", vec![any("facts", "facts_from")]),
+    ] {
+        if let Some(RefOr::T(Schema::Object(request))) = schemas.get_mut(name) {
+            // utoipa has neither keyword for an object, and writes extensions as they are
+            request.extensions = Some(conditions.into_iter().collect());
+        }
+    }
+}
