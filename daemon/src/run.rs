@@ -54,7 +54,7 @@ pub struct RunningDaemon {
     /// The state that its handlers share.
     pub service: Arc<DaemonService>,
     flags: Arc<DaemonFlags>,
-    /// The tasks of the routes' socket and of the administrators' socket.
+    /// The tasks of the routes' socket and of the control socket.
     servers: [JoinHandle<()>; 2],
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,

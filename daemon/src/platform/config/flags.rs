@@ -21,7 +21,7 @@ pub struct DaemonFlags {
     /// Path of the routes' socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Path of the administrators' socket
+    /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     pub control_socket: Option<PathBuf>,
     /// Format of the service log
