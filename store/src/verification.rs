@@ -105,7 +105,7 @@ impl TableReader {
         self.read_row(TableId::Subjects, &subject_name(key))
     }
 
-    /// The cached answer of a live source about an entity, with its revision.
+    /// The cached answer of a live source about a subject, with its revision.
     ///
     /// # Errors
     /// The row cannot be read.

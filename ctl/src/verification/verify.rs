@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct VerifyArgs {
     /// The workflow
     workflow: WorkflowId,
-    /// The entity: the values of its identity axes, such as `area=ABW year=1960`
+    /// The subject: the values of its identity axes, such as `area=ABW year=1960`
     #[arg(value_name = "AXIS=VALUE", value_parser = parse_axis_value)]
     thing: Vec<AxisValueArg>,
     /// Axes to verify

@@ -59,7 +59,7 @@ pub struct RunStaging {
 
 #[derive(Debug)]
 pub struct AcceptedRecord<'a> {
-    /// The record key: the identity of the entity and the source's id of the record.
+    /// The record key: the identity of the subject and the source's id of the record.
     pub key: &'a [u8],
     pub statement: &'a StoredStatement,
     /// For each indexed axis with a value: the position of the axis in the ontology, and the key bytes of the value.
