@@ -437,7 +437,7 @@ async fn dev_exits_with_0_and_leaves_no_files() {
 const CHAPTERS: [(&str, &str, &str); 10] = [
     ("a coherent verdict is delivered", "coherence 1.0, at least 0.9740 required", "\"replayed\":true"),
     (
-        "a verdict that contradicts itself or is cut off is refused",
+        "a verdict that contradicts itself or is cut off is rejected",
         "verdict_conflict, empty_analysis, short_summary",
         "dimension_conflict",
     ),
