@@ -36,7 +36,7 @@ pub(crate) struct QueryArgs {
     /// Only records that are valid at this day or time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Only data that was known at this day or time
+    /// Only data that the daemon had at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Maximum number of records [default: 100, and all with --csv or --json]

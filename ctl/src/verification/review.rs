@@ -41,7 +41,7 @@ enum ReviewAction {
         /// Only reviews of this workflow
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
-        /// Maximum number of reviews
+        /// Maximum number of reviews [default: all]
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
     },

@@ -42,7 +42,7 @@ pub(crate) struct VerifyArgs {
     /// Point in time of the values: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Use only data that was ingested by this day or time
+    /// Only data that the daemon had at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Wait for a pending decision

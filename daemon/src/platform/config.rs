@@ -84,8 +84,8 @@ pub struct DaemonConfig {
     /// the routes' socket.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
-    /// Mode of the routes' socket: 3 or 4 octal digits, from `0600` on. It has no effect if systemd
-    /// binds the socket.
+    /// Mode of the routes' socket: 3 or 4 octal digits, with read and write permission for the owner. It has no
+    /// effect if systemd binds the socket.
     pub socket_mode: String,
     /// Group of the routes' socket, by name. The default is the daemon's own group. It has no effect if
     /// systemd binds the socket.
@@ -203,7 +203,8 @@ pub struct LimitsSection {
     /// Time limit of a whole request.
     #[schema(minimum = 1, maximum = 3600)]
     pub request_s: u64,
-    /// Time that a stop waits for requests in flight. The generation of a verdict may take `model.deadline_ms`.
+    /// Time that a stop waits for requests in flight, which include the generation of verdicts
+    /// (`model.deadline_ms`).
     #[schema(minimum = 0, maximum = 3600)]
     pub shutdown_s: u64,
 }
@@ -435,7 +436,7 @@ fn check_range<N: PartialOrd + Display>(
 fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
     parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
-        not_allowed_error(key, format!("`{digits}`"), "three or four octal digits, from 0600 on")
+        not_allowed_error(key, format!("`{digits}`"), "three or four octal digits, with read and write permission for the owner, such as 0660")
     })
 }
 

@@ -47,7 +47,7 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
         }
         AxisReason::RequireHuman => "the sources disagree, and a reviewer has to decide",
         AxisReason::RecencyUndecided => {
-            "the sources disagree, and none was verified later than the others or recently enough"
+            "the sources disagree, and none was published later than the others or recently enough"
         }
         AxisReason::PrecedenceUnclear => {
             "the sources disagree, and the order of their tiers contradicts the precedence for this axis"
