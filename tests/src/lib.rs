@@ -319,9 +319,7 @@ impl DaemonProcess<'_> {
 
     /// Connects a client to the control socket.
     pub async fn control(&self) -> DaemonClient {
-        DaemonClient::connect(&self.world.control_socket())
-            .await
-            .expect("the control socket is served")
+        DaemonClient::connect(&self.world.control_socket()).await.expect("the control socket is served")
     }
 
     /// Kills the process, as a power cut would.

@@ -436,7 +436,11 @@ fn check_range<N: PartialOrd + Display>(
 fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
     parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
-        not_allowed_error(key, format!("`{digits}`"), "three or four octal digits, with read and write permission for the owner, such as 0660")
+        not_allowed_error(
+            key,
+            format!("`{digits}`"),
+            "three or four octal digits, with read and write permission for the owner, such as 0660",
+        )
     })
 }
 
