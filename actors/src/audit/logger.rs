@@ -189,7 +189,8 @@ impl Logger {
         self.publish();
     }
 
-    /// Checks the free space for new work. When enough space is free again, logs an entry with the start of the shortage.
+    /// Checks the free space for new work. When enough space is free again, logs an entry with the start of the
+    /// shortage.
     fn check_space(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         let now = self.clock.now();

@@ -22,7 +22,8 @@ pub(super) const SCALES: [(&str, i32); 4] =
 /// The separators of thousands: a comma, or a no-break or thin space.
 pub(super) const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
 
-/// The characters after which a hyphen or a plus is a sign. After any other character except white space it joins words.
+/// The characters after which a hyphen or a plus is a sign. After any other character except white space it joins
+/// words.
 const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
 
 /// The characters that make digits directly after them part of a word, a version or a time, as letters and digits do.

@@ -17,8 +17,8 @@ pub const OPEN_MAX: usize = 16;
 /// The maximum number of open reviews of one subject that only claims opened, for its present and for its past each.
 pub const CLAIMS_OPEN_MAX: usize = 4;
 
-/// The last accepted answer of a live source about one subject, in the present or in the past. `SERVE_STALE` may serve it,
-/// and a later answer must not have an earlier time of issue. All workflows share it.
+/// The last accepted answer of a live source about one subject, in the present or in the past. `SERVE_STALE` may serve
+/// it, and a later answer must not have an earlier time of issue. All workflows share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CachedAnswer {
@@ -58,8 +58,8 @@ impl CachedAnswer {
 }
 
 /// The key of a cached answer: the source, the subject, and whether it is about the present or the past. All past times
-/// share one key. A caller that varies the time therefore does not fill the store, and an answer that was issued before the
-/// last one is a replay even if it is about another time.
+/// share one key. A caller that varies the time therefore does not fill the store, and an answer that was issued before
+/// the last one is a replay even if it is about another time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CachedAnswerKey {
     pub oracle_id: SourceId,

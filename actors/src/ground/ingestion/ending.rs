@@ -95,8 +95,8 @@ impl IngestContext {
         self.close(run).await
     }
 
-    /// The axes that have no value in this snapshot, but had values in the pipeline's previous release. A release that is
-    /// not a snapshot is not checked, because it contains only changes, whose records may lack such values.
+    /// The axes that have no value in this snapshot, but had values in the pipeline's previous release. A release that
+    /// is not a snapshot is not checked, because it contains only changes, whose records may lack such values.
     fn emptied_axes(
         &self,
         run: &IngestionRun,

@@ -3,11 +3,11 @@
 //! Only the flag's weight in the formula changes:
 //!
 //! - V_t stays the same. (Repairing the cause of `empty_analysis`, for example, would also add evidence to V_t.)
-//! - **One less**: V_r loses the flag's weight; E_D is the largest of the remaining flags. Other flags with the same cause
-//!   remain: a missing analysis has `field_missing` and `empty_analysis`, and each is removed separately.
-//! - **One more**: V_r gains the flag's weight; E_D becomes the flag's own if that is larger. The trials cover the flags
-//!   that the verdict lacks and that the mapping can raise in its tier ([`Flag::first_tier`]), even if this verdict's
-//!   text cannot cause them.
+//! - **One less**: V_r loses the flag's weight; E_D is the largest of the remaining flags. Other flags with the same
+//!   cause remain: a missing analysis has `field_missing` and `empty_analysis`, and each is removed separately.
+//! - **One more**: V_r gains the flag's weight; E_D becomes the flag's own if that is larger. The trials cover the
+//!   flags that the verdict lacks and that the mapping can raise in its tier ([`Flag::first_tier`]), even if this
+//!   verdict's text cannot cause them.
 //! - [`oracled_domain::verdict::crosscheck::decide`] decides on the changed values, and `approved` is the result. So a
 //!   rejection for `malformed_json` always flips: such a text has no other flags.
 

@@ -12,7 +12,8 @@ pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 pub struct DaemonFlags {
     /// Configuration file
     ///
-    /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it exists.
+    /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it
+    /// exists.
     #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Directory of the store and oracle_log.jsonl
