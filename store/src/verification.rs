@@ -56,7 +56,7 @@ impl TableReader {
         Ok(self.names(TableId::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one
+    /// The number of open reviews that callers can open at will (`ReviewCase::is_caller_openable`), for one
     /// workflow or for all.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub(crate) fn escape_text(text: &str) -> String {
     shown
 }
 
-/// Like [`harmless`], on one line, so that foreign text cannot imitate a line of output.
+/// Like [`escape_text`], on one line, so that foreign text cannot imitate a line of output.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_text(text).replace('\n', "\\n")
 }

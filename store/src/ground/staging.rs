@@ -73,7 +73,8 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
     key
 }
 
-/// The files of a run that no commit names yet. If this is dropped before [`StagedRun::named`], it removes them.
+/// The files of a run that no commit names yet. If this is dropped before
+/// [`StagedRun::keep_files`], it removes them.
 #[derive(Debug)]
 pub struct StagedRun {
     pub counts: RunCounts,
