@@ -226,7 +226,7 @@ impl RunningDaemon {
     /// Stops accepting requests, finishes those in flight within the time limit, and syncs all data to the disk.
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
-        tracing::info!("oracled stops");
+        tracing::info!("oracled is stopping");
         let Self { service, servers: [routes, control], bound, checking, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         checking.stop().await;
@@ -257,7 +257,12 @@ impl RunningDaemon {
         });
         if finished.await.is_err() {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
-            tracing::warn!(connections, in_flight, ?bound_s, "not everything in flight was finished");
+            tracing::warn!(
+                connections,
+                in_flight,
+                ?bound_s,
+                "stopped before all work in flight was finished"
+            );
         }
         if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
             tracing::debug!("an administrator's connection is cut off by the stop");

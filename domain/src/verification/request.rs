@@ -100,7 +100,7 @@ pub struct ValidatedClaim {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyRequestError {
     /// The request is for another workflow.
-    #[error("`workflow` is {named}, and not {given}")]
+    #[error("`workflow` is {named}, but must be {given}")]
     OtherWorkflow {
         named: WorkflowId,
         /// The workflow that validates the request.
