@@ -257,12 +257,7 @@ impl RunningDaemon {
         });
         if finished.await.is_err() {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
-            tracing::warn!(
-                connections,
-                in_flight,
-                ?bound_s,
-                "stopped before all work in flight was finished"
-            );
+            tracing::warn!(connections, in_flight, ?bound_s, "stopped with work still in flight");
         }
         if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
             tracing::debug!("an administrator's connection is cut off by the stop");

@@ -77,7 +77,7 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
         }
         AxisReason::TooFewSources => "fewer registered sources have a value than the workflow requires",
         AxisReason::ThingNotFixed => "the question does not identify one subject",
-        AxisReason::SeveralThings => "a source has several matching subjects",
+        AxisReason::SeveralThings => "a source has several records of the subject",
         AxisReason::NonAuthoritative => "the workflow does not verify values",
         AxisReason::Deferred => "the decision is pending",
     }
@@ -94,7 +94,7 @@ pub(crate) fn describe_outcome(candidate: &CandidateOutcome) -> String {
     let mut text = match candidate.outcome {
         CallOutcome::Answered => format!("answered in {took}"),
         CallOutcome::NoRecord => "has no record".into(),
-        CallOutcome::Several => "has several matching subjects".into(),
+        CallOutcome::Several => "has several records of the subject".into(),
         CallOutcome::TimedOut => format!("no answer in time, after {took}"),
         CallOutcome::Failed => format!("failed after {took}"),
         CallOutcome::CircuitOpen => "not called while its circuit is open".into(),
