@@ -439,7 +439,7 @@ fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
         not_allowed_error(
             key,
             format!("`{digits}`"),
-            "three or four octal digits, with read and write permission for the owner, such as 0660",
+            "three or four octal digits that let the owner read and write",
         )
     })
 }
