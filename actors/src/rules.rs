@@ -51,7 +51,7 @@ pub struct EvaluationCase {
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
     /// An evaluation panicked.
-    #[error("evaluating failed: {0}")]
+    #[error("could not evaluate the rules: {0}")]
     Evaluating(String),
     /// The entries could not be committed.
     #[error(transparent)]

@@ -42,7 +42,7 @@ pub struct SourceSummary {
     /// Its entry in the registry.
     #[serde(flatten)]
     pub entry: SourceRegistryEntry,
-    /// The axes that identify an entity, in the order of the ontology.
+    /// The axes that identify a subject, in the order of the ontology.
     pub identity: Vec<String>,
     /// Whether it answers now.
     pub answers: bool,

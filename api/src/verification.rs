@@ -59,7 +59,7 @@ pub struct ReviewSummary {
     pub review_id: String,
     /// The workflow.
     pub workflow_id: WorkflowId,
-    /// The entity, by its identity axes.
+    /// The subject, by its identity axes.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The time at which the values hold; absent for the present.

@@ -38,7 +38,7 @@ enum DaemonCommand {
     },
     /// Print the OpenAPI document of the routes' socket
     Openapi {
-        /// Print the document of the administrators' socket instead
+        /// Print the document of the control socket instead
         #[arg(long)]
         control: bool,
     },

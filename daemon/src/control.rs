@@ -1,4 +1,4 @@
-//! The router of the administrators' socket. Each verb has one file.
+//! The router of the control socket. Each verb has one file.
 //!
 //! Every change is an audit event with the peer's uid, gid and pid, committed before the change takes effect.
 //! No handler regenerates a verdict, changes a constant or approves a verdict.
@@ -24,7 +24,7 @@ use axum::routing::{delete, get, post};
 use hyper::Request;
 use std::sync::Arc;
 
-/// Every path of the administrators' socket.
+/// Every path of the control socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
     let router = Router::new()
         .route("/openapi.json", get(openapi::get))

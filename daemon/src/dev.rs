@@ -74,7 +74,7 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
 async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     walk.chapter("a coherent verdict is delivered", true, verdicts::deliver_verdict).await?;
     walk.chapter(
-        "a verdict that contradicts itself or is cut off is refused",
+        "a verdict that contradicts itself or is cut off is rejected",
         true,
         verdicts::refuse_verdicts,
     )

@@ -54,7 +54,7 @@ pub struct RunningDaemon {
     /// The state that its handlers share.
     pub service: Arc<DaemonService>,
     flags: Arc<DaemonFlags>,
-    /// The tasks of the routes' socket and of the administrators' socket.
+    /// The tasks of the routes' socket and of the control socket.
     servers: [JoinHandle<()>; 2],
     bound: Vec<BoundSocket>,
     checking: StoreCheckTask,
@@ -226,7 +226,7 @@ impl RunningDaemon {
     /// Stops accepting requests, finishes those in flight within the time limit, and syncs all data to the disk.
     pub async fn stop(self) {
         notify_systemd(&[NotifyState::Stopping]);
-        tracing::info!("oracled stops");
+        tracing::info!("oracled is stopping");
         let Self { service, servers: [routes, control], bound, checking, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         checking.stop().await;
@@ -257,7 +257,7 @@ impl RunningDaemon {
         });
         if finished.await.is_err() {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
-            tracing::warn!(connections, in_flight, ?bound_s, "not everything in flight was finished");
+            tracing::warn!(connections, in_flight, ?bound_s, "stopped with work still in flight");
         }
         if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
             tracing::debug!("an administrator's connection is cut off by the stop");

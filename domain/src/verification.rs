@@ -1,4 +1,4 @@
-//! Verification: compares the values that the registered sources have for one entity, and decides whether they may be
+//! Verification: compares the values that the registered sources have for one subject, and decides whether they may be
 //! returned (RFC-0002, Part II).
 //!
 //! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`]

@@ -47,7 +47,7 @@ pub struct Journal {
     tip: LogTip,
     /// The number of the last entry in sled's snapshot of its page table.
     snapshot_at: u64,
-    /// The number of the last entry at the last [`Journal::settle`].
+    /// The number of the last entry at the last [`Journal::sync_pending_work`].
     settled_at: u64,
     /// The last entry when a long read kept the database from being reopened.
     postponed_at: u64,

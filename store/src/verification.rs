@@ -56,7 +56,7 @@ impl TableReader {
         Ok(self.names(TableId::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one
+    /// The number of open reviews that callers can open at will (`ReviewCase::is_caller_openable`), for one
     /// workflow or for all.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl TableReader {
         self.read_row(TableId::Subjects, &subject_name(key))
     }
 
-    /// The cached answer of a live source about an entity, with its revision.
+    /// The cached answer of a live source about a subject, with its revision.
     ///
     /// # Errors
     /// The row cannot be read.

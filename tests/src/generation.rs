@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 /// API key of the daemon for its model.
 pub const KEY: &str = "AIza-not-a-real-key";
 
-/// Query in the requests of [`ordered`] and [`registered`].
+/// Query in the requests of [`generation_request`].
 pub const QUERY: &str = "Sell honey?";
 
 /// A world whose model is at `base_url`, with the lines of `config` in `[model]`. Unless `config` sets them, calls

@@ -116,7 +116,7 @@ impl DaemonWorld {
         self.path("o.sock")
     }
 
-    /// Path of the administrators' socket.
+    /// Path of the control socket.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.path("c.sock")
@@ -317,11 +317,9 @@ impl DaemonProcess<'_> {
         DaemonClient::connect(&self.world.socket()).await.expect("the routes' socket is served")
     }
 
-    /// Connects a client to the administrators' socket.
+    /// Connects a client to the control socket.
     pub async fn control(&self) -> DaemonClient {
-        DaemonClient::connect(&self.world.control_socket())
-            .await
-            .expect("the administrators' socket is served")
+        DaemonClient::connect(&self.world.control_socket()).await.expect("the control socket is served")
     }
 
     /// Kills the process, as a power cut would.
@@ -449,7 +447,7 @@ pub fn problem(answer: &DaemonResponse, status: u16, code: &str) -> Value {
     document
 }
 
-/// Log entries that match the query string `question`, read from the administrators' socket.
+/// Log entries that match the query string `question`, read from the control socket.
 ///
 /// # Panics
 /// Panics if they cannot be read.

@@ -224,7 +224,7 @@ pub fn check_of(session: &str) -> Value {
 pub struct LoadConfig {
     /// Path of the routes' socket.
     pub routes: PathBuf,
-    /// Path of the administrators' socket.
+    /// Path of the control socket.
     pub control: PathBuf,
     /// Prefix of the session names.
     pub name: String,
@@ -249,7 +249,7 @@ impl LoadConfig {
                     routes: DaemonClient::connect(&load.routes).await.expect("the routes' socket is served"),
                     control: DaemonClient::connect(&load.control)
                         .await
-                        .expect("the administrators' socket is served"),
+                        .expect("the control socket is served"),
                     rng: fastrand::Rng::with_seed(load.seed.wrapping_mul(1009) + number as u64),
                     name: format!("{}-{number}", load.name),
                     created: 0,
@@ -431,7 +431,7 @@ impl LoadClient {
     }
 }
 
-/// The whole log, read from the administrators' socket.
+/// The whole log, read from the control socket.
 ///
 /// # Panics
 /// Panics if it cannot be read.
@@ -450,7 +450,7 @@ pub async fn read_log(control: &mut DaemonClient) -> String {
     }
 }
 
-/// Checks that the mirror in `state` equals the log of the administrators' socket and that the status has the same
+/// Checks that the mirror in `state` equals the log of the control socket and that the status has the same
 /// counts. Returns the parsed log.
 ///
 /// # Panics
@@ -474,7 +474,7 @@ pub async fn check_served(control: &mut DaemonClient, state: &Path) -> LogConten
     chronicle
 }
 
-/// Posts `{}` to `path` on the administrators' socket.
+/// Posts `{}` to `path` on the control socket.
 ///
 /// # Panics
 /// Panics if the answer is not a success.

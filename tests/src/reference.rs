@@ -33,7 +33,7 @@ pub struct ReferencePage {
 #[must_use]
 pub fn pages() -> Vec<ReferencePage> {
     let [routes, control] = documents();
-    let apis = [("The routes' socket", routes), ("The administrators' socket", control)];
+    let apis = [("The routes' socket", routes), ("The control socket", control)];
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
         ("docs/reference/audit-log.md", audit_log::page(control)),

@@ -1,4 +1,4 @@
-//! Invalid requests: each gets an error of its own, and the daemon continues to serve.
+//! Invalid requests: each gets its own error, and the daemon continues to serve.
 
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
@@ -57,7 +57,7 @@ async fn invalid_json_and_invalid_requests_have_different_codes() {
 }
 
 #[tokio::test]
-async fn body_without_json_content_type_is_refused() {
+async fn body_without_json_content_type_is_rejected() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let body = submission(GOOD).to_string();
@@ -82,7 +82,7 @@ async fn body_without_json_content_type_is_refused() {
 }
 
 #[tokio::test]
-async fn unknown_tier_is_refused_with_the_list_of_tiers() {
+async fn unknown_tier_is_rejected_with_the_list_of_tiers() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -133,7 +133,7 @@ async fn configured_limits_are_enforced() {
     let routes = &mut daemon.routes().await;
     let refused = problem(&get(routes, "/v1/verdicts/elevenchars").await, 400, "invalid_session_id");
     assert!(refused["detail"].as_str().unwrap().contains("1 to 10"), "{refused}");
-    let body = json!({"tier": "quick", "query": "More than 20 bytes, it is", "raw": GOOD});
+    let body = json!({"tier": "quick", "query": "A query of more than 20 bytes", "raw": GOOD});
     let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 400, "query_too_long");
     assert!(refused["detail"].as_str().unwrap().contains("at most 20"), "{refused}");
     let refused = post(routes, "/v1/verdicts/cs_1", &submission(&" ".repeat(1024))).await;
@@ -144,7 +144,7 @@ async fn configured_limits_are_enforced() {
 }
 
 #[tokio::test]
-async fn query_longer_than_32_kib_is_refused() {
+async fn query_longer_than_32_kib_is_rejected() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -164,7 +164,7 @@ fn body_of(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn body_over_1_mib_is_refused() {
+async fn body_over_1_mib_is_rejected() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let most = exchange(&world, wire::post("/v1/verdicts/cs_1", &[], body_of(KIB * KIB))).await;
@@ -178,7 +178,7 @@ async fn body_over_1_mib_is_refused() {
 }
 
 #[tokio::test]
-async fn chunked_body_over_1_mib_is_refused() {
+async fn chunked_body_over_1_mib_is_rejected() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let chunked = |body: &str| {
@@ -195,7 +195,7 @@ async fn chunked_body_over_1_mib_is_refused() {
 }
 
 #[tokio::test]
-async fn content_length_over_the_limit_is_refused_before_the_body_is_sent() {
+async fn content_length_over_the_limit_is_rejected_before_the_body_is_sent() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let headers = [("content-type", "application/json"), ("content-length", "5000000000")];
@@ -204,7 +204,7 @@ async fn content_length_over_the_limit_is_refused_before_the_body_is_sent() {
 }
 
 #[tokio::test]
-async fn request_with_too_many_or_too_large_headers_is_refused() {
+async fn request_with_too_many_or_too_large_headers_is_rejected() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let with = |count: usize, value: &str| {
@@ -305,17 +305,17 @@ async fn invalid_http_closes_only_its_own_connection() {
 }
 
 #[tokio::test]
-async fn refused_large_body_can_be_sent_in_full_before_the_answer_is_read() {
+async fn rejected_large_body_can_be_sent_in_full_before_the_answer_is_read() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let large = "x".repeat(5_000_000);
     let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("the read succeeds");
+    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("the write succeeds");
     problem(&wire.answer().await.expect("the server answers"), 413, "body_too_large");
     let mut wire = WireConnection::connect(&world.socket()).await;
     let text =
         head("POST", "/v1/crosscheck", &[("content-type", "text/plain"), ("content-length", "5000000")]);
-    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("the read succeeds");
+    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("the write succeeds");
     problem(&wire.answer().await.expect("the server answers"), 415, "unsupported_media_type");
     check_daemon_serves(&daemon).await;
 }

@@ -145,7 +145,7 @@ async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
         );
         over.wait_for_hangup().await;
     }
-    // the administrators' socket has a limit of its own
+    // the control socket has a limit of its own
     assert_eq!(connections(&daemon).await, 3);
     for wire in &mut within {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The administrators' socket.
+//! The control socket.
 
 use hyper::Method;
 use jiff::Timestamp;

@@ -89,7 +89,7 @@ async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
     assert!(shown.contains("approved") && shown.contains("pass") && shown.contains("GREEN"), "{shown}");
     let output = world.ctl(&["crosscheck", &refused, "--tier", "quick", "--session", "mine"]);
     let shown = printed(&output, 1);
-    assert!(shown.contains("refused") && shown.contains("short_summary"), "{shown}");
+    assert!(shown.contains("rejected") && shown.contains("short_summary"), "{shown}");
     assert!(output.stderr.is_empty(), "a refusal is a result, not an error");
 
     let decision = json_of(&world.ctl(&["--json", "crosscheck", &refused, "--tier", "quick"]), 1);

@@ -827,7 +827,7 @@ async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
     assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
     assert!(printed(&world, &["describe", "freshness_policy", "world-bank-population"], 0).contains("stale"));
     let confirm = ["source", "confirm", "world-bank-population", "--reason", "it was not"];
-    assert!(printed(&world, &confirm, 0).contains("is as fresh as its release again"));
+    assert!(printed(&world, &confirm, 0).contains("its age counts from its release again"));
     let standing = printed(&world, &["describe", "freshness_policy", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
     let policy = file(&world, "policy.json", &policy);

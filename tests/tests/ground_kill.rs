@@ -59,7 +59,7 @@ async fn records_of(routes: &mut DaemonClient, release: usize) -> BTreeMap<Strin
 
 async fn prepare_source(world: &DaemonWorld) -> DaemonClient {
     let control = DaemonClient::connect(&world.control_socket()).await;
-    let mut control = control.expect("the administrators' socket is served");
+    let mut control = control.expect("the control socket is served");
     for source in [SOURCE, OTHER] {
         register(&mut control, source).await;
         approve(&mut control, source).await;

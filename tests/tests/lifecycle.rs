@@ -87,7 +87,7 @@ async fn incomplete_request_does_not_delay_shutdown_beyond_its_limit() {
     let daemon = world.serve().await;
     let _never = begin_submission(&world, "cs_1", &submission(GOOD).to_string()).await;
     assert_eq!(daemon.stop().code(), Some(0));
-    assert!(world.service_log().contains("not everything in flight was finished"), "{}", world.service_log());
+    assert!(world.service_log().contains("stopped with work still in flight"), "{}", world.service_log());
     let last = lines(world.mirror().as_bytes()).pop().unwrap();
     assert_eq!(last["event"], "service_stopped");
 }
@@ -437,7 +437,7 @@ async fn dev_exits_with_0_and_leaves_no_files() {
 const CHAPTERS: [(&str, &str, &str); 10] = [
     ("a coherent verdict is delivered", "coherence 1.0, at least 0.9740 required", "\"replayed\":true"),
     (
-        "a verdict that contradicts itself or is cut off is refused",
+        "a verdict that contradicts itself or is cut off is rejected",
         "verdict_conflict, empty_analysis, short_summary",
         "dimension_conflict",
     ),

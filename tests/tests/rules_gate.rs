@@ -14,7 +14,7 @@ use oracled_tests::{DaemonWorld, GOOD, at, document, eventually, get, log, post,
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Facts that support every claim of [`GOOD`] and of [`saying`].
+/// Facts that support every claim of [`GOOD`] and of [`coherent_answer`].
 const FACTS: [&str; 6] = [
     "A sound and simple plan",
     "It holds together",
@@ -43,7 +43,7 @@ async fn submit_verdict(routes: &mut DaemonClient, session: &str, body: &Value) 
     post(routes, &format!("/v1/verdicts/{session}"), body).await
 }
 
-/// Checks a refusal by the rules and returns its evaluation.
+/// Checks that the rules rejected the verdict, and returns their evaluation.
 fn rules_refusal(answer: &DaemonResponse) -> Value {
     field(&problem(answer, 422, "rules_rejected"), "evaluation").clone()
 }

@@ -84,7 +84,7 @@ async fn another_tier_query_or_original_verdict_is_a_mismatch() {
 }
 
 #[tokio::test]
-async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
+async fn invalid_registration_is_rejected_with_its_fault_and_not_stored() {
     let world = DaemonWorld::with_config("[limits]\nquery_bytes = 100");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -218,7 +218,8 @@ async fn removal_of_a_session_drops_its_queued_mail() {
         let path = format!("/v1/verdicts/{session}");
         assert_eq!(post(&mut daemon.routes().await, &path, &body).await.status, 201);
     }
-    eventually("it is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success()).await;
+    eventually("the session is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success())
+        .await;
     let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["items"].clone();
     let sessions: Vec<_> =
         mails.as_array().expect("an array").iter().map(|mail| &mail["session_id"]).collect();

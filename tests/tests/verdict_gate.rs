@@ -11,7 +11,7 @@ use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{DaemonWorld, GOOD, at, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
-/// The facts that support every text of [`saying`], except the strategy's.
+/// The facts that support every text of a coherent answer, except the strategy's.
 const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
 /// A coherent verdict with a claim that [`FACTS`] do not support.
 const UNSUPPORTED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Gold below it."}"#;

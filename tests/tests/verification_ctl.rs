@@ -53,7 +53,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
         &shown,
         &[
             "authoritative: all values are verified",
-            "entity      area ABW, year 1960",
+            "subject     area ABW, year 1960",
             "population: 54208 {person}",
             "the sources disagreed, and the conflicts were settled as shown below",
             "office-a (primary), version 2026-03-06, as of 2026-03-06T00:00:00Z: controlled ingestion",

@@ -1,4 +1,4 @@
-//! Reviews and decisions on the administrators' socket.
+//! Reviews and decisions on the control socket.
 
 use bytes::Bytes;
 use hyper::Method;

@@ -67,7 +67,7 @@ pub struct Logger {
     failed_at: Option<Timestamp>,
     low_space: Option<(String, Timestamp)>,
     report: watch::Sender<JournalReport>,
-    /// Gets the reason when the store can no longer be trusted.
+    /// Set to the reason when the store can no longer be trusted.
     abandon: watch::Sender<Option<String>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
@@ -150,7 +150,7 @@ impl Logger {
                 }
                 return rest;
             }
-            // one record may be too large for the free space: the others must not fail with it
+            // one record may be too large for the free space, so each is committed alone
             Err(_) if journal.failure().is_none() && records.len() > 1 => {
                 for pending in group {
                     self.commit(vec![pending]);
@@ -167,8 +167,8 @@ impl Logger {
     }
 
     fn note_failure(&mut self, error: &StoreError) {
-        let takes_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
-        if self.failed_at.is_none() && !takes_others {
+        let accepts_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
+        if self.failed_at.is_none() && !accepts_others {
             tracing::error!(%error, "the journal failed: no entries can be committed");
             self.failed_at = Some(self.clock.now());
         }
@@ -189,7 +189,8 @@ impl Logger {
         self.publish();
     }
 
-    /// Checks whether there is space for new work. Once there is again, an entry with the duration is logged.
+    /// Checks the free space for new work. When enough space is free again, logs an entry with the start of the
+    /// shortage.
     fn check_space(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         let now = self.clock.now();
@@ -298,7 +299,7 @@ impl Actor for Logger {
 
 impl actix::Supervised for Logger {
     fn restarting(&mut self, _: &mut Context<Self>) {
-        // each dropped reply makes the call of its record fail
+        // dropping a reply makes the call of its record fail
         self.pending.clear();
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.check_after_panic()
@@ -315,7 +316,7 @@ impl Handler<CommitRecord> for Logger {
         let (reply, outcome) = oneshot::channel();
         self.pending.push(PendingRecord { record, reply });
         if self.pending.len() == 1 {
-            // actix polls this after the whole mailbox, so all waiting records join the group
+            // actix polls this after it has read the whole mailbox, so all waiting records join the group
             ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.flush()));
         }
         Box::pin(async move {

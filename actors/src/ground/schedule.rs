@@ -22,13 +22,13 @@ const SEARCH_MARGIN: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PullScheduleError {
     /// The text is too long.
-    #[error("a schedule of {size_bytes} bytes; allowed: {SCHEDULE_MAX_BYTES}")]
+    #[error("the schedule has {size_bytes} bytes; allowed: at most {SCHEDULE_MAX_BYTES}")]
     TooLong {
         /// Its length, in bytes.
         size_bytes: usize,
     },
     /// The number of fields is wrong.
-    #[error("a schedule of {found} words; allowed: {}, and a time zone's name", FIELDS.join(", "))]
+    #[error("the schedule has {found} words; allowed: {}, and optionally a time zone", FIELDS.join(", "))]
     Fields {
         /// Number of words found.
         found: usize,

@@ -1,9 +1,9 @@
 //! The caller of the request that is being handled. It follows the request through actors and tasks into its
 //! audit entries.
 //!
-//! The front of a socket names it with [`run_as_caller`]. A [`Door`](crate::Door) carries it with each message to the
-//! actor. A task that is spawned for a request keeps it through [`carried`]. A task that is spawned without it acts for
-//! the daemon itself, and its entries have no caller.
+//! The front of a socket sets it by [`run_as_caller`]. An [`ActorHandle`](crate::platform::actor_handle::ActorHandle)
+//! passes it to the actor with each message. [`run_as_current_caller`] passes it to a task that is spawned for a request.
+//! A task that is spawned without it acts for the daemon itself, and its entries have no caller.
 
 use actix::{Message, MessageResult, ResponseFuture};
 use oracled_domain::RequestCaller;

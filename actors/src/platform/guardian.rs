@@ -1,6 +1,6 @@
 //! Supervision that survives panics.
 //!
-//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. A
+//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. An
 //! [`ActorGuardian`] drives the actor's context itself: after a panic it pauses, then restarts the actor on
 //! the same context. The address and the queue stay valid. Only the message that panicked, and the actor's
 //! own futures in flight, fail. After too many panics within a window the guardian gives up, since a restart

@@ -170,7 +170,7 @@ impl Actor for VerdictCache {
 
     fn started(&mut self, _: &mut Context<Self>) {
         if let Err(error) = self.refusals.load(&self.store) {
-            tracing::warn!(%error, "could not read the size of the refusals");
+            tracing::warn!(%error, "could not read the size of the rejecting checks");
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct JudgeVerdict(pub Submission);
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     /// The code that judges panicked.
-    #[error("judging failed: {0}")]
+    #[error("could not judge the verdict: {0}")]
     Judging(String),
     /// The log entry, or the verdict, could not be committed.
     #[error(transparent)]

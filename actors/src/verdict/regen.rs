@@ -90,7 +90,7 @@ struct RunningGeneration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GenerationRequest {
     Read,
-    /// `uid` is part of the request: a stored refusal applies only to its own user id.
+    /// `uid` is part of the request: a stored rejecting check applies only to its own user id.
     Deliver {
         tier: ProductTier,
         query: CustomerQuery,
@@ -164,7 +164,7 @@ impl RegenActor {
 
     /// Logs that regenerated verdicts differ too often.
     fn escalate(&self, variance: RegenVariance) {
-        tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
+        tracing::warn!(?variance, "regenerated verdicts differ from the delivered ones");
         let (log, timestamp) = (self.log.clone(), self.runner.clock.now());
         let escalation = AuditEvent::new(
             timestamp,

@@ -145,8 +145,8 @@ impl DaemonClient {
         self.send(request, Either::Left(Full::new(body.unwrap_or_default()))).await
     }
 
-    /// Posts lines of JSON while `lines` produces them. Returns the answer as soon as its headers are complete, possibly
-    /// while lines are still being sent.
+    /// Posts lines of JSON while `lines` produces them. Returns the answer as soon as its headers are complete,
+    /// possibly while lines are still being sent.
     ///
     /// # Errors
     /// The connection breaks before the answer begins, or the answer does not begin within [`PATIENCE`].

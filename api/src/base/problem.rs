@@ -9,7 +9,8 @@ use serde::Serialize;
 /// The media type of an error.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// The codes of errors, each with its meaning, HTTP status and remedy. A code never changes, so that programs can rely on it.
+/// The codes of errors, each with its meaning, HTTP status and remedy. A code never changes, so that programs can rely
+/// on it.
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])* $name:ident = $status:literal: $remedy:literal,)*) => {
         /// The code of an error.

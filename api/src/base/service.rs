@@ -134,7 +134,7 @@ pub struct StatusReport {
     pub in_flight: usize,
     /// Connections to the routes' socket.
     pub connections: usize,
-    /// Connections to the administrators' socket, this one included.
+    /// Connections to the control socket, this one included.
     pub control_connections: usize,
 }
 

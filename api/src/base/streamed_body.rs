@@ -33,7 +33,8 @@ pub struct StreamedBodySender {
 pub struct BodyDroppedError;
 
 impl StreamedBody {
-    /// Creates a body and its sender. The channel holds up to `pieces_waiting` pieces, at least one; then the sender waits.
+    /// Creates a body and its sender. The channel holds up to `pieces_waiting` pieces, at least one; then the sender
+    /// waits.
     #[must_use]
     pub fn new(pieces_waiting: usize) -> (StreamedBodySender, Self) {
         let (sender, pieces) = mpsc::channel(pieces_waiting);

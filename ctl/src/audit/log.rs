@@ -164,7 +164,7 @@ pub(crate) fn format_entry(entry: &Value) -> String {
         "tmm_crosscheck" => {
             let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
             let flags: Vec<_> = flags.filter_map(Value::as_str).collect();
-            let decided = if text("approved") == "true" { "approved" } else { "refused" };
+            let decided = if text("approved") == "true" { "approved" } else { "rejected" };
             let score = entry.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
             let (tier, path, reason) = (text("tier"), text("path"), text("crosscheck_reason"));
             format!(

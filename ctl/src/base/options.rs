@@ -18,7 +18,7 @@ pub(crate) struct GlobalOptions {
     /// The routes' socket [env: ORACLED_SOCKET]
     #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// The administrators' socket [env: ORACLED_CONTROL_SOCKET]
+    /// The control socket [env: ORACLED_CONTROL_SOCKET]
     #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
     /// Print JSON, for programs
@@ -44,7 +44,7 @@ impl GlobalOptions {
         call(&self.routes_path(), method, path, body).await
     }
 
-    /// Sends an order on the administrators' socket, and waits for its answer without a time limit.
+    /// Sends an order on the control socket, and waits for its answer without a time limit.
     pub(crate) async fn run_on_control(
         &self,
         path: &str,

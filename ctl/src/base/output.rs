@@ -35,7 +35,7 @@ pub(crate) fn escape_text(text: &str) -> String {
     shown
 }
 
-/// Like [`harmless`], on one line, so that foreign text cannot imitate a line of output.
+/// Like [`escape_text`], on one line, so that foreign text cannot imitate a line of output.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_text(text).replace('\n', "\\n")
 }
@@ -134,7 +134,7 @@ pub(crate) fn format_decision(decision: &Value) -> String {
     let flags = decision.get("flags").and_then(Value::as_array);
     let flags: Vec<_> = flags.into_iter().flatten().filter_map(Value::as_str).collect();
     format_pairs(&[
-        ("decision", if approved { "approved".into() } else { "refused".into() }),
+        ("decision", if approved { "approved".into() } else { "rejected".into() }),
         ("reason", field("crosscheck_reason")),
         ("verdict", field("verdict_label")),
         ("coherence", format!("{} (threshold {})", field("coherence_score"), field("threshold"))),

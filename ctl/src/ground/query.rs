@@ -26,8 +26,8 @@ use std::io::Write;
 pub(crate) struct QueryArgs {
     /// The source
     oracle_id: SourceId,
-    /// Conditions on records: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
-    /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (for values with a comma)
+    /// Conditions on records: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern),
+    /// `area!=ABW`, `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (for values with a comma)
     #[arg(value_name = "FILTER", value_parser = parse_filter)]
     filters: Vec<QueryFilter>,
     /// Axes to show [default: all axes of the source]
@@ -36,7 +36,7 @@ pub(crate) struct QueryArgs {
     /// Only records that are valid at this day or time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Only data that was known at this day or time
+    /// Only data that the daemon had at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Maximum number of records [default: 100, and all with --csv or --json]

@@ -106,7 +106,7 @@ impl SourceArgs {
             SourceAction::Confirm { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
                 let entry = post(options, &source_path(oracle_id, "/confirm"), &reason).await?;
-                print_entry(options, out, &entry, "is as fresh as its release again")
+                print_entry(options, out, &entry, "is confirmed; its age counts from its release again")
             }
             SourceAction::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
             SourceAction::Prune { oracle_id, before } => {

@@ -23,7 +23,7 @@ use oracled_domain::VerdictPayload;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
-/// Judge a corpus of model outputs without a daemon, with the same code
+/// Judge a corpus of model outputs without a daemon, with the code of the daemon
 ///
 /// Shows the approval rate by tier, a histogram of the coherence score C, the reasons, the number of times
 /// that each flag occurs at each place, and the single flags that change a decision. An invalid line stops

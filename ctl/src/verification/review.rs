@@ -41,7 +41,7 @@ enum ReviewAction {
         /// Only reviews of this workflow
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
-        /// Maximum number of reviews
+        /// Maximum number of reviews [default: all]
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
     },
@@ -57,8 +57,8 @@ enum ReviewAction {
         /// The value of every axis of the review, such as `population=54208`
         #[arg(value_name = "AXIS=VALUE", required = true, value_parser = parse_axis_value)]
         values: Vec<AxisValueArg>,
-        /// The definition of a value, if the sources have different ones: `population=without Kosovo`, or `population=` for
-        /// the axis's own definition
+        /// The definition of a value, if the sources have different ones: `population=without Kosovo`, or `population=`
+        /// for the axis's own definition
         #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = parse_axis_value)]
         definitions: Vec<AxisValueArg>,
         /// Allow a value that no source and no claim has

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct VerifyArgs {
     /// The workflow
     workflow: WorkflowId,
-    /// The entity: the values of its identity axes, such as `area=ABW year=1960`
+    /// The subject: the values of its identity axes, such as `area=ABW year=1960`
     #[arg(value_name = "AXIS=VALUE", value_parser = parse_axis_value)]
     thing: Vec<AxisValueArg>,
     /// Axes to verify
@@ -42,7 +42,7 @@ pub(crate) struct VerifyArgs {
     /// Point in time of the values: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Use only data that was ingested by this day or time
+    /// Only data that the daemon had at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Wait for a pending decision

@@ -1,4 +1,4 @@
-//! `/openapi.json`: the description of the administrators' socket.
+//! `/openapi.json`: the description of the control socket.
 
 use super::documents;
 use crate::audit::control::log;
@@ -17,7 +17,7 @@ use oracled_api::base::service::OpenApiDocument;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
 
-/// The description of the administrators' socket.
+/// The description of the control socket.
 #[derive(Debug, OpenApi)]
 #[openapi(
     modifiers(&Complete),
@@ -88,7 +88,7 @@ use utoipa::OpenApi;
 )]
 struct ControlOpenApi;
 
-/// The description of the administrators' socket, as JSON.
+/// The description of the control socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&ControlOpenApi::openapi()));

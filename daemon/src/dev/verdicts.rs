@@ -1,4 +1,4 @@
-//! Chapters about verdicts: delivered, refused, generated, lost and regenerated; and a model that fails.
+//! Chapters about verdicts: delivered, rejected, generated, lost and regenerated; and a model that fails.
 
 use super::model::QUERY as RECORDED_QUERY;
 use super::upstreams::DevModel;

@@ -140,7 +140,7 @@ impl<'w> DevWalk<'w> {
         Ok(answer.json()?)
     }
 
-    /// Sends a request to the administrators' socket.
+    /// Sends a request to the control socket.
     pub(super) async fn control(
         &mut self,
         method: Method,
@@ -159,7 +159,7 @@ impl<'w> DevWalk<'w> {
         entries.map(|entry| Ok(text(&entry?, "/event"))).collect()
     }
 
-    /// Reads from the administrators' socket until the value at a JSON pointer is as expected.
+    /// Reads from the control socket until the value at a JSON pointer is as expected.
     pub(super) async fn wait_for(
         &mut self,
         path: &str,

@@ -80,20 +80,20 @@ pub struct DaemonConfig {
     /// else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
     #[schema(value_type = String)]
     pub socket: PathBuf,
-    /// Path of the administrators' socket, at most 107 bytes long. The default is `control.sock` in the same directory as
+    /// Path of the control socket, at most 107 bytes long. The default is `control.sock` in the same directory as
     /// the routes' socket.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
-    /// Mode of the routes' socket: 3 or 4 octal digits, from `0600` on. It has no effect if systemd
-    /// binds the socket.
+    /// Mode of the routes' socket: 3 or 4 octal digits, with read and write permission for the owner. It has no
+    /// effect if systemd binds the socket.
     pub socket_mode: String,
     /// Group of the routes' socket, by name. The default is the daemon's own group. It has no effect if
     /// systemd binds the socket.
     pub socket_group: Option<String>,
-    /// Mode of the administrators' socket, as for `socket_mode`. A mode that lets others write is an error. `0660` with
+    /// Mode of the control socket, as for `socket_mode`. A mode that lets others write is an error. `0660` with
     /// `control_socket_group` lets that group control the daemon.
     pub control_socket_mode: String,
-    /// Group of the administrators' socket, as for `socket_group`. The default is the daemon's own group.
+    /// Group of the control socket, as for `socket_group`. The default is the daemon's own group.
     pub control_socket_group: Option<String>,
     /// Format of the service log: `text` or `json`, one object per line. If systemd runs the daemon, `text`
     /// is written as fields of journald.
@@ -190,7 +190,7 @@ pub struct LimitsSection {
     /// backlog.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub connections: usize,
-    /// Maximum number of connections to the administrators' socket, as for `limits.connections`.
+    /// Maximum number of connections to the control socket, as for `limits.connections`.
     #[schema(minimum = 1, maximum = 10_000)]
     pub control_connections: usize,
     /// Maximum number of verdicts in flight.
@@ -203,7 +203,8 @@ pub struct LimitsSection {
     /// Time limit of a whole request.
     #[schema(minimum = 1, maximum = 3600)]
     pub request_s: u64,
-    /// Time that a stop waits for requests in flight. The generation of a verdict may take `model.deadline_ms`.
+    /// Time that a stop waits for requests in flight, which include the generation of verdicts
+    /// (`model.deadline_ms`).
     #[schema(minimum = 0, maximum = 3600)]
     pub shutdown_s: u64,
 }
@@ -340,7 +341,7 @@ impl DaemonConfig {
         parse_mode("socket_mode", &self.socket_mode)
     }
 
-    /// The mode of the administrators' socket.
+    /// The mode of the control socket.
     ///
     /// # Errors
     /// If the mode is not three or four octal digits, or lets every user of this machine connect.
@@ -435,7 +436,11 @@ fn check_range<N: PartialOrd + Display>(
 fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
     parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
-        not_allowed_error(key, format!("`{digits}`"), "three or four octal digits, from 0600 on")
+        not_allowed_error(
+            key,
+            format!("`{digits}`"),
+            "three or four octal digits that let the owner read and write",
+        )
     })
 }
 

@@ -39,7 +39,7 @@ use tokio::time::interval;
 
 /// The name of the routes' socket among the sockets from systemd.
 const ROUTES_NAME: &str = "oracled";
-/// The name of the administrators' socket among the sockets from systemd.
+/// The name of the control socket among the sockets from systemd.
 const CONTROL_NAME: &str = "oracled-control";
 /// Maximum distance of the nearest timer. tokio wakes its driver by a system call for each timer that is
 /// earlier than all others. Without a near timer, each request's timer would be such.
@@ -91,7 +91,7 @@ pub enum ListenError {
 #[derive(Debug)]
 pub struct DaemonSockets {
     pub routes: UnixListener,
-    /// The administrators' socket.
+    /// The control socket.
     pub control: UnixListener,
     /// The socket files that were bound here, to be removed at the end.
     bound: Vec<BoundSocket>,

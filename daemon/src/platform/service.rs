@@ -82,7 +82,7 @@ pub struct DaemonService {
     pub registry: Registry,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
-    /// Number of connections to the administrators' socket.
+    /// Number of connections to the control socket.
     pub control_connections: Arc<AtomicUsize>,
     slots: Arc<Semaphore>,
     bodies: Arc<Semaphore>,

@@ -96,8 +96,8 @@ pub enum DecimalError {
 
 /// An exact decimal number with at most 64 significant digits and a magnitude of -64 to 64. Zero has no magnitude.
 ///
-/// Its text is canonical: no exponent, no redundant zeros, no `-0`, and a `0` before a leading point. Numbers are equal if
-/// and only if their texts are.
+/// Its text is canonical: no exponent, no redundant zeros, no `-0`, and a `0` before a leading point. Numbers are equal
+/// if and only if their texts are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Decimal {

@@ -105,7 +105,7 @@ pub enum UnitError {
         to: String,
     },
     /// The factor for a substance is zero or less.
-    #[error("the factor {amount} between units is not more than zero")]
+    #[error("the factor {amount} between units is not positive")]
     Amount {
         /// The factor.
         amount: Decimal,

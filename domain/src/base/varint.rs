@@ -32,7 +32,7 @@ pub fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend_from_slice(part);
 }
 
-/// Removes a length, and a part of that length, from the start of `bytes`; `None` if it is incomplete.
+/// Removes a length and that number of bytes from the start of `bytes`; `None` if there are fewer.
 #[inline]
 pub fn take_part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let len = usize::try_from(take(bytes)?).ok()?;

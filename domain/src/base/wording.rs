@@ -14,7 +14,7 @@ pub fn excerpt(text: &str) -> String {
 pub fn reword_serde_error(message: &str) -> String {
     let (what, place) = message.split_at(message.rfind(" at line ").unwrap_or(message.len()));
     if what == "expected value" {
-        // serde reports this if an enum is expected: one of several words, or an object named by one of them
+        // serde reports this if an enum is expected: one of several words, or an object whose only member is one of them
         return format!("invalid type: expected one of the allowed words{place}");
     }
     let Some((given, expected)) =

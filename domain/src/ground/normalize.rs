@@ -180,7 +180,7 @@ impl RecordNormalizer {
                 RecordRejection::new(
                     RecordRule::Mapping,
                     Some(&axis.axis),
-                    "no value identifies the record's entity",
+                    "no value identifies the record's subject",
                 )
             };
             identity.push(values.get(axis.axis.as_str()).ok_or_else(missing)?.1.clone());

@@ -312,7 +312,8 @@ impl SourceRegistryEntry {
     ///
     /// The id and the adapter id never change. The ontology's id and `snapshot` are fixed if the source has versions or
     /// `is_being_read`: a run is in progress, or an adapter queries the source and answers are cached. In that case
-    /// `after_ontology`, which `registration` names, must keep the meaning of existing records ([`Ontology::keeps`]).
+    /// `after_ontology`, which `registration` names, must keep the meaning of existing records
+    /// ([`Ontology::check_compatible_with`]).
     ///
     /// # Errors
     /// `Fixed`, `Ontology`.

@@ -9,8 +9,8 @@
 //! - A statement is valid from its `valid_from` on, or from the time of its release if the record names none. The next
 //!   statement by `valid_from` ends it.
 //! - If several statements have the same `valid_from`, the one of the latest release counts. The others were corrected:
-//!   they have no interval ([`StatementState::Corrected`]). Statements with the same content are one, represented by the
-//!   earliest of them.
+//!   they have no interval ([`StatementState::Corrected`]). Statements with the same content are one, represented by
+//!   the earliest of them.
 //! - Adjacent intervals with the same content are one version, and the earliest statement represents it.
 //! - A snapshot without the record ends, at its release, the version that was last seen before it. A later statement
 //!   begins a new version, even with the same content. Other releases end nothing by leaving records out.

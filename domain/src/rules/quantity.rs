@@ -22,10 +22,11 @@ pub(super) const SCALES: [(&str, i32); 4] =
 /// The separators of thousands: a comma, or a no-break or thin space.
 pub(super) const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
 
-/// The characters before which a hyphen or plus is a sign; after any other character except white space it joins words.
+/// The characters after which a hyphen or a plus is a sign. After any other character except white space it joins
+/// words.
 const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
 
-/// The characters directly after which digits are part of a larger unit of text, in addition to letters and digits.
+/// The characters that make digits directly after them part of a word, a version or a time, as letters and digits do.
 const BEFORE_NO_NUMBER: &str = ".,^_/*×·:′";
 
 /// The characters that join a number and its unit: a hyphen and a no-break hyphen.
@@ -155,9 +156,9 @@ pub(super) fn is_space(character: char) -> bool {
 /// Parses the digits. `None` if there are too many, or if the number has a leading zero.
 fn number(digits: &str) -> Option<ExactNumber> {
     let (whole, _) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_filled = whole.len() > 1 && whole.starts_with('0');
+    let has_leading_zero = whole.len() > 1 && whole.starts_with('0');
     let count = digits.bytes().filter(u8::is_ascii_digit).count();
-    (count <= DIGITS_MAX && !is_filled).then(|| ExactNumber::parse(digits, &SEPARATORS)).flatten()
+    (count <= DIGITS_MAX && !has_leading_zero).then(|| ExactNumber::parse(digits, &SEPARATORS)).flatten()
 }
 
 /// The unit at the beginning of `text`, after a hyphen or spaces, and the rest. "in" is a unit if no word follows, or
@@ -168,15 +169,15 @@ fn parse_following_unit<'a>(text: &'a str, table: UnitSpellingTables) -> Option<
     let spelled = hyphened.unwrap_or(spaced);
     let (unit, rest) = leading_unit(spelled, table)?;
     let is_apart = hyphened.is_none() && spaced.len() < text.len();
-    let goes_on = match is_apart {
+    let is_followed = match is_apart {
         true => rest.trim_start_matches(is_space).starts_with(char::is_alphanumeric),
         false => rest.starts_with(HYPHENS),
     };
     let is_in = spelled.strip_suffix(rest) == Some("in");
-    (!is_in || !goes_on).then_some((unit, rest))
+    (!is_in || !is_followed).then_some((unit, rest))
 }
 
-/// The start of the currency at the end of a range of `text`, if there is one.
+/// The currency at the end of a range of `text`, if there is one, and its start; otherwise the end of the range.
 fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<QuantityUnit>) {
     let before = text.get(range.clone()).unwrap_or_default();
     let before = before.strip_suffix(is_space).unwrap_or(before);
@@ -186,7 +187,8 @@ fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<QuantityU
     }
 }
 
-/// The start of the sign at the end of a range of `text`, if there is one, and whether it is a minus.
+/// The start of the sign at the end of a range of `text` (without a sign, the end of the range), and whether it is a
+/// minus.
 fn leading_sign(text: &str, range: Range<usize>) -> (usize, bool) {
     let before = text.get(range.clone()).unwrap_or_default();
     let sign = before.chars().next_back().filter(|sign| "+-−".contains(*sign));

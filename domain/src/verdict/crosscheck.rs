@@ -177,14 +177,17 @@ pub struct RejectedVerdict(());
 /// Its fields are private and only [`judge_with`] creates one, so no code can bypass the gate:
 ///
 /// ```compile_fail
-/// use oracled_domain::{Approved, Tier};
-/// let forged = Approved { tier: Tier::Quick };
+/// use oracled_domain::{ApprovedVerdict, ProductTier};
+/// fn forge(other: ApprovedVerdict) -> ApprovedVerdict {
+///     ApprovedVerdict { tier: ProductTier::Strategy, ..other }
+/// }
 /// ```
 ///
-/// It cannot be deserialized either; [`crate::Delivery`] judges its verdict again:
+/// It cannot be deserialized either; [`VerdictDelivery`](crate::verdict::delivery::VerdictDelivery) judges its verdict
+/// again:
 ///
 /// ```compile_fail
-/// let forged: oracled_domain::Approved = serde_json::from_str("{}").unwrap();
+/// let forged: oracled_domain::ApprovedVerdict = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct ApprovedVerdict {

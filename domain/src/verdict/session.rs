@@ -162,10 +162,10 @@ impl From<CustomerEmail> for String {
 pub struct OriginalVerdict {
     /// The label of its top-level verdict.
     pub verdict_label: VerdictLabel,
-    /// The SHA-256 of its text; `None` if a route only reported the verdict.
+    /// The SHA-256 of its text; `None` for a verdict that was delivered without oracled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict_sha256: Option<Sha256Hex>,
-    /// The time of its delivery; `None` if a route only reported the verdict.
+    /// The time of its delivery; `None` for a verdict that was delivered without oracled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivered_at: Option<Timestamp>,
     /// How it was generated, if oracled requested it (seed: REGEN-GAP-01).
@@ -189,14 +189,14 @@ impl OriginalVerdict {
         }
     }
 
-    /// A verdict that was delivered without oracled, as reported by a route.
+    /// A verdict that was delivered without oracled, as a client reports it.
     #[must_use]
     pub const fn reported(verdict_label: VerdictLabel) -> Self {
         Self { verdict_label, verdict_sha256: None, delivered_at: None, generation: None }
     }
 }
 
-/// The data of a session that outlives its cached verdict, so that a lost verdict can be regenerated and compared.
+/// A session. It outlives its cached verdict, so that a lost verdict can be regenerated and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
     pub session_id: SessionId,
@@ -266,7 +266,7 @@ impl SessionRecord {
     }
 }
 
-/// The key of a [`RejectingCheck`]. Any user id can name an unknown session, so each user id has its own refusal.
+/// The key of a [`RejectingCheck`]. Any user id can name an unknown session, so each user id has its own check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RejectingCheckKey {
     /// The session of the verdict.
@@ -275,7 +275,7 @@ pub struct RejectingCheckKey {
     pub owner_uid: Option<u32>,
 }
 
-/// The check that refused a verdict of an unknown session. It applies to every later verdict that the same user id
+/// The check that rejected a verdict of an unknown session. It applies to every later verdict that the same user id
 /// submits for that session without its own facts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RejectingCheck {
@@ -296,7 +296,7 @@ pub enum SessionMismatch {
     OriginalVerdict,
     /// Another user id registered the session, or delivered its first verdict.
     Owner,
-    /// The request requires a check against facts, but the verdict was made for a reader without them.
+    /// The request has facts, but the verdict was generated for a read without them.
     Facts,
 }
 
@@ -309,7 +309,7 @@ impl fmt::Display for SessionMismatch {
             Self::Owner => {
                 "owner; only the uid that registered it may change it, or an operator by `oraclectl session`"
             }
-            Self::Facts => "verdict, which was made without these facts; purge it, and ask again",
+            Self::Facts => "verdict, which was generated without these facts; purge it (oraclectl purge), then submit again",
         })
     }
 }

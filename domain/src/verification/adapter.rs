@@ -2,10 +2,10 @@
 //!
 //! Source: RFC-0002, Part II: "Oracle Definition" (APIs), "Oracle Integrity Requirements" and "Failure Modes"
 //! (poisoning). A live source is registered like any other source. Its adapter defines the URL of a query
-//! about one entity, the proof that an answer is authentic and current, and the conversion to values of the
+//! about one subject, the proof that an answer is authentic and current, and the conversion to values of the
 //! ontology. The conversion uses the same normalization as ingested records.
 //!
-//! Nothing fails open: an answer is rejected as a whole if it does not name its entity, lacks a required proof, or has
+//! Nothing fails open: an answer is rejected as a whole if it does not name its subject, lacks a required proof, or has
 //! another form than the adapter defines.
 
 mod curve_point;

@@ -40,13 +40,13 @@ pub struct OracleCall {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum OracleReply {
-    /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
+    /// The oracle has a record of the subject. The answer is late after the soft timeout, and does not count after the hard
     /// timeout.
     Answered {
         /// The answer.
         candidate: Box<CandidateAnswer>,
     },
-    /// The oracle has no record of the entity.
+    /// The oracle has no record of the subject.
     NoRecord,
     /// The oracle has several matching records.
     Several {
@@ -95,9 +95,9 @@ pub enum OracleReply {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CallOutcome {
-    /// The oracle has a record of the entity.
+    /// The oracle has a record of the subject.
     Answered,
-    /// The oracle has no record of the entity.
+    /// The oracle has no record of the subject.
     NoRecord,
     /// The oracle has several matching records.
     Several,
@@ -177,7 +177,7 @@ pub enum AnswerFault {
     Signature,
     /// The answer was given before.
     Replay,
-    /// The answer is about another entity, or from another oracle.
+    /// The answer is about another subject, or from another oracle.
     Identity,
     /// The answer does not have the form that the adapter defines.
     Schema,

@@ -1,4 +1,4 @@
-//! The answer of one oracle about one entity.
+//! The answer of one oracle about one subject.
 
 use super::record::OracleVerificationRecord;
 use crate::ground::freshness::AxisFreshness;
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateAnswer {
-    /// The entity that the answer names: the values of the ontology's identity axes.
+    /// The subject that the answer names: the values of the ontology's identity axes.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The values, by the paths of the requested axes.

@@ -266,7 +266,7 @@ fn find_answer_fault(
         return Some((AnswerFault::Identity, format!("it is {other}'s")));
     }
     if candidate.thing != inputs.question.thing {
-        return Some((AnswerFault::Identity, "it is about another entity than the requested one".into()));
+        return Some((AnswerFault::Identity, "it is about another subject than the requested one".into()));
     }
     if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {
         return Some((AnswerFault::Signature, "the signature is invalid".into()));

@@ -34,7 +34,7 @@ struct CombinedDecision<'a> {
 }
 
 /// Whether the oracles are queried for the question of `inputs`. They are not if nothing is verified, if the
-/// question does not identify one entity, or while the decision is deferred.
+/// question does not identify one subject, or while the decision is deferred.
 #[must_use]
 pub fn is_query_required(inputs: &DecisionInputs) -> bool {
     let is_later = match inputs.workflow.authority_latency.enforcement_mode {
@@ -209,7 +209,7 @@ impl<'a> CombinedDecision<'a> {
     }
 
     /// Decides the kind of one axis, and returns the reason to add to its settlement. The order of
-    /// precedence: a reviewer's decision, an entity that is not identified, a decision that a reviewer must
+    /// precedence: a reviewer's decision, a subject that is not identified, a decision that a reviewer must
     /// make, reasons that block the axis in any case, late or missing answers, and an axis that is not
     /// settled.
     fn decide_axis(

@@ -37,7 +37,7 @@ pub struct Envelope {
     pub workflow_sha256: Sha256Hex,
     /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// The entity: the values of identity axes.
+    /// The subject: the values of identity axes.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The requested time; absent for the present.
@@ -60,7 +60,7 @@ pub struct Envelope {
     pub steps: Vec<ConflictStep>,
     /// Warnings for the user of the answer.
     pub warnings: Vec<String>,
-    /// With an axis that is `narrative_only`: the text that must accompany any statement about the entity.
+    /// With an axis that is `narrative_only`: the text that must accompany any statement about the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub disclaimer: Option<String>,
@@ -108,11 +108,11 @@ pub enum EnvelopeKind {
     Authoritative,
     /// The oracles disagree. The dispute is reported, and no reviewer decides.
     DisputeSummary,
-    /// Not verified: a statement about the entity must carry the disclaimer.
+    /// Not verified: a statement about the subject must carry the disclaimer.
     NarrativeOnly,
     /// No values for now.
     Blocked,
-    /// The question does not identify one entity.
+    /// The question does not identify one subject.
     RequiresSpecification,
     /// No values yet: the decision is made later.
     Provisional,

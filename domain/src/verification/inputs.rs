@@ -36,9 +36,9 @@ pub struct DecisionInputs {
     pub question: VerificationQuestion,
     /// The call of each oracle. The order of the answers does not matter: the workflow's order counts.
     pub calls: BTreeMap<SourceId, OracleCall>,
-    /// The reviewers' decisions about this entity.
+    /// The reviewers' decisions about this subject.
     pub locks: Vec<HumanLock>,
-    /// The open reviews of this entity.
+    /// The open reviews of this subject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_reviews: Vec<OpenReview>,
     /// Whether the review queue is full, so that no further review is opened.

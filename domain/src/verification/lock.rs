@@ -1,4 +1,4 @@
-//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an
+//! Human locks: a reviewer's decision on one axis of one subject. While it is valid, a lock counts as an
 //! oracle of its own tier, above all others.
 
 use super::record::OracleVerificationRecord;
@@ -26,7 +26,7 @@ pub struct HumanLock {
     pub workflow_id: WorkflowId,
     /// The ontology of the axis: in another one the same number may have another meaning.
     pub ontology: OntologyRef,
-    /// The entity.
+    /// The subject.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The time of the state that was decided; null for the present.

@@ -51,7 +51,7 @@ pub enum AxisReason {
     BudgetExceeded,
     /// Oracles disagree, and the dispute is only reported.
     Disputed,
-    /// A reviewer would have to decide, but the review queue, or the number of open reviews of this entity, is at its
+    /// A reviewer would have to decide, but the review queue, or the number of open reviews of this subject, is at its
     /// limit.
     QueueFull,
     /// An oracle did not answer in time, could not be reached, or is not called while its circuit is open.
@@ -71,7 +71,7 @@ pub enum AxisReason {
     UnverifiedOnly,
     /// Fewer registered oracles have a value than the workflow requires, and all expected answers arrived.
     TooFewSources,
-    /// The question does not identify one entity.
+    /// The question does not identify one subject.
     ThingNotFixed,
     /// An oracle has several matching records.
     SeveralThings,

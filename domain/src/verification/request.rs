@@ -1,4 +1,4 @@
-//! Verification requests: the axes of one entity to verify, and claims about them.
+//! Verification requests: the axes of one subject to verify, and claims about them.
 
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
@@ -23,13 +23,13 @@ pub const CLAIMED_BY_MAX_BYTES: usize = 256;
 /// The maximum length of a question as JSON, in bytes. The log contains it with each decision.
 pub const QUESTION_MAX_BYTES: usize = 64 << 10;
 
-/// A verification request: the axes of one entity to verify, and the workflow.
+/// A verification request: the axes of one subject to verify, and the workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
     /// The workflow.
     pub workflow: WorkflowId,
-    /// The entity: the values of identity axes. A number that JSON would round is rejected; as a string, it keeps all its
+    /// The subject: the values of identity axes. A number that JSON would round is rejected; as a string, it keeps all its
     /// digits.
     #[serde(rename = "where", deserialize_with = "values_as_written")]
     #[schema(value_type = BTreeMap<String, WrittenValue>)]
@@ -68,7 +68,7 @@ pub struct ClaimedValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerificationQuestion {
-    /// The entity, as far as the request identifies it.
+    /// The subject, as far as the request identifies it.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The paths of the requested axes, in the order of the request.
@@ -100,7 +100,7 @@ pub struct ValidatedClaim {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyRequestError {
     /// The request is for another workflow.
-    #[error("`workflow` is {named}, and not {given}")]
+    #[error("`workflow` is {named}, but must be {given}")]
     OtherWorkflow {
         named: WorkflowId,
         /// The workflow that validates the request.
@@ -139,7 +139,7 @@ pub enum VerifyRequestError {
 
 impl VerifyRequest {
     /// Validates the request in `workflow`, over `ontology`, at `now`. A `where` without some identity axes
-    /// is valid, but does not identify one entity.
+    /// is valid, but does not identify one subject.
     ///
     /// # Errors
     /// The field, the fault and what is allowed.

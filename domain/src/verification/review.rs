@@ -52,7 +52,7 @@ pub struct ReviewCase {
     pub workflow_id: WorkflowId,
     /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// The entity.
+    /// The subject.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
     /// The requested time; null for the present.
@@ -276,7 +276,7 @@ impl ReviewCase {
         })
     }
 
-    /// The entry of this review among the open reviews of its entity.
+    /// The entry of this review among the open reviews of its subject.
     #[must_use]
     pub fn to_open_review(&self) -> OpenReview {
         OpenReview {
@@ -295,7 +295,7 @@ impl ReviewCase {
     }
 
     /// Whether callers can open such reviews at will: by a claim, by choosing a past time, or by naming an
-    /// entity that no source has answered for.
+    /// subject that no source has answered for.
     #[must_use]
     pub fn is_caller_openable(&self) -> bool {
         self.of_claim || !self.is_about_the_present() || self.candidates.is_empty()

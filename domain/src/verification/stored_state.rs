@@ -17,8 +17,8 @@ pub const OPEN_MAX: usize = 16;
 /// The maximum number of open reviews of one subject that only claims opened, for its present and for its past each.
 pub const CLAIMS_OPEN_MAX: usize = 4;
 
-/// The last accepted answer of a live source about one entity, in the present or in the past. `SERVE_STALE` may serve it,
-/// and a later answer must not have an earlier time of issue. All workflows share it.
+/// The last accepted answer of a live source about one subject, in the present or in the past. `SERVE_STALE` may serve
+/// it, and a later answer must not have an earlier time of issue. All workflows share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CachedAnswer {
@@ -57,13 +57,13 @@ impl CachedAnswer {
     }
 }
 
-/// The key of a cached answer: the source, the entity, and whether it is about the present or the past. All past times
-/// share one key. A caller that varies the time therefore does not fill the store, and an answer that was issued before the
-/// last one is a replay even if it is about another time.
+/// The key of a cached answer: the source, the subject, and whether it is about the present or the past. All past times
+/// share one key. A caller that varies the time therefore does not fill the store, and an answer that was issued before
+/// the last one is a replay even if it is about another time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CachedAnswerKey {
     pub oracle_id: SourceId,
-    /// The SHA-256 of the entity and of whether the answer is about the past.
+    /// The SHA-256 of the subject and of whether the answer is about the past.
     pub about: Sha256Hex,
 }
 
@@ -80,7 +80,7 @@ impl CachedAnswerKey {
     }
 }
 
-/// The state of one entity in one workflow: its open reviews, its locks and its baselines.
+/// The state of one subject in one workflow: its open reviews, its locks and its baselines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubjectState {
@@ -157,12 +157,12 @@ pub struct OpenReview {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SubjectKey {
     pub workflow_id: WorkflowId,
-    /// The SHA-256 of the entity and of whether the question is about the present.
+    /// The SHA-256 of the subject and of whether the question is about the present.
     pub about: Sha256Hex,
 }
 
 impl SubjectKey {
-    /// The key of an entity in a workflow. All questions about its past share one key, so that a client that
+    /// The key of a subject in a workflow. All questions about its past share one key, so that a client that
     /// varies the time does not open a review for each time.
     #[must_use]
     pub fn of(

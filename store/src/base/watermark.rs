@@ -42,7 +42,7 @@ pub struct StoreCounts {
     pub reviews: u64,
     /// Reviews that are neither resolved nor dismissed.
     pub open_reviews: u64,
-    /// Subjects: entities with an open review, a lock or a baseline in a workflow.
+    /// Subjects with an open review, a lock or a baseline in a workflow.
     pub subjects: u64,
     /// Cached answers of live sources.
     pub kept: u64,

@@ -287,7 +287,7 @@ impl GroundFiles {
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 
-    /// Moves sorted files that were created in the folder of [`GroundFiles::apart`] to their final paths, durably.
+    /// Moves sorted files from the folder of [`GroundFiles::with_temporary_facts`] to their final paths, durably.
     pub(super) fn adopt_temporary_files<'f>(
         &self,
         temporary: &Self,

@@ -15,7 +15,7 @@ use std::ops::Bound;
 /// The number of records between two calls of `proceed`.
 const PROCEED_INTERVAL_RECORDS: u64 = 4096;
 
-/// A source's pruned files, which no commit names yet. If this is dropped before [`PrunedFiles::named`], it
+/// A source's pruned files, which no commit names yet. If this is dropped before [`PrunedFiles::into_kept_files`], it
 /// removes them.
 #[derive(Debug)]
 pub struct PrunedFiles {

@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 /// The default limit of records that are read for one page of an answer.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of
+/// The most work of one query, in units of [`oracled_domain::ground::query::ValidatedFilter::work`]: about 2.5 s of
 /// one processor.
 pub const WORK_MAX: u64 = 16_000_000;
 /// The units of work between two calls of [`ScanBudget::proceed`].
@@ -27,7 +27,7 @@ const RECORDS_BY_INDEX_BLOCK: usize = 64;
 pub struct ScanBudget<'b> {
     /// The page ends after this many records; at least one is read.
     pub records: u64,
-    /// The query fails after this much work, in units of [`oracled_domain::ground::query::Filter::work`].
+    /// The query fails after this much work, in units of [`oracled_domain::ground::query::ValidatedFilter::work`].
     pub work: u64,
     /// Returns whether to continue. It is called every few milliseconds.
     pub proceed: &'b dyn Fn() -> bool,

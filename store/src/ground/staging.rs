@@ -59,7 +59,7 @@ pub struct RunStaging {
 
 #[derive(Debug)]
 pub struct AcceptedRecord<'a> {
-    /// The record key: the identity of the entity and the source's id of the record.
+    /// The record key: the identity of the subject and the source's id of the record.
     pub key: &'a [u8],
     pub statement: &'a StoredStatement,
     /// For each indexed axis with a value: the position of the axis in the ontology, and the key bytes of the value.
@@ -73,7 +73,8 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
     key
 }
 
-/// The files of a run that no commit names yet. If this is dropped before [`StagedRun::named`], it removes them.
+/// The files of a run that no commit names yet. If this is dropped before
+/// [`StagedRun::keep_files`], it removes them.
 #[derive(Debug)]
 pub struct StagedRun {
     pub counts: RunCounts,

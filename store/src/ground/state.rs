@@ -12,14 +12,14 @@ use oracled_domain::ground::timeline::{ReleaseScope, TimelineRun, VisibleRelease
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The number of runs of a source that are remembered although they are not visible.
+/// The maximum number of invisible runs that the state of a source lists.
 const ATTEMPTS_MAX: usize = 100;
 
 /// A source as stored in the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceState {
     pub entry: SourceRegistryEntry,
-    /// The freshness policy, if one was set: the maximum ages of its answers.
+    /// The freshness policy, if one was set.
     pub policy: Option<FreshnessPolicy>,
     /// The periods in which its data was declared stale, the oldest first.
     pub invalidations: Vec<StalePeriod>,
@@ -27,7 +27,7 @@ pub struct SourceState {
     pub invalidation_count: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<CompletedRun>,
-    /// The transformations of records by each definition that was used, by the definition's digest, for provenance.
+    /// For provenance: the transformations of records by each used definition, under the digest of the definition.
     pub transformations: BTreeMap<Sha256Hex, Vec<String>>,
     /// The sorted files with its statements, the oldest first.
     pub files: Vec<SortedFileRef>,
@@ -43,11 +43,11 @@ pub struct SourceState {
 pub struct StalePeriod {
     /// When it was first declared.
     pub since: Timestamp,
-    /// The number of that declaration among those of the source.
+    /// The number of the first declaration among the invalidations of the source.
     pub first: u64,
     /// When it was last declared.
     pub last_at: Timestamp,
-    /// The number of that declaration.
+    /// The number of the last declaration.
     pub last: u64,
     /// When an operator confirmed that the data is still valid.
     pub confirmed_at: Option<Timestamp>,
@@ -153,7 +153,7 @@ impl SourceState {
 
     /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the
     /// releases in `scope` end an invalidation. A question about the past counts the invalidations and
-    /// confirmations up to then. One about the present counts all, even if the clock was set back.
+    /// confirmations up to that time. A question about the present counts all of them, even if the clock was set back.
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: ReleaseScope) -> Option<Timestamp> {
         // a shortcut, since each query calls this and most sources have no invalidations

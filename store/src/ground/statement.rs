@@ -20,7 +20,7 @@ pub struct StoredStatement {
     pub raw_hash: [u8; 32],
     /// Whether its pipeline verified it: the record caused no warning.
     pub verified: bool,
-    /// Its row (`Content::to_row`); `None` if it was pruned, or the record was rejected.
+    /// Its row (`RecordContent::to_row`); `None` if it was pruned, or the record was rejected.
     pub row: Option<Bytes>,
 }
 

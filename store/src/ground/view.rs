@@ -47,7 +47,7 @@ pub struct SourceView {
 /// All statements about one source record, in the order of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordStatements {
-    /// The record key: the identity of the entity and the source's id of the record. Records are ordered by it.
+    /// The record key: the identity of the subject and the source's id of the record. Records are ordered by it.
     pub key: Vec<u8>,
     /// The statements of the runs.
     pub statements: Vec<StoredStatement>,
@@ -167,7 +167,7 @@ impl SourceView {
         )
     }
 
-    /// The versions that are in force at `time`, by the releases in `known`, of the records of the entity with the key
+    /// The versions that are in force at `time`, by the releases in `known`, of the records of the subject with the key
     /// `identity`. They are read one by one, in the order of the records.
     ///
     /// # Errors
@@ -372,7 +372,7 @@ pub(super) fn source_record_id_in(key: &[u8]) -> Option<String> {
     String::from_utf8(id.to_vec()).ok()
 }
 
-/// The identity of the entity at the start of a record key: up to the last 0 byte that is not part of the
+/// The identity of the subject at the start of a record key: up to the last 0 byte that is not part of the
 /// source's id. A 0 byte within an id would be followed by byte 255, which occurs in no text.
 pub(super) fn identity_in(key: &[u8]) -> &[u8] {
     let rest = key.strip_suffix(&[0, 0]).unwrap_or(key);

@@ -18,7 +18,7 @@ const WALKED_AGAIN_ENTRIES: u64 = 1024;
 /// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
-/// The number of times one table is counted, at most, if rows are replaced during a count.
+/// The maximum number of counts of one table, if rows are replaced during a count.
 const COUNTS_MAX: usize = 3;
 
 /// Compares the content of the database with its own counts, the mark and the mirror.
@@ -63,7 +63,7 @@ pub(crate) fn check(
     };
     if !whole {
         let (first, last) = walked.unwrap_or_default();
-        return short(format!("its log should hold entries {from} to {entries} and holds {first} to {last}"));
+        return short(format!("its log must have entries {from} to {entries}, and has {first} to {last}"));
     }
     // a stored 0 would make the next opening walk the whole log
     if let Err(error) = meta::put_walked(engine, entries.max(1)) {
@@ -173,7 +173,7 @@ impl TableReader {
                 walked = last;
             }
             if walked + 1 < to {
-                return short(format!("its log should hold entries 1 to {entries} and holds 1 to {walked}"));
+                return short(format!("its log must have entries 1 to {entries}, and has 1 to {walked}"));
             }
             from = to.max(walked + 1);
             if (from / AUDITED_AT_ONCE).is_multiple_of(64) {

@@ -67,9 +67,9 @@ pub enum RowKey {
     Run(Sha256Hex),
     /// A review, by its id.
     Review(String),
-    /// The open reviews, locks and baselines of an entity in a workflow.
+    /// The open reviews, locks and baselines of a subject in a workflow.
     Subject(SubjectKey),
-    /// The cached answer of a live source about an entity.
+    /// The cached answer of a live source about a subject.
     Kept(CachedAnswerKey),
     /// A pending decision, by its execution id.
     Pending(String),
@@ -108,7 +108,7 @@ pub enum TableWrite {
     PutRun(Arc<IngestionRun>),
     /// Stores a review. Replaces any other with its id. The review is listed as open until it is resolved or dismissed.
     PutReview(Arc<ReviewState>),
-    /// Stores the open reviews, locks and baselines of an entity. Replaces the previous ones.
+    /// Stores the open reviews, locks and baselines of a subject. Replaces the previous ones.
     PutSubject(SubjectKey, Arc<SubjectState>),
     /// Removes a subject, since it has no open reviews, locks or baselines.
     RemoveSubject(SubjectKey),

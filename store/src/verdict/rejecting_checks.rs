@@ -8,22 +8,22 @@ use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
 /// Separates the session from the user id in the name of a row. No session id contains this character.
 const SEPARATOR: char = '/';
 
-/// The size of a stored refusal.
+/// The size of a stored rejecting check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectingCheckSize {
     /// The session and the user id.
     pub key: RejectingCheckKey,
-    /// The revision; a newer refusal has a higher one.
+    /// The revision; a newer rejecting check has a higher one.
     pub revision: u64,
     /// The size on the disk, in bytes, rounded up to whole chunks.
     pub bytes: u64,
 }
 
 impl TableReader {
-    /// A refusal with its revision.
+    /// A rejecting check with its revision.
     ///
     /// # Errors
-    /// The refusal cannot be read.
+    /// The rejecting check cannot be read.
     pub fn rejecting_check(
         &self,
         key: &RejectingCheckKey,
@@ -31,10 +31,10 @@ impl TableReader {
         self.read_row(TableId::Refusals, &rejecting_check_name(key))
     }
 
-    /// The size of a refusal; `None` if it does not exist.
+    /// The size of a rejecting check; `None` if it does not exist.
     ///
     /// # Errors
-    /// The refusal cannot be read.
+    /// The rejecting check cannot be read.
     pub fn rejecting_check_size(
         &self,
         key: RejectingCheckKey,
@@ -47,10 +47,10 @@ impl TableReader {
         }))
     }
 
-    /// The sizes of all refusals.
+    /// The sizes of all rejecting checks.
     ///
     /// # Errors
-    /// A refusal cannot be read.
+    /// A rejecting check cannot be read.
     pub fn rejecting_check_sizes(&self) -> Result<Vec<RejectingCheckSize>, StoreError> {
         let names = self.names(TableId::Refusals, rows::all(TableId::Refusals), .., usize::MAX)?;
         let size = |name: String| {
@@ -60,13 +60,13 @@ impl TableReader {
     }
 }
 
-/// The name of a refusal's row.
+/// The name of a rejecting check's row.
 pub(crate) fn rejecting_check_name(key: &RejectingCheckKey) -> String {
     let uid = key.owner_uid.map(|uid| uid.to_string()).unwrap_or_default();
     format!("{}{SEPARATOR}{uid}", key.session_id)
 }
 
-/// Parses the name of a refusal's row.
+/// Parses the name of a rejecting check's row.
 fn parse_rejecting_check_name(name: &str) -> Option<RejectingCheckKey> {
     let (session_id, uid) = name.split_once(SEPARATOR)?;
     let owner_uid = if uid.is_empty() { None } else { Some(uid.parse().ok()?) };

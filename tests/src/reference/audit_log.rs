@@ -1,4 +1,4 @@
-//! `audit-log.md`: every event of the audit log, from the OpenAPI document of the administrators' socket.
+//! `audit-log.md`: every event of the audit log, from the OpenAPI document of the control socket.
 
 use super::markdown::code;
 use super::types::{SchemaTypes, text};

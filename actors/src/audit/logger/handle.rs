@@ -28,7 +28,7 @@ pub struct LoggerHandle {
 }
 
 impl LoggerHandle {
-    /// Returns the handle, and the queued entries, which [`LoggerHandle::write`] commits.
+    /// Returns the handle, and the queued entries, which [`LoggerHandle::commit_queued_entries`] commits.
     pub(crate) fn new(
         handle: ActorHandle<Logger>,
         report: watch::Receiver<JournalReport>,

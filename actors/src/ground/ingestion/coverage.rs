@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct DefinitionCoverage<'n> {
     /// The paths that have matched nothing so far.
     unmatched: Vec<DefinitionPath<'n>>,
-    /// The axes that are mapped to, each with the number of records that have a value on it.
+    /// The target axes of the mappings, each with the number of records that have a value on it.
     filled: Vec<(&'n Axis, u64)>,
     /// Records that passed normalization.
     accepted: u64,

@@ -89,7 +89,7 @@ pub(super) async fn discard(
     Ok(run)
 }
 
-/// Undoes a completed run by a new run. Questions with an earlier `known_at` still see the completed run.
+/// Undoes a completed run by a new run. Queries with an earlier `known_at` still return the records of the undone run.
 pub(super) async fn undo(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
@@ -167,7 +167,7 @@ impl IngestContext {
         }
     }
 
-    /// The run, which must be held.
+    /// Reads a run, which must be held.
     fn read_held_run(&self, run_id: &Sha256Hex) -> Result<IngestionRun, IngestionError> {
         let unknown = || IngestionError::RunUnknown(run_id.clone());
         let (run, _) = self.store.run(run_id)?.ok_or_else(unknown)?;
@@ -177,7 +177,7 @@ impl IngestContext {
         Ok(run)
     }
 
-    /// The files of an undo.
+    /// Writes the files of an undo.
     async fn stage_undo(
         &self,
         run: &IngestionRun,

@@ -95,8 +95,8 @@ impl IngestContext {
         self.close(run).await
     }
 
-    /// The axes without any value in a snapshot that had values in the pipeline's previous release. A release
-    /// that is not a snapshot contains only changes. Its records may lack such values, so it is not checked.
+    /// The axes that have no value in this snapshot, but had values in the pipeline's previous release. A release that
+    /// is not a snapshot is not checked, because it contains only changes, whose records may lack such values.
     fn emptied_axes(
         &self,
         run: &IngestionRun,
@@ -239,7 +239,7 @@ impl IngestContext {
             };
             let is_not_visible = matches!(run.state, RunState::Failed | RunState::Held);
             if is_not_visible && run.source_url.is_some() && self.is_stale_after_new_version(&source) {
-                // the source has a newer version, which is not visible here
+                // the source has a newer version, which is not visible
                 source = source.invalidated(timestamp);
                 events.push(AuditEvent::new(
                     timestamp,

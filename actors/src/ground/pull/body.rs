@@ -12,14 +12,14 @@ use tokio::time::timeout;
 #[derive(Debug, Default)]
 pub(super) struct PullProgress {
     received_bytes: u64,
-    promised_bytes: Option<u64>,
+    announced_bytes: Option<u64>,
 }
 
 impl PullProgress {
     /// The error for an incomplete payload, with the cause `why`.
     pub(super) const fn truncation_error(&self, why: String) -> PullError {
-        let Self { received_bytes, promised_bytes } = *self;
-        PullError::Cut { received_bytes, promised_bytes, why }
+        let Self { received_bytes, announced_bytes } = *self;
+        PullError::Cut { received_bytes, announced_bytes, why }
     }
 }
 
@@ -31,10 +31,10 @@ pub(super) async fn read(
     mut keep: impl AsyncFnMut(Bytes) -> io::Result<()>,
 ) -> Result<u64, PullError> {
     let PullSettings { max_payload_bytes: max_bytes, idle, .. } = *settings;
-    progress.promised_bytes = response.content_length();
-    let promised_bytes = progress.promised_bytes;
-    if promised_bytes.is_some_and(|announced| announced > max_bytes) {
-        return Err(PullError::TooLarge { promised_bytes, max_bytes });
+    progress.announced_bytes = response.content_length();
+    let announced_bytes = progress.announced_bytes;
+    if announced_bytes.is_some_and(|announced| announced > max_bytes) {
+        return Err(PullError::TooLarge { announced_bytes, max_bytes });
     }
     loop {
         let Ok(piece) = timeout(idle, response.chunk()).await else {
@@ -46,7 +46,7 @@ pub(super) async fn read(
         };
         progress.received_bytes = progress.received_bytes.saturating_add(piece.len() as u64);
         if progress.received_bytes > max_bytes {
-            return Err(PullError::TooLarge { promised_bytes, max_bytes });
+            return Err(PullError::TooLarge { announced_bytes, max_bytes });
         }
         keep(piece).await.map_err(PullError::Keep)?;
     }

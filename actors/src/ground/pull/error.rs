@@ -11,20 +11,20 @@ pub enum PullError {
     #[error(transparent)]
     Web(#[from] WebError),
     /// The payload is too long.
-    #[error("the payload has {} bytes (limit {max_bytes}: `ingestion.max_payload_bytes`)", many(*promised_bytes))]
+    #[error("the payload has {} bytes (limit {max_bytes}: `ingestion.max_payload_bytes`)", many(*announced_bytes))]
     TooLarge {
         /// Its announced length in bytes, if known.
-        promised_bytes: Option<u64>,
+        announced_bytes: Option<u64>,
         /// The limit, in bytes.
         max_bytes: u64,
     },
     /// The payload is incomplete.
-    #[error("received {received_bytes} of {} bytes: {why}", of(*promised_bytes))]
+    #[error("received {received_bytes} of {} bytes: {why}", of(*announced_bytes))]
     Cut {
         /// Number of bytes received.
         received_bytes: u64,
         /// Announced length in bytes, if known.
-        promised_bytes: Option<u64>,
+        announced_bytes: Option<u64>,
         /// The cause.
         why: String,
     },

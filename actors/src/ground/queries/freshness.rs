@@ -42,8 +42,8 @@ pub(super) const fn tier_of(view: &SourceView, freshness: &AnswerFreshness) -> O
 }
 
 impl QueryService {
-    /// Returns `given` if the policy allows it, and begins a refresh if one is due. `None` means that the caller must
-    /// read the source again, since this call waited for a refresh. That happens once: `waited` is true from then on.
+    /// Returns `given` if the policy allows it, and begins a refresh if one is due. `None` means that this call waited
+    /// for a refresh, so the caller must read the source again. A caller waits at most once: `waited` is then true.
     pub(super) async fn enforce_policy<T>(
         &self,
         oracle_id: &SourceId,

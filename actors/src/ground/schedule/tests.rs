@@ -76,10 +76,10 @@ fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
 #[test]
 fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
     for (text, message) in [
-        ("", "a schedule of 0 words; allowed: minute, hour, day of the month, month, day of the week"),
-        ("* * * *", "a schedule of 4 words"),
-        ("0 0 * * * * UTC", "a schedule of 7 words"),
-        ("@daily", "a schedule of 1 words"),
+        ("", "the schedule has 0 words; allowed: minute, hour, day of the month, month, day of the week"),
+        ("* * * *", "the schedule has 4 words"),
+        ("0 0 * * * * UTC", "the schedule has 7 words"),
+        ("@daily", "the schedule has 1 words"),
         ("* * * * * Mars/Olympus", "`Mars/Olympus` is not a time zone; allowed: names of the IANA database"),
         ("* * * * * ../../etc/passwd", "is not a time zone"),
         ("60 * * * *", "0..=59; found 60"),
@@ -105,7 +105,7 @@ fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
         assert!(!error.contains('\n'), "{error}");
     }
     let long = format!("0{} * * * *", ",0".repeat(200));
-    assert_eq!(refused(&long), "a schedule of 409 bytes; allowed: 256");
+    assert_eq!(refused(&long), "the schedule has 409 bytes; allowed: at most 256");
 }
 
 proptest! {

@@ -21,7 +21,7 @@ use oracled_store::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The limit for the refusals of all sessions that are not known.
+/// The limit for the rejecting checks of all sessions that are not known.
 const REFUSALS_MAX_BYTES: u64 = 256 << 20;
 
 /// Commits the record of a verdict that the rules refused, and keeps its check for the session.
@@ -32,16 +32,16 @@ pub struct StoreRejectingCheck {
     pub session_id: SessionId,
     /// The check that refused the verdict.
     pub check: Arc<CandidateCheck>,
-    /// The entries of the refusal.
+    /// The entries of the rejection.
     pub record: JournalRecord,
 }
 
-/// Counts a stored refusal, and drops the oldest ones beyond the limit.
+/// Counts a stored rejecting check, and drops the oldest ones beyond the limit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct CountRejectingCheck(RejectingCheckKey);
 
-/// The bytes that the refusals take. A row that was removed or replaced still counts until it is the oldest.
+/// The bytes that the rejecting checks take. A row that was removed or replaced still counts until it is the oldest.
 #[derive(Debug)]
 pub(super) struct RejectingCheckUsage {
     by_age: BTreeMap<u64, (RejectingCheckKey, u64)>,
@@ -83,13 +83,13 @@ impl RejectingCheckUsage {
     }
 }
 
-/// The key of the current caller's refusal for the session.
+/// The key of the current caller's rejecting check for the session.
 pub(super) fn rejecting_check_key(session_id: &SessionId) -> RejectingCheckKey {
     RejectingCheckKey { session_id: session_id.clone(), owner_uid: current_caller_uid() }
 }
 
 /// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
-/// stored refusal with its revision.
+/// stored rejecting check with its revision.
 pub(super) fn find_check_in_force(
     store: &Store,
     session_id: &SessionId,
@@ -102,8 +102,8 @@ pub(super) fn find_check_in_force(
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale
-/// if that refusal has changed since.
+/// Makes `record`, which stores a session, also remove the stored rejecting check of its owner. The record is stale
+/// if that rejecting check has changed since.
 pub(super) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
     record.expect.push(RowExpectation { row: RowKey::Refusal(key.clone()), revision });
     if revision.is_some() {
@@ -150,7 +150,7 @@ async fn store_rejecting_check(
     Ok(refused.await?.0)
 }
 
-/// Drops a refusal, unless it was replaced or removed meanwhile.
+/// Drops a rejecting check, unless it was replaced or removed meanwhile.
 async fn drop_rejecting_check(key: RejectingCheckKey, revision: u64, log: LoggerHandle, clock: Clock) {
     let RejectingCheckKey { session_id, owner_uid } = key.clone();
     let record = JournalRecord {
@@ -161,7 +161,7 @@ async fn drop_rejecting_check(key: RejectingCheckKey, revision: u64, log: Logger
     };
     match log.commit(record).await {
         Ok(_) | Err(CommitError::Stale(_)) => {}
-        Err(error) => tracing::warn!(%error, "could not drop an old refusal"),
+        Err(error) => tracing::warn!(%error, "could not drop an old rejecting check"),
     }
 }
 
@@ -189,7 +189,7 @@ impl Handler<CountRejectingCheck> for VerdictCache {
             Ok(Some(size)) => self.refusals.add(size),
             // a session has already taken the row over
             Ok(None) => return,
-            Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
+            Err(error) => tracing::warn!(%error, "could not read the size of a rejecting check"),
         }
         for (key, revision) in self.refusals.take_excess() {
             actix_rt::spawn(drop_rejecting_check(key, revision, self.log.clone(), self.clock.clone()));

@@ -103,7 +103,7 @@ async fn correct(
             Ok(after) => after,
             Err(mismatch) => return Ok(CommitDecision::Already(CorrectSessionOutcome::Mismatch(mismatch))),
         };
-        // a refusal from before the session was known applies to its new owner, too
+        // a rejecting check from before the session was known applies to its new owner, too
         let key = RejectingCheckKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
         let has_no_check = after.check.is_none() && after.delivered_sha256.is_none();
         let refusal = if has_no_check { store.rejecting_check(&key)? } else { None };

@@ -239,7 +239,7 @@ impl GenerationRunner {
             && self.is_retry_allowed(model).await
         {
             let (gone, instead) = (&job.settings.model, &settings.model);
-            tracing::warn!(gone, instead, "the original's model is gone; asking the configured model");
+            tracing::warn!(gone, instead, "the first model is gone; calling the configured model");
             job.settings = settings;
             let first = std::mem::take(&mut called.interactions);
             called = self.call_model(model, &model.caller.with_time_spent(began.elapsed()), &job).await;
@@ -280,7 +280,7 @@ impl GenerationRunner {
         let on_quota_wait = async |wait| {
             let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id.clone(), wait };
             if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
-                tracing::warn!(%error, "could not store the wait that the model asked for");
+                tracing::warn!(%error, "could not store the wait that the model requested");
             }
         };
         let may_retry = async || self.is_retry_allowed(model).await;

@@ -293,7 +293,7 @@ fn request_is_not_answered_with_the_rejection_of_another_uid() {
         let refused = refused.await.expect("the task does not panic");
         assert!(matches!(refused, Ok(SubmissionOutcome::RejectedByRules { .. })), "{refused:?}");
 
-        // the facts of that refusal apply to the first of the two equal orders, and not to the other
+        // the facts of that rejection apply to the first of the two equal orders, and not to the other
         let [first, other] = [1001, 1002].map(|uid| by(uid, submission_of_query("Sell honey?")));
         while model.calls() < 2 {
             tokio::task::yield_now().await;

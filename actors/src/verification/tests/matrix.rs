@@ -213,7 +213,7 @@ impl MatrixCase {
             // identities are pinned
             MatrixBehavior::SignsWrongly => MatrixCallOutcome::Poisoned("(signature): not as agreed on"),
             MatrixBehavior::SpeaksOfAnother => {
-                MatrixCallOutcome::Poisoned("(identity): it is about another entity than the requested one")
+                MatrixCallOutcome::Poisoned("(identity): it is about another subject than the requested one")
             }
             MatrixBehavior::SpeaksForAnother => MatrixCallOutcome::Poisoned("(identity): it is archive's"),
             MatrixBehavior::IsAhead => MatrixCallOutcome::Poisoned("(schema): 2026-11-20T"),

@@ -3,13 +3,13 @@
 //! Only the flag's weight in the formula changes:
 //!
 //! - V_t stays the same. (Repairing the cause of `empty_analysis`, for example, would also add evidence to V_t.)
-//! - **One less**: V_r loses the flag's weight; E_D is the largest of the remaining flags. Other flags with the same cause
-//!   remain: a missing analysis has `field_missing` and `empty_analysis`, and each is removed separately.
-//! - **One more**: V_r gains the flag's weight; E_D becomes the flag's own if that is larger. The trials cover the flags
-//!   that the verdict lacks and that the mapping can raise in its tier ([`Flag::first_tier`]), even if this verdict's
-//!   text cannot cause them.
+//! - **One less**: V_r loses the flag's weight; E_D is the largest of the remaining flags. Other flags with the same
+//!   cause remain: a missing analysis has `field_missing` and `empty_analysis`, and each is removed separately.
+//! - **One more**: V_r gains the flag's weight; E_D becomes the flag's own if that is larger. The trials cover the
+//!   flags that the verdict lacks and that the mapping can raise in its tier ([`Flag::first_tier`]), even if this
+//!   verdict's text cannot cause them.
 //! - [`oracled_domain::verdict::crosscheck::decide`] decides on the changed values, and `approved` is the result. So a
-//!   refusal for `malformed_json` always flips: such a text has no other flags.
+//!   rejection for `malformed_json` always flips: such a text has no other flags.
 
 use super::by_flag::{FlagPlaces, FlagTotals};
 use super::by_tier::TierTotals;
@@ -20,20 +20,20 @@ use serde::Serialize;
 /// The effect of single flags on the decisions over a whole corpus.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct DecisionFlips {
-    /// Refused verdicts that would be approved with one flag less.
+    /// Rejected verdicts that would be approved with one flag less.
     pub to_approval: ApprovalFlips,
-    /// Approved verdicts that would be refused with one flag more.
+    /// Approved verdicts that would be rejected with one flag more.
     pub to_refusal: RefusalFlips,
 }
 
-/// Refused verdicts, with each of their flags removed separately.
+/// Rejected verdicts, with each of their flags removed separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct ApprovalFlips {
-    /// Refused verdicts.
+    /// Rejected verdicts.
     pub refused: TierTotals<u64>,
-    /// Refused verdicts that are approved if one certain flag is removed. The others depend on two or more flags.
+    /// Rejected verdicts that are approved if one certain flag is removed. The others depend on two or more flags.
     pub by_one_flag: TierTotals<u64>,
-    /// By flag name, in the order of the flags: `verdicts` are the refused ones with the flag.
+    /// By flag name, in the order of the flags: `verdicts` are the rejected ones with the flag.
     pub flags: FlagTotals<FlagTrials>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct ApprovalFlips {
 pub(crate) struct RefusalFlips {
     /// Approved verdicts.
     pub approved: TierTotals<u64>,
-    /// Approved verdicts that are refused if one certain flag with a weight in V_r is added. (A flag with an
-    /// E_D refuses every verdict, so it is not counted.)
+    /// Approved verdicts that are rejected if one certain flag with a weight in V_r is added. (A flag with an
+    /// E_D rejects every verdict, so it is not counted.)
     pub by_one_v_r_flag: TierTotals<u64>,
     /// By flag name, in the order of the flags: `verdicts` are the approved ones that the flag can be added to.
     pub flags: FlagTotals<FlagTrials>,

@@ -1,4 +1,4 @@
-//! C in bins. No bin crosses Ω, so each bin has only refused or only approved verdicts.
+//! C in bins. No bin crosses Ω, so each bin has only rejected or only approved verdicts.
 
 use super::by_tier::TierTotals;
 use oracled_domain::ProductTier;

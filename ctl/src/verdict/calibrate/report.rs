@@ -20,7 +20,7 @@ pub(crate) struct CalibrationReport {
     pub phi: f64,
     /// Numbers of verdicts and of approvals.
     pub approval: TierTotals<ApprovalCounts>,
-    /// The largest C among the refused verdicts; null if none is refused.
+    /// The largest C among the rejected verdicts; null if none is rejected.
     pub highest_refused: Option<f64>,
     /// The smallest C among the approved verdicts; null if none is approved.
     pub lowest_approved: Option<f64>,
@@ -34,14 +34,14 @@ pub(crate) struct CalibrationReport {
     pub flips: DecisionFlips,
 }
 
-/// The numbers of judged, approved and refused verdicts, and the approval rate.
+/// The numbers of judged, approved and rejected verdicts, and the approval rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct ApprovalCounts {
     /// Verdicts judged.
     pub verdicts: u64,
     /// Verdicts approved.
     pub approved: u64,
-    /// Verdicts refused.
+    /// Verdicts rejected.
     pub refused: u64,
     /// Approved divided by judged, from 0.0 to 1.0; null if none was judged.
     pub approval_rate: Option<f64>,

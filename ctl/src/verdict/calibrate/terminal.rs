@@ -28,7 +28,7 @@ const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█
 pub(crate) fn write(out: &mut dyn Write, report: &CalibrationReport, look: OutputStyle) -> io::Result<()> {
     let all = &report.approval.all;
     let name = escape_line(&report.corpus);
-    writeln!(out, "{name}: {} verdicts, {} approved, {} refused", all.verdicts, all.approved, all.refused)?;
+    writeln!(out, "{name}: {} verdicts, {} approved, {} rejected", all.verdicts, all.approved, all.refused)?;
     write_section(out, "Approval by tier", &approval_table(&report.approval, look))?;
     let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);
     write_section(out, &title, &histogram_table(report, look))?;
@@ -41,7 +41,7 @@ pub(crate) fn write(out: &mut dyn Write, report: &CalibrationReport, look: Outpu
 }
 
 fn approval_table(approval: &TierTotals<ApprovalCounts>, look: OutputStyle) -> Table {
-    let header = ["tier", "verdicts", "approved", "refused", "rate"];
+    let header = ["tier", "verdicts", "approved", "rejected", "rate"];
     let width = bar_width(look, header.iter().map(|name| name.len().max("strategy".len())));
     let mut table = look.table(&[&header[..], &[""]].concat(), &[0, 5]);
     for (tier, of_tier) in approval.named_values() {
@@ -94,7 +94,7 @@ fn write_nearest(out: &mut dyn Write, report: &CalibrationReport) -> io::Result<
     let score = |c: Option<f64>| c.map_or_else(|| "none".to_owned(), |c| format!("{c:.5}"));
     writeln!(
         out,
-        "\n Nearest to Ω: refused {}, approved {}.",
+        "\n Nearest to Ω: rejected {}, approved {}.",
         score(report.highest_refused),
         score(report.lowest_approved)
     )
@@ -152,20 +152,20 @@ fn flag_place_table(report: &CalibrationReport, look: OutputStyle) -> Table {
 
 fn approval_flip_title(report: &CalibrationReport) -> String {
     let (of, all) = (report.flips.to_approval.by_one_flag.all, report.flips.to_approval.refused.all);
-    format!("One flag less, same V_t\n{of} of {all} refused verdicts depend on a single flag.")
+    format!("One flag less, same V_t\n{of} of {all} rejected verdicts depend on a single flag.")
 }
 
 fn approval_flip_table(report: &CalibrationReport, look: OutputStyle) -> Table {
-    trial_table(report.flips.to_approval.flags.names(), ["refused with it", "approved without"], look)
+    trial_table(report.flips.to_approval.flags.names(), ["rejected with it", "approved without it"], look)
 }
 
 fn refusal_flip_title(report: &CalibrationReport) -> String {
     let (of, all) = (report.flips.to_refusal.by_one_v_r_flag.all, report.flips.to_refusal.approved.all);
-    format!("One flag more, same V_t\n{of} of {all} approved verdicts are one V_r flag from refusal.")
+    format!("One flag more, same V_t\n{of} of {all} approved verdicts are one V_r flag from rejection.")
 }
 
 fn refusal_flip_table(report: &CalibrationReport, look: OutputStyle) -> Table {
-    trial_table(report.flips.to_refusal.flags.names(), ["approved without it", "refused with it"], look)
+    trial_table(report.flips.to_refusal.flags.names(), ["approved without it", "rejected with it"], look)
 }
 
 fn trial_table(flags: &[FlagTotal<FlagTrials>], [before, after]: [&str; 2], look: OutputStyle) -> Table {

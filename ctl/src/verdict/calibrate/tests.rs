@@ -135,7 +135,7 @@ fn tables_fit_the_width_and_are_plain_text_by_default() {
 }
 
 #[test]
-fn omega_row_is_between_refused_and_approved_bins() {
+fn omega_row_is_between_rejected_and_approved_bins() {
     let text = print_report(false, OutputStyle::new(80, false));
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let omega = lines.iter().position(|line| line.starts_with("Ω  ╌╌╌")).unwrap();

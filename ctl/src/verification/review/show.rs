@@ -33,7 +33,7 @@ pub(crate) fn format_reviews(reviews: &[ReviewSummary]) -> String {
         ]
     };
     format_table(
-        ["review", "workflow", "entity", "to decide", "values", "opened at", "state"],
+        ["review", "workflow", "subject", "to decide", "values", "opened at", "state"],
         reviews.iter().map(row).collect(),
     )
 }
@@ -99,7 +99,7 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
     let head = [
         ("review", review.review_id.clone()),
         ("workflow", review.workflow_id.to_string()),
-        ("entity", descriptions::format_identity(&review.thing)),
+        ("subject", descriptions::format_identity(&review.thing)),
         ("as of", descriptions::format_times(review.point_in_time, review.known_at)),
         ("opened at", review.opened_at.to_string()),
         ("evidence", format!("SHA-256 {}", review.evidence_hash)),

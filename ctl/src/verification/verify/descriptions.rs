@@ -16,7 +16,7 @@ pub(crate) const fn describe_kind(kind: EnvelopeKind) -> &'static str {
         EnvelopeKind::Authoritative => "all values are verified",
         EnvelopeKind::NarrativeOnly => "nothing is verified, and no values are returned",
         EnvelopeKind::Blocked => "no values are available for now",
-        EnvelopeKind::RequiresSpecification => "the question does not identify one entity",
+        EnvelopeKind::RequiresSpecification => "the question does not identify one subject",
         EnvelopeKind::Provisional => "the decision is pending",
         EnvelopeKind::DisputeSummary => "the sources disagree, and the workflow leaves that undecided",
         EnvelopeKind::HumanReview => "a reviewer has to decide",
@@ -47,7 +47,7 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
         }
         AxisReason::RequireHuman => "the sources disagree, and a reviewer has to decide",
         AxisReason::RecencyUndecided => {
-            "the sources disagree, and none was verified later than the others or recently enough"
+            "the sources disagree, and none was published later than the others or recently enough"
         }
         AxisReason::PrecedenceUnclear => {
             "the sources disagree, and the order of their tiers contradicts the precedence for this axis"
@@ -60,7 +60,7 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
         AxisReason::BudgetExceeded => "the decision exceeded its time budget",
         AxisReason::Disputed => "the sources disagree, and the workflow leaves that undecided",
         AxisReason::QueueFull => {
-            "too many reviews are open, in total or for this entity; reviewers have to resolve or dismiss some first"
+            "too many reviews are open, in total or for this subject; reviewers have to resolve or dismiss some first"
         }
         AxisReason::OracleUnreachable => {
             "a source did not answer in time, could not be reached, or is not called while its circuit is open"
@@ -76,8 +76,8 @@ pub(crate) const fn describe_reason(reason: AxisReason) -> &'static str {
             "only sources that are unverified, or count as unverified, have a value, and all other expected sources answered"
         }
         AxisReason::TooFewSources => "fewer registered sources have a value than the workflow requires",
-        AxisReason::ThingNotFixed => "the question does not identify one entity",
-        AxisReason::SeveralThings => "a source has several matching entities",
+        AxisReason::ThingNotFixed => "the question does not identify one subject",
+        AxisReason::SeveralThings => "a source has several records of the subject",
         AxisReason::NonAuthoritative => "the workflow does not verify values",
         AxisReason::Deferred => "the decision is pending",
     }
@@ -94,7 +94,7 @@ pub(crate) fn describe_outcome(candidate: &CandidateOutcome) -> String {
     let mut text = match candidate.outcome {
         CallOutcome::Answered => format!("answered in {took}"),
         CallOutcome::NoRecord => "has no record".into(),
-        CallOutcome::Several => "has several matching entities".into(),
+        CallOutcome::Several => "has several records of the subject".into(),
         CallOutcome::TimedOut => format!("no answer in time, after {took}"),
         CallOutcome::Failed => format!("failed after {took}"),
         CallOutcome::CircuitOpen => "not called while its circuit is open".into(),
@@ -179,7 +179,7 @@ pub(crate) fn format_values(values: &BTreeMap<String, StatedValue>) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// The identity of an entity.
+/// The identity of a subject.
 pub(crate) fn format_identity(identity: &BTreeMap<String, AxisValue>) -> String {
     identity.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
 }

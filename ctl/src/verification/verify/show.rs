@@ -20,7 +20,7 @@ pub(crate) fn show_envelope(
     writeln!(out, "{}", look.paint(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
-        ("entity", descriptions::format_identity(&envelope.thing)),
+        ("subject", descriptions::format_identity(&envelope.thing)),
         ("as of", descriptions::format_times(envelope.point_in_time, envelope.known_at)),
         ("decided at", envelope.decided_at.to_string()),
         ("execution", envelope.execution_id.clone()),

@@ -46,7 +46,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
         Vec::new()
     });
     let variance = service.system.regen.ask(ReadVariance).await.inspect_err(|error| {
-        tracing::warn!(%error, "the metrics lack the watch over regenerations");
+        tracing::warn!(%error, "the metrics lack the divergence of regenerated verdicts");
     });
     let sources = read_source_files(&service.system.store).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the sources");

@@ -12,7 +12,8 @@ pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 pub struct DaemonFlags {
     /// Configuration file
     ///
-    /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it exists.
+    /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it
+    /// exists.
     #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Directory of the store and oracle_log.jsonl
@@ -21,7 +22,7 @@ pub struct DaemonFlags {
     /// Path of the routes' socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Path of the administrators' socket
+    /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     pub control_socket: Option<PathBuf>,
     /// Format of the service log

@@ -96,20 +96,21 @@ pub enum ConfiguredSecrets {
     },
 }
 
-/// A credential as it is written. Its keys decide its kind: `header` with a key (`api_key`), a token or `token_url` with a
-/// client (`oauth`), or `certificate_file` with its key (`mtls`). All kinds require `origin`.
+/// The keys of a credential determine its kind: `header` with a key (`api_key`), a token or `token_url` with a client
+/// (`oauth`), or `certificate_file` with its key (`mtls`). All kinds require `origin`.
 ///
-/// A document, of a pipeline or an adapter, names the kind of authentication; the configuration has the credential and its
-/// `origin`. A credential is sent only to its `origin` (scheme, host and port), and only by `https` or to a numeric address
-/// within `ingestion.allow_local`. `--allow-cleartext` removes the second condition, except for a
-/// certificate, which always requires `https`. The second condition and the flag also apply to an endpoint
-/// with a key in its query.
+/// The document of a pipeline or an adapter names the kind of authentication; the configuration has the credential and
+/// its `origin`.
+///
+/// A credential is sent only to its `origin` (scheme, host and port), and only by `https` or to a numeric address within
+/// `ingestion.allow_local`. An endpoint with a key in its query also requires `https` or such an address.
+/// `--allow-cleartext` lifts this requirement, except for a certificate, which always requires `https`.
 ///
 /// A pipeline with an endpoint of another origin is rejected. A pipeline whose credential is not configured yet is
 /// registered, but cannot be pulled. Secrets are read at the start.
 ///
 /// ```toml
-/// [ingestion.credentials.prices]           # api_key: a key in a header of its own
+/// [ingestion.credentials.prices]           # api_key: a key in its own header
 /// origin = "https://api.example.com"
 /// header = "X-Api-Key"
 /// key_file = "/run/credentials/oracled.service/oracled_prices"    # or key_env = "PRICES_KEY"

@@ -1,4 +1,4 @@
-//! The bodies of requests on the administrators' socket. They are read strictly: a misspelled member of a
+//! The bodies of requests on the control socket. They are read strictly: a misspelled member of a
 //! document would be missing from every answer that depends on it.
 
 use crate::platform::api::request::{JsonBody, strict};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Maximum length of a body, in bytes: a pipeline contains its schemas and tables.
 pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// The body of a request on the administrators' socket.
+/// The body of a request on the control socket.
 pub struct ControlBody(JsonBody);
 
 impl FromRequest<Arc<DaemonService>> for ControlBody {

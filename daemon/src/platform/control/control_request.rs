@@ -8,8 +8,8 @@ use oracled_actors::audit::logger::CommitError;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials};
 use std::fmt::Display;
 
-/// The list of the paths of the administrators' socket, for errors.
-pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the administrators' socket";
+/// The list of the paths of the control socket, for errors.
+pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the control socket";
 
 /// Parses the name in a path.
 pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(

@@ -123,7 +123,7 @@ impl From<FactCollectionError> for Problem {
                 return Self::new(ProblemCode::FactsUnavailable, detail)
                     .retry_after(retry_after_ms.map(Duration::from_millis));
             }
-            FactEntryError::None(NoFactsError::Untold(_) | NoFactsError::Nothing { .. }) => {
+            FactEntryError::None(NoFactsError::Omitted(_) | NoFactsError::Nothing { .. }) => {
                 ProblemCode::FactsUnavailable
             }
             FactEntryError::Verify(error) => return Self::from_verify_error(error, detail),

@@ -1,4 +1,4 @@
-//! `GET /v1/divergence`: how often each verdict was regenerated as which other, counted from the log.
+//! `GET /v1/divergence`: the number of regenerated verdicts by first and regenerated label, counted from the log.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
@@ -15,7 +15,7 @@ use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 
-/// Number of entries that are read at a time.
+/// Number of log entries that are read at a time.
 const AT_ONCE: usize = 1000;
 
 problems!(DivergenceProblems: PARAMS STORE);

@@ -1,4 +1,4 @@
-//! `/v1/verify`: verifies values of an entity with registered sources (RFC-0002, Part II).
+//! `/v1/verify`: verifies values of a subject with registered sources (RFC-0002, Part II).
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::reserved_body::json_response;

@@ -7,7 +7,7 @@ fn ontology(axes: Json) -> Result<(), OntologyError> {
     serde_json::from_value::<Ontology>(document).unwrap().validate()
 }
 
-/// An axis with the members of a plain one, changed by `members`.
+/// A measured axis of type `kind`, with the members `more`.
 fn axis(name: &str, kind: &str, more: Json) -> Json {
     let mut axis = json!({ "axis": name, "type": kind, "class": "measured", "description": "x" });
     axis.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

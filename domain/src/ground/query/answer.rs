@@ -20,9 +20,9 @@ pub struct RecordAnswer {
     /// Whether its content was pruned, so that it has no axes here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pruned: bool,
-    /// The trust in the source: one tier less than registered if the record is stale and the policy requires it.
+    /// The tier of the source: one lower than registered if the record is stale and the policy requires it.
     pub oracle_tier: OracleTier,
-    /// Its age now or, if it no longer holds, its age when it ceased to hold.
+    /// Its age now, or the age at the end of its validity.
     pub freshness: QueryFreshness,
     /// Warnings for the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

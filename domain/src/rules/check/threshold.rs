@@ -1,4 +1,4 @@
-//! The schema of [`super::Threshold`].
+//! The schema of [`super::UnsupportedClaimLimit`].
 
 use super::{UNSUPPORTED_MAX, UNSUPPORTED_MAX_MAX};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};

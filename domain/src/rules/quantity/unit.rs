@@ -121,7 +121,7 @@ pub(in super::super) static UNITS: [KnownUnit; 46] = [
     known("JPY", &["JPY"], &[], false),
 ];
 
-/// Counted units, which the rules from RULE-PREC-009 on also know. They take no prefixes: "hops" are not hundreds of
+/// Counted units, which the rules from RULE-PREC-009 on also read. They take no prefixes: "hops" are not hundreds of
 /// "ops".
 pub(in super::super) static COUNTED: [KnownUnit; 13] = [
     known("call", &[], &["call", "calls"], false),
@@ -142,7 +142,7 @@ pub(in super::super) static COUNTED: [KnownUnit; 13] = [
 /// The lists of units to use, in their order.
 pub(super) type UnitSpellingTables<'a> = &'a [&'a LazyLock<UnitSpellings>];
 
-/// The maximum length of a spelling in any case, in bytes.
+/// The maximum length of a spelling, in bytes.
 const SPELLING_MAX_BYTES: usize = 128;
 
 /// The currencies that may also precede the number.
@@ -183,7 +183,7 @@ pub(super) fn trailing_currency(text: &str) -> Option<(&str, QuantityUnit)> {
     })
 }
 
-/// The first word of `text`, made of letters and the signs of units, and the first two words.
+/// The first word of `text`, and its first two words. A word has letters and the signs of units.
 pub(super) fn leading_words(text: &str) -> [&str; 2] {
     let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉″".contains(character);
     let word = |text: &str| text.find(|character| !is_of_word(character)).unwrap_or(text.len());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup_of_a_spelling_finds_what_a_search_finds() {
+    fn spelling_lookup_equals_a_linear_search() {
         let prefixes = || PREFIXES.iter().flat_map(|(symbol, word, _)| [*symbol, *word]).chain(["", "x"]);
         let names = || UNITS.iter().chain(&COUNTED).flat_map(|known| known.symbols.iter().chain(known.words));
         for word in prefixes().flat_map(|prefix| names().map(move |name| format!("{prefix}{name}"))) {

@@ -1,4 +1,4 @@
-//! Why sources give no facts: untrusted or incomplete data gives none.
+//! Why sources give no facts. Untrusted or incomplete data gives none.
 
 use super::{SOURCED_BYTES_MAX, SOURCED_FACTS_MAX};
 use crate::ground::id::WorkflowId;
@@ -10,7 +10,7 @@ use std::fmt;
 /// Why there are no facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFactsError {
-    /// No template only needs the requested axes.
+    /// Every template uses an axis that was not requested.
     #[error("no template of {ontology} uses only {requested}; the axes in its templates are: {named}")]
     NoTemplate {
         ontology: OntologyRef,
@@ -43,7 +43,7 @@ pub enum NoFactsError {
     NoProvenance(String),
     /// A value is in no fact, although templates include it.
     #[error("{0}")]
-    Untold(Box<OmittedValue>),
+    Omitted(Box<OmittedValue>),
     /// Records were found, but none gives a fact.
     #[error(
         "{of} gives no fact: each template of {ontology} for the requested axes ({templates}) lacks a value or a definition"
@@ -52,7 +52,7 @@ pub enum NoFactsError {
         /// The verification or the answer.
         of: String,
         ontology: OntologyRef,
-        /// The templates that only need the requested axes.
+        /// The templates that use only requested axes.
         templates: String,
     },
     /// The workflow does not decide inline.
@@ -90,16 +90,16 @@ pub struct OmittedValue {
 impl fmt::Display for OmittedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, axis, definition, ontology, templates } = self;
-        let made_for_it = format!("the templates of {ontology} for it ({templates})");
+        let templates = format!("the templates of {ontology} for it ({templates})");
         match definition {
             Some(definition) => write!(
                 f,
-                "no fact contains `{axis}` of {of}: {made_for_it} do not include its definition `{definition}`; add a template \
+                "no fact contains `{axis}` of {of}: {templates} do not include its definition `{definition}`; add a template \
                  with `{{{axis}:definition}}`"
             ),
             None => write!(
                 f,
-                "no fact contains `{axis}` of {of}: {made_for_it} need a value or a definition that is missing, or the value \
+                "no fact contains `{axis}` of {of}: {templates} need a value or a definition that is missing, or the value \
                  rounds to zero"
             ),
         }

@@ -93,7 +93,7 @@ impl<'o> FactRenderer<'o> {
         if templates.is_empty() {
             return Ok(());
         }
-        Err(NoFactsError::Untold(Box::new(OmittedValue {
+        Err(NoFactsError::Omitted(Box::new(OmittedValue {
             of: of.to_owned(),
             axis: path.to_owned(),
             definition: definition.cloned(),

@@ -87,7 +87,7 @@ fn append_stripped(level: VerdictLevel, object: &str, stripped: &mut String) {
         stripped.push_str(object);
         return;
     };
-    // everything before `rest` is either in `stripped` or cut
+    // the text before `rest` was either copied to `stripped` or cut
     let mut rest = object.strip_prefix('{').unwrap_or_default();
     stripped.push('{');
     let (mut any_cut_first, mut any_kept) = (false, false);
@@ -114,7 +114,7 @@ fn append_stripped(level: VerdictLevel, object: &str, stripped: &mut String) {
     stripped.push_str(rest);
 }
 
-/// Splits `rest`, a suffix of `object`, around `value`, which is a slice of it.
+/// Splits `rest` (a suffix of `object`) into the text before and after `value` (a slice of `rest`).
 fn split_at_value<'a>(object: &'a str, rest: &'a str, value: &str) -> Option<(&'a str, &'a str)> {
     let start = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
     let lead = start.checked_sub(object.len() - rest.len())?;

@@ -7,7 +7,7 @@ use crate::ground::id::SourceId;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdapterError {
     /// The adapter is for another source.
-    #[error("`oracle_id` is {named}, and not {given}")]
+    #[error("`oracle_id` is {named}, but must be {given}")]
     OtherSource {
         /// The id in the document.
         named: SourceId,

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy)]
 pub struct SourceQuestion<'a> {
-    /// The entity: the values of identity axes.
+    /// The subject: the values of identity axes.
     pub thing: &'a BTreeMap<String, AxisValue>,
     /// The requested time; `None` for the present.
     pub point_in_time: Option<Timestamp>,
@@ -43,11 +43,11 @@ pub struct ReceivedAnswer<'a> {
 /// The result of reading an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerReadOutcome {
-    /// The answer has a record of the entity.
+    /// The answer has a record of the subject.
     Said(Box<AnswerContent>),
-    /// The answer has no record of the entity.
+    /// The answer has no record of the subject.
     NoRecord,
-    /// The answer has several different records of the entity.
+    /// The answer has several different records of the subject.
     Several {
         /// The number of records.
         records: u64,
@@ -63,7 +63,7 @@ pub enum AnswerReadOutcome {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerContent {
-    /// The entity that the answer names.
+    /// The subject that the answer names.
     pub thing: BTreeMap<String, AxisValue>,
     /// The values, by the paths of axes.
     pub values: BTreeMap<String, StatedValue>,
@@ -203,7 +203,7 @@ impl ValidatedAdapter {
         })))
     }
 
-    /// The records of the requested entity at the requested time, by their JSON, so that equal ones count once.
+    /// The records of the requested subject at the requested time, by their JSON, so that equal ones count once.
     fn records(
         &self,
         body: &SourceValue,
@@ -212,9 +212,9 @@ impl ValidatedAdapter {
         let as_of = question.point_in_time.unwrap_or(question.asked_at);
         let mut records = BTreeMap::new();
         let raw_records = self.raw_records(body)?;
-        // a signed empty list could belong to any entity: only a nonce ties it to this question
+        // a signed empty list could belong to any subject: only a nonce ties it to this question
         if raw_records.is_empty() && self.adapter.signature.is_some() && self.adapter.nonce.is_none() {
-            let cause = "it has no record, and names neither an entity nor a nonce: a signed answer about another entity would be \
+            let cause = "it has no record, and names neither a subject nor a nonce: a signed answer about another subject would be \
                          accepted";
             return Err((AnswerFault::Identity, cause.to_owned()));
         }
@@ -228,7 +228,7 @@ impl ValidatedAdapter {
             if !question.thing.iter().all(is_requested) {
                 return Err((
                     AnswerFault::Identity,
-                    "it is about another entity than the requested one".to_owned(),
+                    "it is about another subject than the requested one".to_owned(),
                 ));
             }
             let is_begun = valid_from.is_none_or(|from| from <= as_of);

@@ -62,7 +62,7 @@ pub enum EndpointError {
 /// Why a source is not queried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedQuestionError {
-    /// The adapter only covers another entity, so it has no record of this one.
+    /// The adapter only covers another subject, so it has no record of this one.
     #[error("this adapter only covers {axis} = {value}")]
     Elsewhere {
         /// The identity axis.

@@ -158,13 +158,13 @@ impl Adapter {
                 (true, None) => {}
                 (true, Some(_)) => {
                     return Err(bad(
-                        "it has a `default_value`, by which an answer that does not name its entity would be accepted as one about \
-                         the requested entity; allowed: no `default_value` for an axis in `endpoint`",
+                        "it has a `default_value`, by which an answer that does not name its subject would be accepted as one about \
+                         the requested subject; allowed: no `default_value` for an axis in `endpoint`",
                     ));
                 }
                 (false, None) => {
                     return Err(bad(
-                        "it is not in `endpoint`, so that a query does not select one entity; add it there, or set a \
+                        "it is not in `endpoint`, so that a query does not select one subject; add it there, or set a \
                          `default_value` if the source only covers one value",
                     ));
                 }

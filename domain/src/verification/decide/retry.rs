@@ -22,11 +22,8 @@ pub(super) fn advise_retry(inputs: &DecisionInputs, ruling: &CombinedDecision<'_
     if !ruling.reverify.is_empty() {
         let oracles: Vec<_> = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
         let after_ms = inputs.workflow.oracle_latency.soft_timeout_ms;
-        let advice = format!(
-            "this needs another answer from {}: {}",
-            join_oracle_ids(&oracles),
-            format_retry_delay(after_ms)
-        );
+        let advice =
+            format!("{} must be queried again: {}", join_oracle_ids(&oracles), format_retry_delay(after_ms));
         return RetryAdvice { after_ms: Some(after_ms), oracles, advice };
     }
     if has(AxisReason::Stale) || has(AxisReason::Expired) {

@@ -168,7 +168,7 @@ type InvalidAnswerCase = (&'static str, fn(&mut DecisionInputs));
 #[test]
 fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
     let spoil: [InvalidAnswerCase; 5] = [
-        ("its answer is rejected (identity): it is about another entity than the requested one", |inputs| {
+        ("its answer is rejected (identity): it is about another subject than the requested one", |inputs| {
             let other = AxisValue::Text("p-2".into());
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
         }),

@@ -42,7 +42,7 @@ fn invalid_request_is_rejected_with_field_and_allowed_values() {
     let plain = json!({"workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose"]});
     let claim = |value: Json, by: &str| json!({"dose": {"value": value, "claimed_by": by}});
     let cases = [
-        ("workflow", json!("other"), "`workflow` is other, and not intake"),
+        ("workflow", json!("other"), "`workflow` is other, but must be intake"),
         ("axes", json!([]), "`axes` names 0 axes; allowed: 1 to 64"),
         ("axes", json!(["dose", "dose"]), "`axes` names `dose` twice"),
         (

@@ -98,7 +98,7 @@ fn subject_cases() -> Vec<InvalidWorkflowCase> {
         on_dose(json!({"domain": " "}), "`domain`: it is blank or too long; allowed: 1 to 256 bytes"),
         on_dose(
             json!({"ontology": {"ontology_id": "clinic", "version": "2"}}),
-            "`ontology` is clinic@2, and not clinic@1",
+            "`ontology` is clinic@2, but must be clinic@1",
         ),
         (vec![], BOTH.to_vec(), json!({}), "`axes`: there are 0; allowed: 1 to 64"),
         (vec!["dose", "dose"], BOTH.to_vec(), json!({}), "`axes`: `dose` occurs twice"),

@@ -37,7 +37,7 @@ pub enum WorkflowError {
         fault: String,
     },
     /// The workflow names another ontology than the one that validates it.
-    #[error("`ontology` is {named}, and not {given}")]
+    #[error("`ontology` is {named}, but must be {given}")]
     OtherOntology {
         named: OntologyRef,
         /// The ontology that validates the workflow.

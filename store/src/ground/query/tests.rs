@@ -212,11 +212,11 @@ fn query_stops_after_its_callback_returns_false() {
     let world = world();
     let filters = vec![("region", "regex", json!("^n.*h$")); 31];
     let steps = std::cell::Cell::new(0);
-    let go_on = || {
+    let proceed = || {
         steps.set(steps.get() + 1);
         steps.get() < 3
     };
-    let budget = ScanBudget { proceed: &go_on, ..ScanBudget::UNLIMITED };
+    let budget = ScanBudget { proceed: &proceed, ..ScanBudget::UNLIMITED };
     let stopped = world.view().query(&query(&ontology(), &filters), at(250), None, None, budget);
     assert!(matches!(stopped, Err(ScanError::Stopped)));
     assert_eq!(steps.get(), 3);

@@ -4,7 +4,7 @@ use super::PayloadSliceError;
 use memchr::memchr;
 use std::io::{BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
-/// Bytes that are requested from the reader at once.
+/// The number of bytes that are requested from the reader at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The byte-order mark, which some writers put before UTF-8 text. It is not part of the text.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];

@@ -153,13 +153,13 @@ async fn removed(system: &ActorSystem) {
 }
 
 #[test]
-fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
+fn rejection_for_an_unknown_session_is_stored_with_the_callers_uid() {
     with_system(|TestSystem { system, .. }| async move {
         let outcome = run_as_uid(OWNER, judge_submission(&system, unsupported())).await;
         assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
         let stored = |uid| {
             let key = RejectingCheckKey { session_id: id("cs_1"), owner_uid: Some(uid) };
-            system.store.rejecting_check(&key).expect("the read succeeds").map(|(refusal, _)| refusal.key)
+            system.store.rejecting_check(&key).expect("the read succeeds").map(|(stored, _)| stored.key)
         };
         assert_eq!(stored(OWNER).and_then(|key| key.owner_uid), Some(OWNER));
         assert_eq!(stored(OTHER), None);
@@ -176,7 +176,7 @@ fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
 }
 
 #[test]
-fn refusal_for_an_unknown_session_binds_only_the_uid_refused() {
+fn rejection_for_an_unknown_session_applies_only_to_its_uid() {
     for registers in [true, false] {
         with_system(|TestSystem { system, .. }| async move {
             run_as_uid(OWNER, judge_submission(&system, unsupported())).await;
@@ -185,7 +185,7 @@ fn refusal_for_an_unknown_session_binds_only_the_uid_refused() {
             }
             let outcome = run_as_uid(OTHER, submitted(&system)).await;
             assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "registered: {registers}: {outcome:?}");
-            // the session and its verdict are removed; the refusal of the other uid stays
+            // the session and its verdict are removed; the rejecting check of the other uid stays
             removed(&system).await;
             let outcome = run_as_uid(OWNER, submitted(&system)).await;
             assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
@@ -197,7 +197,7 @@ fn refusal_for_an_unknown_session_binds_only_the_uid_refused() {
 }
 
 #[test]
-fn refusal_of_one_uid_does_not_replace_that_of_another() {
+fn rejection_of_one_uid_does_not_replace_that_of_another() {
     with_system(|TestSystem { system, .. }| async move {
         run_as_uid(OWNER, judge_submission(&system, unsupported())).await;
         let facts = vec!["A third plan.".to_owned()];
@@ -215,7 +215,7 @@ fn refusal_of_one_uid_does_not_replace_that_of_another() {
 }
 
 #[test]
-fn new_owner_keeps_own_refusal_for_undelivered_session() {
+fn new_owner_keeps_own_rejecting_check_for_undelivered_session() {
     with_system(|TestSystem { system, .. }| async move {
         run_as_uid(OWNER, judge_submission(&system, unsupported())).await;
         run_as_uid(OTHER, register(&system, None, None)).await;
@@ -292,7 +292,7 @@ fn operator_corrects_address_original_verdict_and_owner() {
         assert!(matches!(answer, RegisterSessionOutcome::Updated(_)), "{answer:?}");
         corrected(&system, correct).await;
         let expected = ["session_registered", "session_corrected", "session_address_changed"];
-        assert_eq!(logged_events(&system.store), expected, "the same again changes nothing");
+        assert_eq!(logged_events(&system.store), expected, "a repeated correction changes nothing");
     });
 }
 

@@ -358,7 +358,7 @@ fn record_without_identity_is_rejected() {
         json!({ "id": "a" }),
         RecordRule::Mapping,
         "id",
-        "no value identifies the record's entity",
+        "no value identifies the record's subject",
     );
 }
 

@@ -65,7 +65,7 @@ fn adapter_works_without_the_names_of_its_normalization() {
 #[test]
 fn document_must_match_its_source_and_ontology() {
     for (document, message) in [
-        (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, and not bank"),
+        (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, but must be bank"),
         (with([("/normalization/target_ontology_id", json!("other"))]), "normalization.target_ontology_id: "),
         (with([("/required_fields", json!(["$.a[*]"]))]), "required_fields: "),
         (with([("/schema_id", json!("none"))]), "schema_id: "),

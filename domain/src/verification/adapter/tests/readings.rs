@@ -300,7 +300,7 @@ fn signed_answer_without_a_record_requires_a_nonce() {
         let (refusal, cause) = none(false, data).expect_rejection();
         assert!(refusal == AnswerFault::Identity && cause.contains("it has no record"), "{cause}");
     }
-    // an answer that names its entity needs no nonce
+    // an answer that names its subject needs no nonce
     assert!(matches!(none(false, json!([record()])).read(), AnswerReadOutcome::Said(_)));
 }
 
