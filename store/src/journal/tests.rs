@@ -557,9 +557,9 @@ fn open_rejects_a_store_with_missing_entries() {
     type Take = fn(&sled::Db, &Path);
     let cases: [(&str, Take, &str); 7] = [
         ("a row in the middle", |db, _| take_log_row(db, 1), "no entries between"),
-        ("the first row", |db, _| take_log_row(db, 0), "holds 17 to 80"),
-        ("the last row", |db, _| take_log_row(db, 4), "holds 1 to 64"),
-        ("the whole log", |db, _| remove(db, b"l"), "holds 0 to 0"),
+        ("the first row", |db, _| take_log_row(db, 0), "has 17 to 80"),
+        ("the last row", |db, _| take_log_row(db, 4), "has 1 to 64"),
+        ("the whole log", |db, _| remove(db, b"l"), "has 0 to 0"),
         (
             "the end, counts and all",
             |db, _| {

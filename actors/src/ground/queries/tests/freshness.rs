@@ -141,7 +141,7 @@ fn record_by_id_follows_the_freshness_policy() {
         assert_eq!(warned.freshness.data_as_of, "2023-05-04T00:00:00Z".parse().ok(), "it was last seen then");
         assert_eq!(
             (warned.warnings.len(), warned.oracle_tier),
-            (2, OracleTier::Primary),
+            (1, OracleTier::Primary),
             "{:?}",
             warned.warnings
         );

@@ -252,7 +252,7 @@ fn table_must_have_the_required_kind() {
             "normalization.value_normalizers[0].config",
             "has no `conversions`",
         ),
-        ("amount", "unit_conversion", convert.clone(), amount("0", "g"), "tables.t", "more than zero"),
+        ("amount", "unit_conversion", convert.clone(), amount("0", "g"), "tables.t", "is not positive"),
         ("amount", "unit_conversion", convert, amount("1", "stone"), "tables.t", "stone"),
         ("name", "identity", json!({}), json!({ "words": { "entries": { "a": "" } } }), "tables.t", "blank"),
     ] {
