@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
 use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_domain::EventKind;
+use oracled_domain::base::date::Date;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -33,7 +34,7 @@ pub(crate) struct LogArgs {
     /// Only entries of this event
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
     event: Option<String>,
-    /// Only entries since a time (2026-11-20T10:00:00Z), or of the last period (90s, 15m, 2h, 7d)
+    /// Only entries since a time (2026-11-20T10:00:00Z) or a day (in UTC), or of the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
     since: Option<SinceTime>,
     /// Only entries after the entry with this number
@@ -55,10 +56,11 @@ impl FromStr for SinceTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(at) = text.parse() {
+        if let Some(at) = Date::read(text).as_ref().and_then(Date::moment) {
             return Ok(Self::At(at));
         }
-        parse_duration(text).map(Self::Ago)
+        let allowed = "a time such as 2026-11-20T10:00:00Z, a day such as 2026-11-20, or a period such as 90s, 15m, 2h, 7d";
+        parse_duration(text).map(Self::Ago).map_err(|_| format!("`{text}` is not {allowed}"))
     }
 }
 
@@ -250,6 +252,18 @@ mod tests {
         entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
         assert_eq!(format_entry(&entry), format!("{line}: uid 1 gid 2 pid 3"));
     }
+
+    #[test]
+    fn since_takes_a_time_a_day_or_a_period() {
+        let at = |text: &str| text.parse::<SinceTime>().map(|since| since.to_timestamp().to_string());
+        assert_eq!(at("2026-11-20").as_deref(), Ok("2026-11-20T00:00:00Z"));
+        assert_eq!(at("2026-11-20T10:00:00Z").as_deref(), Ok("2026-11-20T10:00:00Z"));
+        assert!(matches!("90s".parse(), Ok(SinceTime::Ago(ago)) if ago == SignedDuration::from_secs(90)));
+        for wrong in ["2026-11-31", "soon", "90", ""] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+
     #[test]
     fn rules_evaluation_is_printed_with_its_case_id() {
         let mut entry = json!({

@@ -5,7 +5,7 @@ use crate::base::error::CtlError;
 use oracled_domain::Sha256Hex;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 /// Shown for a record whose validity has no known end.
 pub(crate) const NO_END: &str = "no end";
@@ -14,7 +14,7 @@ const DIGITS: usize = 12;
 
 /// Prints one JSON document, indented.
 pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
-    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
     Ok(writeln!(out, "{}", escape_text(&text))?)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn row_limit(requested: Option<u64>, for_programs: bool) -> usize {
 
 /// Prints on standard error that more results exist, in addition to output for programs.
 pub(crate) fn warn_of_omitted_rows() {
-    drop(writeln!(std::io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
+    drop(writeln!(io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
 }
 
 /// The first digits of a run's id, which usually identify it.
@@ -104,15 +104,25 @@ pub(crate) fn print_csv<const N: usize>(
     print_csv_rows(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
 }
 
-/// The same for a table with a variable number of columns.
+/// The same for a table with a variable number of columns. Cells are exact, so that a program reads what the daemon has.
+/// Only on a terminal are they escaped, because a terminal obeys control characters.
 pub(crate) fn print_csv_rows(
     out: &mut dyn Write,
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
 ) -> Result<(), CtlError> {
+    write_csv(out, [heading].into_iter().chain(rows), io::stdout().is_terminal())
+}
+
+fn write_csv(
+    out: &mut dyn Write,
+    rows: impl Iterator<Item = Vec<String>>,
+    is_terminal: bool,
+) -> Result<(), CtlError> {
     let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    for row in [heading].into_iter().chain(rows) {
-        csv.write_record(row.iter().map(|cell| escape_line(cell))).map_err(std::io::Error::from)?;
+    for row in rows {
+        let cells = row.into_iter().map(|cell| if is_terminal { escape_line(&cell) } else { cell });
+        csv.write_record(cells.collect::<Vec<_>>()).map_err(io::Error::from)?;
     }
     Ok(csv.flush()?)
 }
@@ -157,7 +167,7 @@ pub(crate) fn print_error(error: &CtlError, json: bool, out: &mut dyn Write) {
             | CtlError::Verb { was_printed: true, .. }
     );
     if !was_printed {
-        drop(writeln!(std::io::stderr(), "oraclectl: {}", escape_line(&error.to_string())));
+        drop(writeln!(io::stderr(), "oraclectl: {}", escape_line(&error.to_string())));
     }
 }
 
@@ -175,6 +185,23 @@ mod tests {
         assert_eq!(escape_line("reason\ndecision  approved"), "reason\\ndecision  approved");
         let lines = format_pairs(&[("flags", "x\ndecision   approved".into())]);
         assert_eq!(lines.lines().count(), 1, "{lines}");
+    }
+
+    #[test]
+    fn csv_is_exact_for_programs_and_escaped_on_a_terminal() {
+        let row = ["line\nbreak", "line\\nbreak", "\u{1b}[31m, red"].map(str::to_owned).to_vec();
+        let written = |is_terminal| {
+            let mut csv = Vec::new();
+            write_csv(&mut csv, [row.clone()].into_iter(), is_terminal).expect("the write succeeds");
+            csv
+        };
+        let read = |csv: Vec<u8>| {
+            let mut rows =
+                csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_slice()).into_records();
+            rows.next().expect("a row").expect("valid CSV").iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(read(written(false)), row);
+        assert!(!written(true).contains(&0x1b));
     }
 
     #[test]

@@ -318,7 +318,8 @@ impl DaemonConfig {
             flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
         {
             if !file.is_file() {
-                let text = format!("the file {} does not exist", file.display());
+                let fault = if file.exists() { "is not a regular file" } else { "does not exist" };
+                let text = format!("the file {} {fault}", file.display());
                 return Err(ConfigError::NotUnderstood(text));
             }
             sources = sources.add_source(File::from(file).format(FileFormat::Toml));

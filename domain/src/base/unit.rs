@@ -49,7 +49,7 @@ pub enum UnitError {
     #[error("{code:?} nests parentheses more than {NESTING_MAX} levels deep")]
     Nesting { code: String },
     /// A unit is not in the table.
-    #[error("{unit:?} in {code:?} is not a known unit (UCUM codes are case-sensitive)")]
+    #[error("{unit:?} in {code:?} is not a known unit; UCUM codes are case-sensitive, such as m, kg and Cel")]
     Unknown {
         code: String,
         /// The unknown part of the code.

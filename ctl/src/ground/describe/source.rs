@@ -22,7 +22,7 @@ pub(super) fn show(out: &mut dyn Write, source: &SourceReport) -> Result<(), Ctl
         ("status", format_status(entry)),
         ("authority", registration.upstream_authority.clone()),
         ("published at", registration.upstream_url.clone()),
-        ("licence", registration.data_license.clone()),
+        ("license", registration.data_license.clone()),
         ("domain", registration.domain.clone()),
         ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not specified".into())),
         ("ontology", registration.ontology.to_string()),

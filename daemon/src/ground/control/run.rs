@@ -232,7 +232,7 @@ pub(crate) fn find_run(
         run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let detail = format!(
-            "the path does not name a run; use its id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
+            "`{digits}` is not the id of a run; use the id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
         );
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }

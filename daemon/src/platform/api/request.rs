@@ -24,6 +24,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +69,11 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let params = axum::extract::Query::try_from_uri(&parts.uri);
-        let axum::extract::Query(params) =
-            params.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+        let axum::extract::Query(params) = params.map_err(|error| {
+            // axum's own text begins with words about its parser
+            let fault = error.source().map_or_else(|| error.body_text(), ToString::to_string);
+            Problem::new(ProblemCode::InvalidRequest, fault)
+        })?;
         Ok(Self(params))
     }
 }

@@ -331,7 +331,7 @@ fn parse_rejects_an_invalid_code_with_its_offset() {
         assert!(matches!(code.parse::<UcumUnit>(), Err(UnitError::ScaleInTerm { .. })), "{code}");
     }
     let error = "mg/dl/furlong".parse::<UcumUnit>().expect_err("a unit that is not in the table");
-    let expected = "\"furlong\" in \"mg/dl/furlong\" is not a known unit (UCUM codes are case-sensitive)";
+    let expected = "\"furlong\" in \"mg/dl/furlong\" is not a known unit; UCUM codes are case-sensitive, such as m, kg and Cel";
     assert_eq!(error.to_string(), expected);
 }
 
