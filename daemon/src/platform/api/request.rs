@@ -33,8 +33,8 @@ use tokio::time::timeout;
 
 use crate::platform::service::DaemonService;
 
-/// The path with the list of the paths of the routes' socket.
-pub(crate) const PATHS: &str = "/openapi.json";
+/// The list of the paths of the routes' socket, for errors.
+pub(crate) const PATHS: &str = "/openapi.json; this is the routes' socket";
 
 /// Maximum number of bytes of a rejected body that are read and discarded.
 const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
