@@ -20,6 +20,7 @@ use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{PeerCredentials, Sha256Hex};
+use oracled_store::ground::state::SourceState;
 use secrecy::ExposeSecret as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,11 +56,13 @@ pub async fn post(
 ) -> Result<Json<SignalResponse>, Problem> {
     // a client may escape what a policy does not escape, for example slashes
     let unescaped = name.map_or_else(|_| uri.path().to_owned(), |Path(name)| format!("/v1/signals/{name}"));
-    for path in [uri.path(), &unescaped] {
-        let named = find_targets(&service, path)?;
-        if !named.is_empty() {
-            return accept_signal(&service, named, path, request, peer).await;
-        }
+    let named = {
+        let sources = service.system.store.sources()?;
+        let mut found = [uri.path(), &unescaped].into_iter().map(|path| (path, find_targets(&sources, path)));
+        found.find(|(_, targets)| !targets.is_empty())
+    };
+    if let Some((path, targets)) = named {
+        return accept_signal(&service, targets, path, request, peer).await;
     }
     discard_body(&mut request.into_body()).await;
     let detail = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
@@ -77,7 +80,7 @@ pub async fn handle_other_path(
     uri: Uri,
     request: Request,
 ) -> Result<Json<SignalResponse>, Problem> {
-    let named = find_targets(&service, uri.path())?;
+    let named = find_targets(&service.system.store.sources()?, uri.path());
     if method == Method::POST && !named.is_empty() {
         return accept_signal(&service, named, uri.path(), request, peer).await;
     }
@@ -138,22 +141,22 @@ async fn accept_signal(
 }
 
 /// The sources whose policies have a webhook at `path`. The default policy has no webhook.
-fn find_targets(service: &DaemonService, path: &str) -> Result<Vec<SignalTarget>, Problem> {
+fn find_targets(sources: &[SourceState], path: &str) -> Vec<SignalTarget> {
     let secret_of = |trigger: &InvalidationTrigger| match trigger {
         InvalidationTrigger::UpstreamSignal { webhook, secret_file } if webhook == path => {
             Some(secret_file.clone())
         }
         _ => None,
     };
-    let named = service.system.store.sources()?.into_iter().filter_map(|state| {
+    let named = sources.iter().filter_map(|state| {
         let triggers = state.policy.iter().flat_map(|policy| &policy.invalidation_triggers);
         let secrets: Vec<_> = triggers.filter_map(secret_of).collect();
         // a path that is named twice is protected if either trigger has a secret
         let secret_file = secrets.iter().flatten().next().cloned();
-        let oracle_id = state.entry.registration.oracle_id;
+        let oracle_id = state.entry.registration.oracle_id.clone();
         (!secrets.is_empty()).then_some(SignalTarget { oracle_id, secret_file })
     });
-    Ok(named.collect())
+    named.collect()
 }
 
 /// Marks each of the sources as stale, and continues after a failure. The sender then gets an error and sends

@@ -59,11 +59,11 @@ fn advise_for_unusable(ruling: &CombinedDecision<'_>) -> RetryAdvice {
     let unusable = ruling.missing.iter().filter(|absent| absent.reason == MissingSourceReason::Unusable);
     // the causes, if all failures are of this kind
     let causes_of_all = |kind: CallFailure| {
-        let cause = |absent: &MissingSource<'_>| match &absent.call.reply {
-            OracleReply::Failed { failure, cause } if *failure == kind => Some(cause.clone()),
+        let causes = unusable.clone().map(|absent| match &absent.call.reply {
+            OracleReply::Failed { failure, cause } if *failure == kind => Some(cause.as_str()),
             _ => None,
-        };
-        unusable.clone().map(|absent| cause(absent)).collect::<Option<Vec<_>>>()
+        });
+        causes.collect::<Option<Vec<_>>>()
     };
     let oracles: Vec<_> = unusable.clone().map(|absent| absent.oracle_id.clone()).collect();
     let names = join_oracle_ids(&oracles);
