@@ -1,7 +1,8 @@
 //! Queries over a source: which records are read, and which of them match (RFC-0002, "Query Contract").
 
-use super::statement::StoredStatement;
-use super::view::{FoundVersion, IndexKey, RecordStatements, SourceView};
+use super::statement::StoredContent;
+use super::view::records::{RecordStatementsReader, StatementRow};
+use super::view::{FoundVersion, IndexKey, SourceView};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -143,20 +144,18 @@ impl SourceView {
                     }
                     let key = entry.get(value.0.len()..).unwrap_or_default();
                     page.count_record(key)?;
-                    // there is no record if the run rejected all its records with this key
-                    if let Some(record) = records.at(key)? {
-                        page.check_record(record)?;
-                    }
+                    records.advance_to(key)?;
+                    page.check_record(&mut records)?;
                 }
             }
             None => {
                 let mut records = self.records(&prefix, from)?;
-                while let Some(record) = records.advance()? {
+                while records.advance()? {
                     if page.is_full() {
                         return Ok(page.finish_with_more());
                     }
-                    page.count_record(&record.key)?;
-                    page.check_record(record)?;
+                    page.count_record(records.key())?;
+                    page.check_record(&mut records)?;
                 }
             }
         }
@@ -258,14 +257,14 @@ impl<'q> QueryPageBuilder<'q> {
     }
 
     /// Whether one of the statements passes all filters, or was pruned.
-    fn is_possible_match(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
-        for statement in statements {
+    fn is_possible_match(&mut self, rows: &[StatementRow]) -> Result<bool, ScanError> {
+        for row in rows {
             self.add_work(1)?;
-            let Some(row) = self.view.row(statement)? else {
-                if statement.is_pruned() {
-                    return Ok(true);
-                }
-                continue;
+            let content = row.content().ok_or_else(|| self.view.corrupt("a statement cannot be read"))?;
+            let row = match content {
+                StoredContent::Row(row) => self.view.content_row(row)?,
+                StoredContent::Pruned => return Ok(true),
+                StoredContent::Rejected => continue,
             };
             self.add_work(self.query.work(row.json_bytes()))?;
             if self.query.is_match(&row) {
@@ -275,11 +274,12 @@ impl<'q> QueryPageBuilder<'q> {
         Ok(false)
     }
 
-    fn check_record(&mut self, record: &RecordStatements) -> Result<(), ScanError> {
-        // checked before the version in force is computed: most records have no matching statement
-        if !self.is_possible_match(&record.statements)? {
+    fn check_record(&mut self, records: &mut RecordStatementsReader<'_>) -> Result<(), ScanError> {
+        // checked before the statements are decoded: most records have no matching statement
+        if !self.is_possible_match(records.rows())? {
             return Ok(());
         }
+        let record = records.decode()?;
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
         let Some(row) = self.view.row(&found.statement)? else {
             self.answered.pruned += 1;

@@ -151,8 +151,13 @@ impl SealedFile {
         into: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         self.read(at, len_bytes, into)?;
-        if crc32fast::hash(into) != crc {
-            return Err(self.damage_error_at(at, &format!("the checksum of {len_bytes} bytes is wrong")));
+        self.check(at, into, crc)
+    }
+
+    /// Checks the checksum of `bytes`, which were read from offset `at`.
+    pub(super) fn check(&self, at: u64, bytes: &[u8], crc: u32) -> Result<(), StoreError> {
+        if crc32fast::hash(bytes) != crc {
+            return Err(self.damage_error_at(at, &format!("the checksum of {} bytes is wrong", bytes.len())));
         }
         Ok(())
     }

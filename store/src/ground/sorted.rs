@@ -17,7 +17,7 @@ pub use merge::{MergedKeys, RowMerge, RowSource};
 pub use rows::SortedRowRange;
 pub use writer::SortedWriter;
 
-use super::index::FileIndex;
+use super::index::{FileIndex, PiecePosition};
 use super::sealed::{FOOTER_BYTES, FileOwner, SealedFile, SealedFooter, SealedFormat};
 use crate::base::error::StoreError;
 use bytes::Bytes;
@@ -220,11 +220,35 @@ impl SortedFile {
 
     /// Reads and checks block number `block`; empty if the block does not exist.
     fn read_block(&self, block: usize) -> Result<Bytes, StoreError> {
+        self.first_of(block, &mut self.read_blocks(block, 0, |_| false)?)
+    }
+
+    /// Reads block number `first`, and of the blocks after it those that begin `within` a range, up to a total of
+    /// `max_bytes`, without checking them. Empty if the block does not exist.
+    fn read_blocks(
+        &self,
+        first: usize,
+        max_bytes: u64,
+        within: impl Fn(&[u8]) -> bool,
+    ) -> Result<Bytes, StoreError> {
+        let SharedSortedFile { file, index, .. } = self.inner.as_ref();
         let mut bytes = Vec::new();
-        if let Some(position) = self.inner.index.piece_position(block) {
-            self.inner.file.read_checked(position.at, position.len_bytes.into(), position.crc, &mut bytes)?;
+        if let Some([begin, rest @ ..]) = index.piece_positions().get(first..) {
+            let len_bytes = |end: &PiecePosition| end.at + u64::from(end.len_bytes) - begin.at;
+            let is_wanted =
+                |next: &&PiecePosition| len_bytes(next) <= max_bytes && within(index.first_key(next));
+            let end = rest.iter().take_while(is_wanted).last().unwrap_or(begin);
+            file.read(begin.at, len_bytes(end), &mut bytes)?;
         }
         Ok(bytes.into())
+    }
+
+    /// Removes block number `block` from the start of `bytes`, which [`SortedFile::read_blocks`] returned, and checks it.
+    fn first_of(&self, block: usize, bytes: &mut Bytes) -> Result<Bytes, StoreError> {
+        let Some(position) = self.inner.index.piece_position(block) else { return Ok(Bytes::new()) };
+        let first = bytes.split_to(bytes.len().min(position.len_bytes as usize));
+        self.inner.file.check(position.at, &first, position.crc)?;
+        Ok(first)
     }
 
     /// The error for a block with a valid checksum whose rows cannot be parsed.

@@ -24,11 +24,23 @@ pub struct StoredStatement {
     pub row: Option<Bytes>,
 }
 
+/// The content of a statement, read without the rest of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StoredContent<'b> {
+    Row(&'b [u8]),
+    Pruned,
+    /// The record was rejected.
+    Rejected,
+}
+
 const VERIFIED: u8 = 1;
 const PRUNED: u8 = 2;
 const FROM: u8 = 4;
 const UNTIL: u8 = 8;
 const REJECTED: u8 = 16;
+
+const HASH_BYTES: usize = 32;
+const TIME_BYTES: usize = 16;
 
 impl StoredStatement {
     /// Whether its content was pruned.
@@ -83,6 +95,24 @@ impl StoredStatement {
     }
 }
 
+impl<'b> StoredContent<'b> {
+    /// The content in the encoded statement `bytes`; `None` if they are too short.
+    pub(super) fn read(mut bytes: &'b [u8]) -> Option<Self> {
+        let flags = *bytes.split_off_first()?;
+        for _number in ["position", "offset", "len"] {
+            take(&mut bytes)?;
+        }
+        let has = |flag: u8| usize::from(flags & flag != 0);
+        let (hashes, times) = (2 - has(REJECTED), has(FROM) + has(UNTIL));
+        let row = bytes.split_at_checked(HASH_BYTES * hashes + TIME_BYTES * times)?.1;
+        Some(match flags & (PRUNED | REJECTED) {
+            0 => Self::Row(row),
+            PRUNED => Self::Pruned,
+            _ => Self::Rejected,
+        })
+    }
+}
+
 /// Appends a time.
 pub(super) fn put_time(bytes: &mut Vec<u8>, time: &Timestamp) {
     bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
@@ -117,8 +147,15 @@ mod tests {
             stored.write_to(&mut bytes);
             let bytes = Bytes::from(bytes);
             assert_eq!(StoredStatement::read(7, bytes.clone()), Some(stored.clone()));
+            let content = match (&stored.row, stored.is_pruned()) {
+                (Some(row), _) => StoredContent::Row(row),
+                (None, true) => StoredContent::Pruned,
+                (None, false) => StoredContent::Rejected,
+            };
+            assert_eq!(StoredContent::read(&bytes), Some(content));
             let short = bytes.len() - stored.row.map_or(0, |row| row.len()) - 1;
             assert_eq!(StoredStatement::read(7, bytes.slice(..short)), None);
+            assert_eq!(StoredContent::read(&bytes[..short]), None);
         }
     }
 }

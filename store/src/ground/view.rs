@@ -267,10 +267,12 @@ impl SourceView {
         &self,
         statement: &'s StoredStatement,
     ) -> Result<Option<ContentRow<'s>>, StoreError> {
-        let read = |bytes: &'s Bytes| {
-            ContentRow::read(bytes).ok_or_else(|| self.corrupt("a record's row cannot be read"))
-        };
-        statement.row.as_ref().map(read).transpose()
+        statement.row.as_ref().map(|bytes| self.content_row(bytes)).transpose()
+    }
+
+    /// The row in `bytes`.
+    pub(super) fn content_row<'b>(&self, bytes: &'b [u8]) -> Result<ContentRow<'b>, StoreError> {
+        ContentRow::read(bytes).ok_or_else(|| self.corrupt("a record's row cannot be read"))
     }
 
     /// The later source version that rejected the record of `version`, or a record that cannot be identified, and so

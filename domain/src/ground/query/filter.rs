@@ -83,6 +83,8 @@ pub struct ValidatedFilter {
     axis_index: usize,
     /// The path as requested. The path of a group matches any of its values.
     path: String,
+    /// The key in the group, if the path is that of one value of a group.
+    key: Option<String>,
     operator: FilterOperator,
     with: FilterOperand,
 }
@@ -146,12 +148,13 @@ impl ValidatedFilter {
                 FilterOperand::One(value, bytes)
             }
         };
-        Ok(Self { axis: axis.clone(), axis_index, path: filter.axis.clone(), operator, with })
+        let (path, key) = (filter.axis.clone(), axis.key_in(&filter.axis).map(str::to_owned));
+        Ok(Self { axis: axis.clone(), axis_index, path, key, operator, with })
     }
 
     /// Whether any value of `row` matches.
     pub(super) fn is_match(&self, row: &ContentRow<'_>) -> bool {
-        let key = self.axis.key_in(&self.path).map(str::as_bytes);
+        let key = self.key.as_deref().map(str::as_bytes);
         let mut values = row.values().filter(|cell| cell.axis_index == self.axis_index);
         values.any(|cell| (key.is_none() || cell.key == key) && self.is_value_match(cell.bytes))
     }

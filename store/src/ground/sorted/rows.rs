@@ -1,10 +1,14 @@
 //! Reads a range of a sorted file row by row.
 
-use super::block::BlockRows;
+use super::block::{BLOCK_BYTES, BlockRows};
 use super::{BorrowedRow, RowSource, SortedFile, SortedRow};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
+
+/// The length of the blocks of one read, unless a single block is longer. A read costs about as much as checking and
+/// parsing one block, so a range that goes on reads several at once.
+const READ_MAX_BYTES: u64 = 64 * 1024;
 
 /// The rows of a file between two keys, in key order. It keeps the file open and one block in memory.
 ///
@@ -13,7 +17,13 @@ use std::ops::Bound;
 pub struct SortedRowRange {
     file: SortedFile,
     block: BlockRows,
+    /// Whether rows of the block may be after the end of the range.
+    is_last_block: bool,
     next_block: usize,
+    /// The blocks from `next_block` on that were read together with an earlier one. They are checked one by one.
+    ahead: Bytes,
+    /// The length of the next read. It doubles with each read, so that a short range reads little.
+    read_bytes: u64,
     /// The start of the range; unbounded once the first row was found.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
@@ -36,7 +46,18 @@ impl SortedRowRange {
             Bound::Unbounded => None,
         };
         let next_block = first.unwrap_or_default();
-        Self { file, block: BlockRows::default(), next_block, start, end, at: RangePosition::Start }
+        let (block, ahead, at) = (BlockRows::default(), Bytes::new(), RangePosition::Start);
+        Self {
+            file,
+            block,
+            is_last_block: true,
+            next_block,
+            ahead,
+            read_bytes: BLOCK_BYTES as u64,
+            start,
+            end,
+            at,
+        }
     }
 
     /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there.
@@ -51,6 +72,7 @@ impl SortedRowRange {
         if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
             self.next_block = self.file.block_of(key).unwrap_or_default();
             self.block = BlockRows::default();
+            (self.ahead, self.read_bytes) = (Bytes::new(), BLOCK_BYTES as u64);
         }
         self.start = Bound::Included(key.to_vec());
         self.advance()
@@ -81,19 +103,30 @@ impl SortedRowRange {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(is_before(key, &self.end));
+            return Ok(!self.is_last_block || is_before(key, &self.end));
         }
     }
 
     /// Moves to the next block. Returns `false` if it begins after the end of the range.
     fn next_block(&mut self) -> Result<bool, StoreError> {
         let (file, next) = (&self.file, self.next_block);
-        if !file.first_key(next).is_some_and(|first| is_before(first, &self.end)) {
+        let is_within = |first: &[u8]| is_before(first, &self.end);
+        if !file.first_key(next).is_some_and(is_within) {
             return Ok(false);
         }
         // only the first block of a range is a lookup; further blocks are read once and bypass the cache
         let is_looked_up = self.start != Bound::Unbounded;
-        self.block.begin(if is_looked_up { file.look_up(next) } else { file.read_block(next) }?);
+        let block = if is_looked_up && self.ahead.is_empty() {
+            file.look_up(next)?
+        } else {
+            if self.ahead.is_empty() {
+                self.ahead = file.read_blocks(next, self.read_bytes, is_within)?;
+                self.read_bytes = READ_MAX_BYTES.min(2 * self.read_bytes);
+            }
+            file.first_of(next, &mut self.ahead)?
+        };
+        self.is_last_block = !file.first_key(next + 1).is_some_and(is_within);
+        self.block.begin(block);
         self.next_block += 1;
         Ok(true)
     }

@@ -2,25 +2,44 @@
 
 use crate::base::error::StoreError;
 use crate::ground::sorted::{RowSource, SortedRowRange};
-use crate::ground::statement::StoredStatement;
+use crate::ground::statement::{StoredContent, StoredStatement};
 use crate::ground::view::{RecordStatements, SourceView, key_of, split_key};
+use bytes::Bytes;
 
 /// Records in key order. They end with the first error.
 ///
-/// [`RecordStatementsReader::advance`] lends each record; as an iterator it returns owned ones.
+/// [`RecordStatementsReader::advance`] finds the rows of a record, and [`RecordStatementsReader::decode`] parses them; as an
+/// iterator it does both.
 #[derive(Debug)]
 pub struct RecordStatementsReader<'v> {
     view: &'v SourceView,
     /// The files with their numbers, the oldest first, each at its next statement.
     files: Vec<(usize, SortedRowRange)>,
-    /// The record that was lent last.
+    /// The rows of the current record, in the order of the runs.
+    rows: Vec<StatementRow>,
+    /// The current record: its key and, once they were decoded, its statements.
     record: RecordStatements,
+}
+
+/// The row of a statement that was not decoded yet.
+#[derive(Debug)]
+pub(in crate::ground) struct StatementRow {
+    run: u32,
+    file_number: usize,
+    bytes: Bytes,
+}
+
+impl StatementRow {
+    /// The content of the statement; `None` if the row is invalid.
+    pub(in crate::ground) fn content(&self) -> Option<StoredContent<'_>> {
+        StoredContent::read(&self.bytes)
+    }
 }
 
 impl<'v> RecordStatementsReader<'v> {
     /// The records in the rows of `files`, of which none has been advanced yet.
     pub(super) fn new(view: &'v SourceView, files: impl Iterator<Item = (usize, SortedRowRange)>) -> Self {
-        Self { view, files: files.collect(), record: RecordStatements::default() }
+        Self { view, files: files.collect(), rows: Vec::new(), record: RecordStatements::default() }
     }
 
     /// Reads the first row of each file.
@@ -38,26 +57,39 @@ impl<'v> RecordStatementsReader<'v> {
             .transpose()
     }
 
-    /// The next record; `None` after the last one.
-    pub(in crate::ground) fn advance(&mut self) -> Result<Option<&RecordStatements>, StoreError> {
+    /// Moves to the next record. Returns `false` after the last one.
+    pub(in crate::ground) fn advance(&mut self) -> Result<bool, StoreError> {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
-        let Some(key) = self.next_key()? else { return Ok(None) };
-        key.clone_into(&mut record.key);
-        self.gather(&mut record)?;
+        let found = self.next_key()?.map(|key| key.clone_into(&mut record.key)).is_some();
         self.record = record;
-        Ok(Some(&self.record))
+        self.find_rows()?;
+        Ok(found)
     }
 
-    /// The record with this key, if it exists. Several calls must pass keys in ascending order.
-    pub(in crate::ground) fn at(&mut self, key: &[u8]) -> Result<Option<&RecordStatements>, StoreError> {
+    /// Moves to the record with this key, which has no rows if it does not exist. Several calls must pass keys in
+    /// ascending order.
+    pub(in crate::ground) fn advance_to(&mut self, key: &[u8]) -> Result<(), StoreError> {
         self.record.clear();
-        let mut record = std::mem::take(&mut self.record);
-        key.clone_into(&mut record.key);
+        key.clone_into(&mut self.record.key);
         self.seek(key)?;
-        self.gather(&mut record)?;
-        self.record = record;
-        Ok(Some(&self.record).filter(|record| !record.statements.is_empty()))
+        self.find_rows()
+    }
+
+    /// The key of the current record.
+    pub(in crate::ground) fn key(&self) -> &[u8] {
+        &self.record.key
+    }
+
+    /// The rows of the current record, in the order of the runs.
+    pub(in crate::ground) fn rows(&self) -> &[StatementRow] {
+        &self.rows
+    }
+
+    /// The current record with its statements.
+    pub(in crate::ground) fn decode(&mut self) -> Result<&RecordStatements, StoreError> {
+        decode_rows(self.view, &mut self.rows, &mut self.record)?;
+        Ok(&self.record)
     }
 
     /// Moves forward to the record with this key, or to the next one if it does not exist.
@@ -68,21 +100,49 @@ impl<'v> RecordStatementsReader<'v> {
 
     /// Adds all statements about `record` from the files that are positioned at it.
     pub(in crate::ground) fn gather(&mut self, record: &mut RecordStatements) -> Result<(), StoreError> {
-        // the runs of a file are all later than those of the files before it
-        for (number, rows) in &mut self.files {
-            while let Some((key, _)) = rows.current() {
-                let (key, run) = split_key(key).ok_or_else(|| invalid_row_error(self.view))?;
-                if key != record.key {
-                    break;
-                }
-                let statement = StoredStatement::read(run, rows.shared_value());
-                record.statements.push(statement.ok_or_else(|| invalid_row_error(self.view))?);
-                record.file_numbers.push(*number);
-                rows.advance()?;
-            }
-        }
-        Ok(())
+        find_rows(self.view, &mut self.files, &record.key, &mut self.rows)?;
+        decode_rows(self.view, &mut self.rows, record)
     }
+
+    fn find_rows(&mut self) -> Result<(), StoreError> {
+        self.rows.clear();
+        find_rows(self.view, &mut self.files, &self.record.key, &mut self.rows)
+    }
+}
+
+/// Appends the rows of the record with the key `record_key` from the files that are positioned at it.
+fn find_rows(
+    view: &SourceView,
+    files: &mut [(usize, SortedRowRange)],
+    record_key: &[u8],
+    found: &mut Vec<StatementRow>,
+) -> Result<(), StoreError> {
+    // the runs of a file are all later than those of the files before it
+    for (number, rows) in files {
+        while let Some((key, _)) = rows.current() {
+            let (key, run) = split_key(key).ok_or_else(|| invalid_row_error(view))?;
+            if key != record_key {
+                break;
+            }
+            found.push(StatementRow { run, file_number: *number, bytes: rows.shared_value() });
+            rows.advance()?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves `rows` to the statements of `record`.
+fn decode_rows(
+    view: &SourceView,
+    rows: &mut Vec<StatementRow>,
+    record: &mut RecordStatements,
+) -> Result<(), StoreError> {
+    for StatementRow { run, file_number, bytes } in rows.drain(..) {
+        let statement = StoredStatement::read(run, bytes);
+        record.statements.push(statement.ok_or_else(|| invalid_row_error(view))?);
+        record.file_numbers.push(file_number);
+    }
+    Ok(())
 }
 
 fn invalid_row_error(view: &SourceView) -> StoreError {
@@ -93,13 +153,13 @@ impl Iterator for RecordStatementsReader<'_> {
     type Item = Result<RecordStatements, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.advance() {
-            Ok(record) => record?,
+        let found = self.advance().and_then(|found| self.decode().map(|_| found));
+        match found {
+            Ok(found) => found.then(|| Ok(std::mem::take(&mut self.record))),
             Err(error) => {
                 self.files.clear();
-                return Some(Err(error));
+                Some(Err(error))
             }
-        };
-        Some(Ok(std::mem::take(&mut self.record)))
+        }
     }
 }
