@@ -61,10 +61,8 @@ fn example_adapter_reads_the_world_banks_api() {
 
 /// The complete adapters in the documentation, for the ontology of populations.
 fn documented() -> Vec<ValidatedAdapter> {
-    let documentation = include_str!("../../../../../docs/ground-truth.md");
-    let (_, live) = documentation.split_once("\n## Live sources\n").unwrap();
-    let (live, _) = live.split_once("\n## ").unwrap();
-    let blocks = live.split("```json\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
+    let documentation = include_str!("../../../../../docs/live-sources.md");
+    let blocks = documentation.split("```json\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
     let ready = |block: &str| {
         let adapter: Adapter = serde_json::from_str(block).unwrap();
         let shipped = ready();
