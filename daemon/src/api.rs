@@ -3,7 +3,7 @@
 pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::request::{IgnoredBody, PATHS};
+use crate::platform::api::request::{IgnoredBody, PATHS, reject_params};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -11,12 +11,13 @@ use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{get, post, put};
 use std::sync::Arc;
 
 /// Every path of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
         .route("/v1/sessions/{session_id}", put(sessions::put))
@@ -30,13 +31,16 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/records/{record_id}", get(records::get))
         .route("/v1/records/{record_id}/provenance", get(records::provenance))
         .route("/v1/sources", get(sources::list))
-        .route("/v1/changes", get(changes::get))
         .route("/v1/signals/{*name}", post(signals::post))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
+        // the other routes have query parameters
+        .route_layer(from_fn(reject_params))
+        .route("/v1/changes", get(changes::get));
+    router
         .fallback(signals::handle_other_path)
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
         .with_state(service)

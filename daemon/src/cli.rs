@@ -42,7 +42,7 @@ enum DaemonCommand {
         #[arg(long)]
         control: bool,
     },
-    /// Check the configuration, and print it or its error
+    /// Check the configuration, and print it or its errors
     CheckConfig {
         #[command(flatten)]
         flags: DaemonFlags,
@@ -68,7 +68,9 @@ pub fn main() -> ExitCode {
         DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).or_else(end_at_broken_pipe),
     };
     done.unwrap_or_else(|error| {
-        drop(writeln!(io::stderr(), "oracled: {}", format_error_chain(&error)));
+        // a configuration may have several faults
+        let lines = format_error_chain(&error).replace('\n', "\noracled: ");
+        drop(writeln!(io::stderr(), "oracled: {lines}"));
         ExitCode::FAILURE
     })
 }
@@ -79,7 +81,7 @@ fn end_at_broken_pipe(error: anyhow::Error) -> anyhow::Result<ExitCode> {
     if error.downcast_ref().is_some_and(is_broken_pipe) { Ok(ExitCode::SUCCESS) } else { Err(error) }
 }
 
-/// The error and its causes on one line, without causes that the text already contains.
+/// The error and its causes, without causes that the text already contains.
 fn format_error_chain(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -127,6 +129,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
         )?;
     }
     print_config(&mut io::stdout().lock(), &config, json)?;
+    writeln!(io::stderr(), "oracled: the configuration is valid")?;
     Ok(ExitCode::SUCCESS)
 }
 

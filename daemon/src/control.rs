@@ -10,7 +10,7 @@ use crate::audit::control::log;
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
-use crate::platform::api::request::IgnoredBody;
+use crate::platform::api::request::{IgnoredBody, reject_params};
 use crate::platform::control::control_request::PATHS;
 #[cfg(debug_assertions)]
 use crate::platform::control::inject_panic;
@@ -20,6 +20,7 @@ use crate::platform::service::DaemonService;
 use crate::verdict::control::{divergence, outbox, purge, session};
 use crate::verification::control::{execution, review};
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{delete, get, post};
 use hyper::Request;
 use std::sync::Arc;
@@ -32,27 +33,20 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/actors", get(actors::get))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/v1/health/oracles/{oracle_id}", post(health::post))
-        .route("/v1/log", get(log::get))
-        .route("/v1/log/follow", get(log::follow))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
         .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
-        .route("/v1/divergence", get(divergence::get))
-        .route("/v1/outbox", get(outbox::get))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post))
         .route("/v1/documents", post(documents::apply))
-        .route("/v1/documents/{kind}", get(documents::list))
         .route("/v1/documents/{kind}/{document_id}", get(documents::get).put(documents::put))
         .route("/v1/sources/{oracle_id}", get(source::get))
         .route("/v1/sources/{oracle_id}/review", post(source::review))
         .route("/v1/sources/{oracle_id}/freshness", get(freshness::get))
         .route("/v1/sources/{oracle_id}/invalidate", post(source::invalidate))
         .route("/v1/sources/{oracle_id}/confirm", post(source::confirm))
-        .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
-        .route("/v1/reviews", get(review::list))
         .route("/v1/reviews/{review_id}", get(review::get))
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
         .route("/v1/reviews/{review_id}/revoke", post(review::revoke))
@@ -63,12 +57,21 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))
         .route("/v1/sources/{oracle_id}/export", get(upkeep::export))
         .route("/v1/records/{record_id}/provenance", get(records::recorded_provenance))
-        .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))
         .route("/v1/runs/{run_id}/cancel", post(run::cancel))
         .route("/v1/runs/{run_id}/approve", post(run::approve))
         .route("/v1/runs/{run_id}/discard", post(run::discard))
         .route("/v1/runs/{run_id}/undo", post(run::undo))
+        // the other routes have query parameters
+        .route_layer(from_fn(reject_params))
+        .route("/v1/log", get(log::get))
+        .route("/v1/log/follow", get(log::follow))
+        .route("/v1/divergence", get(divergence::get))
+        .route("/v1/outbox", get(outbox::get))
+        .route("/v1/documents/{kind}", get(documents::list))
+        .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
+        .route("/v1/reviews", get(review::list))
+        .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}/rejects", get(rejects::get));
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));

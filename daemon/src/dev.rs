@@ -14,8 +14,10 @@ use crate::platform::telemetry;
 use crate::run::RunningDaemon;
 use anyhow::{Context, bail};
 use oracled_actors::platform::clock::monotonic;
+use std::fs::Permissions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,8 +35,10 @@ const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::ups
 /// The daemon or the walk cannot run, or a signal stops the daemon before the end of the walk. A failed step
 /// is not an error, but sets the exit code.
 pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    let temporary =
-        tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
+    // mails and verdicts are for this user only
+    let mode = Permissions::from_mode(0o700);
+    let temporary = tempfile::Builder::new().prefix("oracled-dev-").permissions(mode).tempdir();
+    let temporary = temporary.context("no temporary directory")?;
     let mut config = use_temporary_paths(DaemonConfig::load(&flags)?, &flags, &temporary);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
@@ -82,18 +86,19 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     let outside = walk.outside;
     if !matches!(outside.model, DevModel::Missing) {
         let is_known = matches!(outside.model, DevModel::Recorded { .. });
-        walk.chapter(
-            "the model generates a verdict, and the customer gets it by mail",
-            is_known,
-            verdicts::generate_verdict,
-        )
-        .await?;
-        walk.chapter(
-            "a lost verdict is regenerated, and the difference is reported",
-            is_known,
-            verdicts::regenerate_verdict,
-        )
-        .await?;
+        let is_generated = walk
+            .chapter(
+                "the model generates a verdict, and the customer gets it by mail",
+                is_known,
+                verdicts::generate_verdict,
+            )
+            .await?;
+        let title = "a lost verdict is regenerated, and the difference is reported";
+        if is_generated {
+            walk.chapter(title, is_known, verdicts::regenerate_verdict).await?;
+        } else {
+            walk.skip(title, "the previous step failed")?;
+        }
     }
     if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
         walk.chapter("a failing model is not called until it recovers", true, verdicts::simulate_outage)
@@ -109,17 +114,22 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     walk.chapter("a text is checked against the facts of the source", true, facts::check_texts).await?;
     walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decide_dispute)
         .await?;
-    walk.chapter("the log reproduces every decision", true, facts::reproduce_decision).await
+    walk.chapter("the log reproduces every decision", true, facts::reproduce_decision).await?;
+    Ok(())
 }
 
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
 /// variables may belong to a running daemon. Also replaces the default log level.
 fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary: &TempDir) -> DaemonConfig {
-    let path_or_temporary =
-        |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| temporary.path().join(name));
-    config.state_dir = path_or_temporary(&flags.state_dir, "state");
-    config.socket = path_or_temporary(&flags.socket, "oracled.sock");
-    config.control_socket = path_or_temporary(&flags.control_socket, "control.sock");
+    for (flag, path, name) in [
+        (&flags.state_dir, &mut config.state_dir, "state"),
+        (&flags.socket, &mut config.socket, "oracled.sock"),
+        (&flags.control_socket, &mut config.control_socket, "control.sock"),
+    ] {
+        if flag.is_none() {
+            *path = temporary.path().join(name);
+        }
+    }
     if config.log_level == DaemonConfig::default().log_level {
         LOG_LEVEL.clone_into(&mut config.log_level);
     }

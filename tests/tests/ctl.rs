@@ -162,6 +162,7 @@ async fn log_shows_the_entries_that_match_its_options() {
         assert_eq!(entries(&["--since", since]).len(), 5, "{since}");
     }
     assert_eq!(entries(&["--since", "2999-01-01T00:00:00Z"]), Vec::<Value>::new());
+    assert_eq!(printed(&world.ctl(&["log", "--session", "cs_9"]), 0), "no entries\n");
 
     let shown = printed(&world.ctl(&["log"]), 0);
     let shown: Vec<_> = shown.lines().collect();
@@ -501,6 +502,20 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
     let output = command.output().expect("oraclectl starts");
     let stderr_text = String::from_utf8_lossy(&output.stderr);
     assert!(stderr_text.contains(" query <ORACLE_ID>") && !stderr_text.contains("socket"), "{stderr_text}");
+}
+
+#[test]
+fn path_that_is_no_socket_and_empty_socket_variable_are_reported() {
+    let world = DaemonWorld::default();
+    let other = file(&world, "other", "");
+    for (path, code, message) in
+        [(other.as_str(), 3, "is not a socket"), ("", 2, "`ORACLED_CONTROL_SOCKET` is empty")]
+    {
+        let mut command = Command::new(oracled_tests::program("oraclectl"));
+        command.arg("status").env("ORACLED_CONTROL_SOCKET", path);
+        let error = complaint(&command.output().expect("oraclectl starts"), code);
+        assert!(error.contains(message), "{error}");
+    }
 }
 
 #[test]

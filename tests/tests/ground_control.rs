@@ -589,7 +589,9 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let unknown = printed(&world, &["describe", "source", "world-bank-population"], 1);
-    assert!(unknown.contains("(source_unknown)"), "{unknown}");
+    assert!(unknown.contains("`oraclectl get source`") && unknown.contains("(source_unknown)"), "{unknown}");
+    let unknown = printed(&world, &["get", "freshness_policy", "nowhere"], 1);
+    assert!(unknown.contains("`oraclectl get freshness_policy`"), "{unknown}");
     assert!(printed(&world, &["get", "workflow"], 0).contains("oraclectl apply -f"));
     let folder = |name: &str| format!("{}/../examples/ground-truth/{name}", env!("CARGO_MANIFEST_DIR"));
     let folders = ["ontologies", "sources", "pipelines"].map(folder);
@@ -602,7 +604,8 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
     ] {
         let listed: Value = serde_json::from_str(&printed(&world, &["get", kind, "--json"], 0)).unwrap();
         assert!(listed.as_array().unwrap().iter().any(|item| item["document_id"] == id), "{listed}");
-        assert!(printed(&world, &["get", kind], 0).contains(id));
+        let table = printed(&world, &["get", kind], 0);
+        assert!(table.contains(id) && table.contains("status") == (kind == "source"), "{table}");
         // `apply` accepts the output of `get`
         for options in [&["get", kind, id][..], &["get", kind, id, "--json"]] {
             let document = file(&world, "document.yaml", &printed(&world, options, 0));
@@ -685,6 +688,31 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
 }
 
 #[tokio::test]
+async fn oraclectl_apply_hides_faults_that_follow_from_a_document_with_a_fault() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let (ontology, mut source, pipeline) = ground::office_documents("office");
+    source["ontology"]["version"] = json!("9");
+    let policy = json!({"oracle_id": "office", "axis_freshness": {}, "default_max_age_seconds": 60,
+        "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
+    let workflow = ground::workflow("census", &["office"], &json!({}));
+    let (_, _, elsewhere) = ground::office_documents("elsewhere");
+    let documents = [ontology, source, pipeline, policy, workflow, elsewhere];
+    let text = documents.map(|document| document.to_string()).join("\n---\n");
+    let faulty = file(&world, "faulty.yaml", &text);
+    let output = world.ctl(&["apply", "-f", &faulty, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+    let faults = report["faults"].as_array().expect("an array").iter();
+    let details: Vec<_> = faults.map(|fault| fault["detail"].as_str().expect("a text")).collect();
+    let [first, second] = details.as_slice() else { panic!("two faults: {details:?}") };
+    assert!(first.starts_with("source office: ") && first.contains("population@9"), "{first}");
+    assert!(
+        second.starts_with("pipeline elsewhere: ") && second.contains("oraclectl get source"),
+        "{second}"
+    );
+}
+
+#[tokio::test]
 async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
@@ -704,6 +732,8 @@ async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
 
     let rejects = printed(&world, &["rejects", digits], 0);
     assert!(rejects.contains("check") && rejects.contains("population"), "{rejects}");
+    // the table counts records from 1, `position` from 0
+    assert!(rejects.contains(" 21 ") && rejects.contains(" 22 ") && !rejects.contains(" 20 "), "{rejects}");
     let csv = printed(&world, &["rejects", digits, "--rule", "check", "--csv"], 0);
     assert_eq!(csv.lines().count(), 2, "{csv}");
     let cut = world.ctl(&["rejects", digits, "-n", "1", "--csv"]);
@@ -760,6 +790,8 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
         assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
     }
     assert!(printed(&world, &query(&["-n", "0"]), 2).contains("0 is not in 1.."));
+    let past = printed(&world, &query(&["-n", "1", "--at", "2024-01-01"]), 0);
+    assert!(past.contains(" old now"), "{past}");
 
     let mut narrow = world.ctl_command(&query(&["--axes", "population,area_name"]));
     let shown = narrow.env("COLUMNS", "80").output().expect("the start succeeds");

@@ -71,6 +71,11 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
         "a repeated payload opens no second run"
     );
 
+    let shown = world.ctl(&["ingest", "show", &run_id]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let next = format!("oraclectl ingest approve {run_id} --reason");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains(&next), "{shown:?}");
+
     // a kill does not change the state of the run
     daemon.kill();
     let daemon = world.serve().await;

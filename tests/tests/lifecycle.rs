@@ -1,5 +1,6 @@
 //! The daemon's life cycle: configuration, notifications to systemd, and shutdown.
 
+use oracled_tests::generation::unreachable_url;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{
@@ -262,7 +263,8 @@ fn check_config_prints_the_effective_configuration() {
     let config = world.config_file();
     let check = |flags: &[&str]| {
         let output = world.oracled(&["check-config", "--config"]).arg(&config).args(flags).output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "oracled: the configuration is valid\n");
         String::from_utf8(output.stdout).unwrap()
     };
     let printed: Value = serde_json::from_str(&check(&["--json"])).unwrap();
@@ -280,7 +282,7 @@ fn check_config_prints_the_effective_configuration() {
 fn invalid_configuration_is_refused_with_the_name_of_the_key() {
     for (config, named) in [
         ("colour = \"blue\"", "`colour`"),
-        ("[limits]\nbody_kib = 1", "`body_kib`"),
+        ("[limits]\nbody_kib = 1", "`limits.body_kib`"),
         ("[limits]\nidle_s = 0", "`limits.idle_s`"),
         ("[limits]\nidle_s = \"soon\"", "limits.idle_s"),
         ("log_format = \"xml\"", "allowed: text, json"),
@@ -302,6 +304,13 @@ fn invalid_configuration_is_refused_with_the_name_of_the_key() {
         assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), stderr_text));
         assert!(!world.state().exists(), "nothing was created");
     }
+    let world = DaemonWorld::with_config("colour = \"blue\"\nphi = 0.5\nlimits.idle_s = 0");
+    let stderr_text = String::from_utf8(world.run_until_exit().stderr).unwrap();
+    assert!(
+        stderr_text.lines().count() == 3
+            && stderr_text.lines().all(|line| line.starts_with("oracled: configuration: ")),
+        "each fault has its line: {stderr_text}"
+    );
     let world = DaemonWorld::default();
     let missing = error_line(world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]));
     assert!(missing.contains("/nowhere/oracled.toml"), "{missing}");
@@ -423,6 +432,10 @@ async fn dev_exits_with_0_and_leaves_no_files() {
     let daemon = world.spawn_as(dev);
     let output = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || output().contains("curl --unix-socket ")).await;
+    for entry in fs::read_dir(&tmp).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "only this user can read the mails");
+    }
     let socket = output()
         .lines()
         .find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));
@@ -586,6 +599,30 @@ async fn dev_uses_the_configured_model_and_mail_service() {
         "only the first delivery is mailed; the regenerated verdict is the same"
     );
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn dev_skips_the_regeneration_if_the_configured_model_is_unreachable() {
+    let (mut world, _) = world_with_tmp();
+    let (_reserved, unreachable) = unreachable_url();
+    let configured = [
+        ("PROVIDER", "openai".to_owned()),
+        ("NAME", "made-up".to_owned()),
+        ("BASE_URL", unreachable),
+        ("MAX_RETRIES", "0".to_owned()),
+    ];
+    world.variables.extend(configured.map(|(name, value)| (format!("ORACLED_MODEL__{name}"), value)));
+    let output = run_dev(&world, &[]).await;
+    has_in_order(
+        &output,
+        [
+            "· the model generates a verdict",
+            "503",
+            "· a lost verdict is regenerated, and the difference is reported: skipped",
+            "7 of 9 steps passed, 2 not checked",
+        ],
+    );
+    assert!(!output.contains("verdict_not_cached") && !output.contains("DELETE"), "{output}");
 }
 
 #[tokio::test]

@@ -116,7 +116,10 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
             "[model]\ndeadline_ms = 29001",
             "`model.deadline_ms` is 29001; allowed: 100 to 29000: a second less",
         ),
-        ("[limits]\nrequest_s = 10", "`model.deadline_ms` is 28000; allowed: 100 to 9000: a second less"),
+        (
+            "[limits]\nrequest_s = 10\n[ingestion]\nrefresh_s = 5",
+            "`model.deadline_ms` is 28000; allowed: 100 to 9000: a second less",
+        ),
         ("[model]\nhard_timeout_ms = 99", "`model.hard_timeout_ms` is 99; allowed: 100 to 600000"),
         ("[model]\nsoft_timeout_ms = 20001", "`model.soft_timeout_ms` is 20001; allowed: 1 to 20000"),
         ("[model]\noriginal_temperature = 2.1", "`model.original_temperature` is 2.1; allowed: 0 to 2"),
@@ -129,7 +132,7 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[model]\nmax_retries = 11", "`model.max_retries` is 11; allowed: 0 to 10"),
         ("[model]\ncalls_per_minute = 0", "`model.calls_per_minute` is 0; allowed: 1 to 1000000"),
         ("[model]\ncalls_at_once = 0", "`model.calls_at_once` is 0; allowed: 1 to 10000"),
-        ("[model]\napi_key = \"k\"", "unknown field `api_key`"),
+        ("[model]\napi_key = \"k\"", "`model.api_key`"),
         ("[health]\nfailure_threshold = 0", "health.failure_threshold"),
     ] {
         let error = start_error(config);

@@ -4,7 +4,7 @@ use crate::architecture::rust_files;
 use hyper::Method;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use oracled_tests::described::{self, METHODS, documents};
-use oracled_tests::{DaemonWorld, document, get};
+use oracled_tests::{DaemonWorld, at, call, document, get, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -106,6 +106,24 @@ async fn described_routes_equal_served_routes() {
     }
 }
 
+#[tokio::test]
+async fn unknown_query_parameter_is_rejected_by_every_operation() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let clients = [daemon.routes().await, daemon.control().await];
+    for (mut client, description) in clients.into_iter().zip(documents()) {
+        for (path, method, _) in operations(description) {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let path = format!("{}?no_such=1", path.replace("{pipeline_id}", "some-pipeline"));
+            let answer = call(&mut client, method.clone(), &path, None).await;
+            let refused = problem(&answer, 400, "invalid_request");
+            assert!(at(&answer, "/detail").to_string().contains("`no_such`"), "{method} {path}: {refused}");
+        }
+        let without_parameters = call(&mut client, Method::GET, "/openapi.json?", None).await;
+        assert_eq!(without_parameters.status, 200);
+    }
+}
+
 #[test]
 fn command_prints_the_documents_without_a_daemon() {
     let world = DaemonWorld::default();
@@ -198,7 +216,9 @@ fn operations_declare_their_problem_codes() {
                     all.insert(code.as_str());
                 }
             }
-            for code in ["request_timeout", "headers_too_large", "internal_error", "overloaded"] {
+            let common =
+                ["invalid_request", "request_timeout", "headers_too_large", "internal_error", "overloaded"];
+            for code in common {
                 assert!(all.contains(code), "{method} {path} lacks {code}");
             }
             let is_json = operation.pointer("/requestBody/content/application~1json").is_some();

@@ -64,7 +64,7 @@ async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
 
     for key in ["regen_temperature", "temperature", "regen_top_k"] {
         let refused = error_line(model.create_world(&format!("{key} = 1")).command());
-        assert!(refused.contains(&format!("`{key}`")), "{refused}");
+        assert!(refused.contains(&format!("`model.{key}`")), "{refused}");
     }
 }
 

@@ -199,7 +199,10 @@ async fn operator_shows_corrects_and_removes_a_session() {
 
     assert!(world.ctl(&["session", "remove", "cs_1"]).status.success());
     for verb in ["show", "remove"] {
-        assert_eq!(world.ctl(&["session", verb, "cs_1"]).status.code(), Some(1), "{verb}");
+        let output = world.ctl(&["session", verb, "cs_1"]);
+        assert_eq!(output.status.code(), Some(1), "{verb}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("(session_unknown)") && !error.contains("register it"), "{error}");
     }
     let events = event_names(&mut daemon.control().await, "cs_1").await;
     let expected = ["session_registered", "session_corrected", "session_address_changed", "session_removed"];

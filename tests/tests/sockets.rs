@@ -110,14 +110,15 @@ async fn socket_in_use_is_an_error_and_its_daemon_continues() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     // the second daemon has a state directory of its own, so only the sockets prevent its start
-    for (socket, control_socket) in
-        [(world.socket(), world.path("other")), (world.path("other"), world.control_socket())]
-    {
+    for (socket, control_socket, key) in [
+        (world.socket(), world.path("other"), "`socket`"),
+        (world.path("other"), world.control_socket(), "`control_socket`"),
+    ] {
         let mut other = world.oracled(&["serve", "--state-dir"]);
         other.arg(world.path("other-state")).arg("--socket").arg(&socket);
         other.arg("--control-socket").arg(&control_socket);
         let error = error_line(other);
-        assert!(error.contains("in use by another process"), "{error}");
+        assert!(error.contains("in use by another process") && error.contains(key), "{error}");
     }
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
         assert_eq!(get(client, "/nowhere").await.status, 404);

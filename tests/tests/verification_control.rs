@@ -103,7 +103,11 @@ async fn invalid_workflow_is_refused_with_its_fault() {
             "no source `world-bonk` is registered; registered: un-wpp-population",
         ),
         ("/oracles/1", json!("human-lock"), "is reserved for decisions of people"),
-        ("/axes/0", json!("people"), "`people` is not allowed; allowed: area_name, population"),
+        (
+            "/axes/0",
+            json!("people"),
+            "`people` is not an axis of the ontology; allowed: area_name, population",
+        ),
         ("/axes/0", json!("area_name"), "cannot work on `area_name`"),
         ("/authority_latency/authority_latency_budget_ms", json!(1999), "`soft_timeout_ms`, which is 2000"),
         ("/conflict_resolution/default_strategy", json!("coin"), "conflict_resolution.default_strategy: "),
@@ -215,7 +219,7 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
     assert_eq!(run_ctl(&["get", "workflow", "nowhere"]).0, Some(1));
     let log = run_ctl(&["log", "--event", "document_registered"]).1;
     assert!(log.contains("document_registered workflow census by uid"), "{log}");
-    assert_eq!(run_ctl(&["log", "--execution", "unknown"]), (Some(0), String::new()));
+    assert_eq!(run_ctl(&["log", "--execution", "unknown"]), (Some(0), "no entries\n".to_owned()));
 }
 
 const LIVE: &str = "/v1/documents/source/un-live";

@@ -96,6 +96,7 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
             "population: no value (human_review), at most 400 apart",
             "differ by more than may be settled without a reviewer (delta_threshold)",
             "a claim differs from the value of a source (oracle_vs_user)",
+            "  claimed: 1 by a visitor\\u001b[2J",
             &format!("next: oraclectl review show {id}"),
         ],
     );
@@ -117,7 +118,8 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
     );
     let resolve = |value: &str, validity: &str, status| {
         let validity = format!("--valid-for={validity}");
-        ctl(&world, &["review", "resolve", &id, value, "--reason=the census", &validity], status)
+        let args = ["review", "resolve", &id, "--reason=the census", &validity];
+        ctl(&world, &args.into_iter().chain(value.split(' ')).collect::<Vec<_>>(), status)
     };
     assert_lines(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
     assert_lines(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
@@ -126,16 +128,8 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
         &["no candidate or claim has 54300; they have: 1, 54208, 54608"],
     );
     assert_lines(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
-    let own = [
-        "review",
-        "resolve",
-        &id,
-        "population=54300",
-        "--reason=the census",
-        "--valid-for=90d",
-        "--own-value",
-    ];
-    assert_lines(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "valid until"]);
+    let own = resolve("--own-value population=54300", "90d", 0);
+    assert_lines(&own, &["is resolved", "population 54300", "the census", "valid until"]);
     assert_lines(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);
@@ -152,6 +146,10 @@ async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
     assert_lines(&ctl(&world, &revoke, 0), &["is revoked", "by uid ", "misread"]);
     assert_lines(&ctl(&world, &revoke, 1), &["(review_not_in_force)"]);
     assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[", revoked at "]);
+    assert_lines(
+        &ctl(&world, &["review", "show", &id], 0),
+        &["\nvalid until  ", "\nrevoked      by uid ", "\nreason       misread\n"],
+    );
     assert_lines(&ctl(&world, &ARUBA, 6), &["human_review: a reviewer has to decide"]);
 }
 
@@ -180,7 +178,7 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     let output = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
     assert_lines(&output, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
-    assert_lines(&output, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
+    assert_lines(&output, &["no review has the id v-none; ", "(review_unknown)", "(review_dismissed)"]);
     assert_eq!(output.matches("oraclectl: ").count(), 2, "each is reported once: {output}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     assert_lines(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
@@ -224,6 +222,7 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
     );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
     assert_lines(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
+    assert_lines(&ctl(&world, &["verify", "census", "--axes=population"], 6), &["subject     none\n"]);
     let pending = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
     assert_lines(&pending, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
     let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
@@ -233,7 +232,10 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
         &ctl(&world, &["verify", "census", "area=ABW", "--axes=height"], 1),
         &["(invalid_verification)"],
     );
-    assert_lines(&ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1), &["(workflow_unknown)"]);
+    assert_lines(
+        &ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1),
+        &["`oraclectl get workflow`"],
+    );
     assert_lines(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 1), &["`a` is given twice"]);
     assert_lines(&ctl(&world, &["verify", "census", "area"], 2), &["AXIS=VALUE"]);
     assert_lines(

@@ -45,7 +45,7 @@ pub enum RegistryError {
     #[error("no source {0} is registered")]
     SourceUnknown(SourceId),
     /// The pipeline is not registered.
-    #[error("no pipeline {0} is registered; `oraclectl get pipeline` lists the pipelines of all sources")]
+    #[error("no pipeline {0} is registered")]
     PipelineUnknown(PipelineId),
     /// A version of an ontology is immutable.
     #[error(

@@ -14,7 +14,9 @@ use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,8 +258,12 @@ impl ResponseLines {
 }
 
 fn connect_error(path: &Path, error: &io::Error) -> ClientError {
+    let is_other_file = || fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket());
     let reason = match error.kind() {
         ErrorKind::NotFound => "the socket does not exist; is the daemon running with this path?".to_owned(),
+        ErrorKind::ConnectionRefused if is_other_file() => {
+            "this file is not a socket; use the path of a socket of oracled".to_owned()
+        }
         ErrorKind::ConnectionRefused => {
             "no process accepts connections on this socket; start the daemon".to_owned()
         }

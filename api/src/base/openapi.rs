@@ -6,8 +6,10 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Type};
 use utoipa::openapi::{Content, Header, Ref, RefOr, Response, Schema};
 
-/// The codes that every operation of both sockets can return.
-const COMMON: [ProblemCode; 4] = [
+/// The codes that every operation of both sockets can return: for example, an unknown query parameter is an
+/// `invalid_request`.
+const COMMON: [ProblemCode; 5] = [
+    ProblemCode::InvalidRequest,
     ProblemCode::RequestTimeout,
     ProblemCode::HeadersTooLarge,
     ProblemCode::InternalError,

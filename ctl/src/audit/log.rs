@@ -84,12 +84,17 @@ impl SinceTime {
 impl LogArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = self.request_path();
-        let mut client = DaemonClient::connect(&options.control_path()).await?;
+        let mut client = DaemonClient::connect(&options.control_path()?).await?;
         let response = client.open(Method::GET, &path, None).await?;
         let mut lines = response_lines(response).await?;
+        let mut is_empty = true;
         while let Some(line) = lines.next_line().await? {
             print_entry(&line, options.json, out)?;
             out.flush()?;
+            is_empty = false;
+        }
+        if is_empty && !options.json && !self.follow {
+            writeln!(out, "no entries")?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ pub(crate) enum CtlError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The daemon rejects the request, or cannot serve it now.
-    #[error("{detail} ({code})")]
+    #[error("{detail}{} ({code})", next_command(.code))]
     Problem {
         /// The `detail` of the problem document.
         detail: String,
@@ -77,7 +77,36 @@ pub(crate) enum CtlError {
     Output(#[from] io::Error),
 }
 
+/// The command that helps after a problem with this code, to be appended to its text; empty if there is none, or if the
+/// daemon's text names it.
+pub(crate) fn next_command(code: &str) -> &'static str {
+    match code {
+        "source_unknown" => "; `oraclectl get source` lists the sources",
+        "ontology_unknown" => "; `oraclectl get ontology` lists the ontologies",
+        "pipeline_unknown" => "; `oraclectl get pipeline` lists the pipelines of all sources",
+        "workflow_unknown" => "; `oraclectl get workflow` lists the workflows",
+        "run_unknown" => "; `oraclectl ingest list` lists the runs",
+        "review_unknown" => "; `oraclectl review list --all` lists the reviews",
+        "mail_unknown" => "; `oraclectl outbox` lists the mails",
+        "source_silent" => "; `oraclectl source approve SOURCE` approves it",
+        "runs_held" => {
+            "; use `oraclectl ingest approve RUN --reason …` or `oraclectl ingest discard RUN --reason …`"
+        }
+        _ => "",
+    }
+}
+
 impl CtlError {
+    /// Replaces the text of the problem `problem_code`. Other errors stay as they are.
+    pub(crate) fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Problem { code, status, document, .. } if code == problem_code => {
+                Self::Problem { detail: text(), code, status, document }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NotApproved
@@ -89,7 +118,7 @@ impl CtlError {
             Self::NotVerified => 6,
             Self::Held(_) => 7,
             Self::Detached(_) => 130,
-            Self::Problem { status, .. } if *status < 500 => 1,
+            Self::Problem { status, code, .. } if *status < 500 || code == "model_refused" => 1,
             Self::Client(_) => 3,
             Self::Verb { exit_code, .. } => *exit_code,
             Self::Problem { .. } => 4,
@@ -100,5 +129,46 @@ impl CtlError {
     /// Whether the reader of standard output has closed it. The program then ends with success.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(code: &str, status: u16) -> CtlError {
+        CtlError::Problem {
+            detail: "it failed".to_owned(),
+            code: code.to_owned(),
+            status,
+            document: serde_json::Value::Null,
+        }
+    }
+
+    #[test]
+    fn problem_of_a_refused_verdict_exits_with_1_and_of_a_failed_model_with_4() {
+        for (code, status, exit_code) in [
+            ("crosscheck_rejected", 422, 1),
+            ("model_refused", 502, 1),
+            ("model_refused_request", 502, 4),
+            ("model_unavailable", 503, 4),
+        ] {
+            assert_eq!(problem(code, status).exit_code(), exit_code, "{code}");
+        }
+    }
+
+    #[test]
+    fn problem_names_the_next_command_before_its_code() {
+        let shown = problem("run_unknown", 404).to_string();
+        assert_eq!(shown, "it failed; `oraclectl ingest list` lists the runs (run_unknown)");
+        assert_eq!(problem("invalid_query", 400).to_string(), "it failed (invalid_query)");
+    }
+
+    #[test]
+    fn reword_changes_only_the_named_problem() {
+        let reword =
+            |code: &str| problem(code, 404).reword("session_unknown", || "no session".into()).to_string();
+        assert_eq!(reword("session_unknown"), "no session (session_unknown)");
+        assert_eq!(reword("invalid_query"), "it failed (invalid_query)");
     }
 }

@@ -27,11 +27,11 @@ pub(crate) struct GlobalOptions {
 }
 
 impl GlobalOptions {
-    pub(crate) fn routes_path(&self) -> PathBuf {
+    pub(crate) fn routes_path(&self) -> Result<PathBuf, CtlError> {
         socket_path(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
     }
 
-    pub(crate) fn control_path(&self) -> PathBuf {
+    pub(crate) fn control_path(&self) -> Result<PathBuf, CtlError> {
         socket_path(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
     }
 
@@ -41,7 +41,7 @@ impl GlobalOptions {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<DaemonResponse, CtlError> {
-        call(&self.routes_path(), method, path, body).await
+        call(&self.routes_path()?, method, path, body).await
     }
 
     /// Sends an order on the control socket, and waits for its answer without a time limit.
@@ -51,7 +51,7 @@ impl GlobalOptions {
         order: &impl serde::Serialize,
     ) -> Result<DaemonResponse, CtlError> {
         let body = serde_json::to_vec(order).map_err(io::Error::from)?;
-        let mut client = DaemonClient::connect(&self.control_path()).await?;
+        let mut client = DaemonClient::connect(&self.control_path()?).await?;
         let answer = client.call_without_timeout(Method::POST, path, body.into()).await?;
         if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
     }
@@ -62,15 +62,21 @@ impl GlobalOptions {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<DaemonResponse, CtlError> {
-        call(&self.control_path(), method, path, body).await
+        call(&self.control_path()?, method, path, body).await
     }
 }
 
 /// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else
 /// the user's own. clap does not get the variable: it would list the option as required in every usage line.
-pub(crate) fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
+fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> Result<PathBuf, CtlError> {
     let set = || std::env::var_os(variable).map(PathBuf::from);
-    given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(name))
+    let path = given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(name));
+    if path.as_os_str().is_empty() {
+        // clap rejects an empty option
+        let message = format!("`{variable}` is empty; set it to the path of the socket, or unset it");
+        return Err(CtlError::Verb { message, exit_code: 2, was_printed: false });
+    }
+    Ok(path)
 }
 
 pub(crate) async fn call(

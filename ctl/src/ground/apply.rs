@@ -3,7 +3,7 @@
 mod files;
 
 use super::documents::to_yaml;
-use crate::base::error::CtlError;
+use crate::base::error::{CtlError, next_command};
 use crate::base::options::GlobalOptions;
 use crate::base::output::{escape_line, format_count, print_json};
 use files::{FileDocument, FileFault, read_all};
@@ -11,6 +11,7 @@ use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
 };
+use oracled_domain::documents::AnyDocument;
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -50,6 +51,13 @@ struct LocatedDocument<'r> {
     applied: &'r AppliedDocument,
 }
 
+/// Whether the detail of a fault reports that no document with the kind and id of `document` is registered.
+fn is_reported_missing(document: &AnyDocument, detail: &str) -> bool {
+    let (kind, document_id) = (document.kind(), document.document_id());
+    let texts = [document_id.clone(), format!("`{document_id}`")];
+    texts.iter().any(|name| detail.contains(&format!("no {kind} {name} is registered")))
+}
+
 impl ApplyArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let (documents, mut faults) = read_all(&self.files)?;
@@ -62,11 +70,15 @@ impl ApplyArgs {
         let found = documents.iter().zip(&response.items);
         let found: Vec<_> =
             found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
-        // a document that is reported as missing may be one that has another fault
-        let is_unknown = |fault: &DocumentFault| fault.code.ends_with("_unknown");
-        let with_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
-        let shown = found.into_iter().filter(|(_, fault)| with_unknown || !is_unknown(fault));
-        faults.extend(shown.map(|(read, fault)| FileFault::from_document(read, &fault.detail)));
+        // a document that is reported as missing may be one that cannot be read or has a fault of its own
+        let is_consequence = |fault: &DocumentFault| {
+            !is_readable && fault.code.ends_with("_unknown")
+                || found.iter().any(|(given, _)| is_reported_missing(&given.document, &fault.detail))
+        };
+        let shown = found.iter().filter(|(_, fault)| !is_consequence(fault));
+        faults.extend(shown.map(|(read, DocumentFault { code, detail })| {
+            FileFault::from_document(read, &format!("{detail}{}", next_command(code)))
+        }));
         faults.sort();
         if options.json {
             let placed = documents.iter().zip(&response.items);

@@ -42,7 +42,10 @@ pub(crate) async fn find_document(
 ) -> Result<DocumentReport, CtlError> {
     let document_id = complete_version(options, kind, document_id).await?;
     let path = format!("/v1/documents/{kind}/{}", encode_segment(&document_id));
-    Ok(options.call_control(Method::GET, &path, None).await?.json()?)
+    let unknown =
+        || format!("no {kind} {document_id} is registered; `oraclectl get {kind}` lists the registered ones");
+    let found = options.call_control(Method::GET, &path, None).await;
+    Ok(found.map_err(|error| error.reword("document_unknown", unknown))?.json()?)
 }
 
 /// The id of a document. The version of an ontology may be left out if only one is registered.

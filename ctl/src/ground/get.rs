@@ -41,6 +41,8 @@ fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummary>) -> Stri
     if documents.is_empty() {
         return format!("no {kind} is registered: `oraclectl apply -f FILE`");
     }
+    // not every kind has a status
+    let has_status = documents.iter().any(|summary| summary.status.is_some());
     let row = |summary: DocumentSummary| {
         [
             summary.document_id,
@@ -50,6 +52,10 @@ fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummary>) -> Stri
             summary.registered_by.map(|by| format_requester(&by)).unwrap_or_default(),
         ]
     };
-    let rows = documents.into_iter().map(row).collect();
-    format_table([kind.into_str(), "status", "sha256", "registered at", "by"], rows)
+    let rows = documents.into_iter().map(row);
+    if has_status {
+        return format_table([kind.into_str(), "status", "sha256", "registered at", "by"], rows.collect());
+    }
+    let rows = rows.map(|[document_id, _, sha256, at, by]| [document_id, sha256, at, by]);
+    format_table([kind.into_str(), "sha256", "registered at", "by"], rows.collect())
 }

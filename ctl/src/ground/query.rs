@@ -133,7 +133,7 @@ impl QueryArgs {
         if self.csv {
             return self.print_csv(out, &answer, &paths);
         }
-        show(out, &answer, &paths, OutputStyle::for_stdout())
+        show(out, &answer, &paths, request.point_in_time, OutputStyle::for_stdout())
     }
 
     fn print_csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
@@ -201,11 +201,13 @@ fn format_value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Prints records for people, with their source and age.
+/// Prints records for people, with their source and age. With a requested time `at`, the age is the age now, and the
+/// policy judges the age at that time.
 fn show(
     out: &mut dyn Write,
     answer: &QueryAnswer,
     paths: &[String],
+    at: Option<Timestamp>,
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     let response = &answer.response;
@@ -219,10 +221,13 @@ fn show(
             writeln!(out, "{}", format_record(record, paths))?;
         }
     }
-    let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
+    let policy = &metadata.freshness.policy;
+    let stale = policy.axes.iter().any(|axis| axis.stale);
+    let now = if at.is_some() { " now" } else { "" };
+    let then = at.map(|at| format!(" at {at}")).unwrap_or_default();
     let age = metadata.freshness.staleness_seconds;
-    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", format_span(age_s)));
-    let age = format!("{age}{}", if stale { ", stale" } else { "" });
+    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old{now}", format_span(age_s)));
+    let age = if stale { format!("{age}, stale{then}") } else { age };
     let colored = look.paint(&age, !stale);
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     let version = if version.is_empty() { "none" } else { version };
@@ -233,7 +238,8 @@ fn show(
         escape_line(version)
     )?;
     for warning in &response.warnings {
-        writeln!(out, "warning: {}", escape_line(warning))?;
+        let then = if policy.warnings.contains(warning) { then.as_str() } else { "" };
+        writeln!(out, "warning{then}: {}", escape_line(warning))?;
     }
     if response.cursor.is_some() {
         writeln!(out, "there are more: -n N")?;

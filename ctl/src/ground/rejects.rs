@@ -17,6 +17,9 @@ use std::io::Write;
 const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "place", "reason"];
 
 /// Show the records that a run rejected, with the reasons
+///
+/// The column `record` counts the records of the payload from 1: lines of NDJSON that are not blank, rows of CSV and
+/// TSV after the header line, and items of the list of a JSON payload. `position` of --json and --csv counts from 0.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RejectsArgs {
     /// The run's id, or 8 or more of its first digits
@@ -67,9 +70,11 @@ impl RejectsArgs {
         let by_rule = shown.rejected_by_rule.iter();
         let by_rule = by_rule.map(|(rule, count)| [rule.into_str().to_owned(), count.to_string()]).collect();
         writeln!(out, "{}\n", format_table(["rule", "rejected"], by_rule))?;
-        let rows = shown.rejects.iter().map(row);
-        let rows = rows.map(|[position, _, _, _, rule, place, reason]| [position, rule, place, reason]);
-        writeln!(out, "{}", format_table(["position", "rule", "place", "reason"], rows.collect()))?;
+        let rows = shown.rejects.iter().map(|reject| {
+            let [_, _, _, _, rule, place, reason] = row(reject);
+            [(reject.position + 1).to_string(), rule, place, reason]
+        });
+        writeln!(out, "{}", format_table(["record", "rule", "place", "reason"], rows.collect()))?;
         if shown.more {
             writeln!(out, "there are more: -n N")?;
         }

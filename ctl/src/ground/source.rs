@@ -152,8 +152,10 @@ pub(super) fn is_live(entry: &SourceRegistryEntry) -> bool {
 /// The review status of a source, in words.
 pub(super) fn format_status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
-        (SourceReviewStatus::Pending, _) if is_live(entry) => "pending: not queried".into(),
-        (SourceReviewStatus::Pending, _) => "pending: can be ingested, and does not answer".into(),
+        (SourceReviewStatus::Pending, _) => {
+            let how = if is_live(entry) { "not queried" } else { "can be ingested, and does not answer" };
+            format!("pending: {how} until `oraclectl source approve {}`", entry.oracle_id())
+        }
         (SourceReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
         (status, _) => status.into_str().to_owned(),
     }

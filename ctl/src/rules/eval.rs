@@ -52,7 +52,7 @@ impl RulesEvalArgs {
             // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        let client = DaemonClient::connect(&options.routes_path()).await?;
+        let client = DaemonClient::connect(&options.routes_path()?).await?;
         let feed = CaseFeed::start(input).map_err(|cause| self.read_error(cause))?;
         let ended = self.read_answers(feed, client, run, &bar).await;
         bar.finish_and_clear();

@@ -66,7 +66,11 @@ impl SessionArgs {
             }
         };
         let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        let session: SessionReport = options.call_control(method, &path, body).await?.json()?;
+        // the daemon's text advises how to regenerate a verdict
+        let unknown = || format!("no session {session_id} is registered");
+        let answer = options.call_control(method, &path, body).await;
+        let answer = answer.map_err(|error| error.reword("session_unknown", unknown))?;
+        let session: SessionReport = answer.json()?;
         if options.json {
             return print_json(out, &session);
         }

@@ -45,17 +45,17 @@ fn is_reproduced_here(ExplainedDecision { inputs, envelope, .. }: &ExplainedDeci
 
 fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {
     let ExplainedDecision { inputs, envelope, reproduced } = decision;
-    show::show_envelope(out, envelope, OutputStyle::for_stdout())?;
+    let claims = inputs.question.claimed.iter().map(|(path, claim)| {
+        let value = claim.value.to_string();
+        (path.clone(), descriptions::format_claim(&value, &claim.claimed_by, claim.confirmed))
+    });
+    show::show_envelope(out, envelope, &claims.collect(), OutputStyle::for_stdout())?;
     let mut pairs = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
         ("taken", format_stage(inputs, envelope.kind)),
         ("workflow", format!("SHA-256 {}", envelope.workflow_sha256)),
     ];
-    pairs.extend(inputs.question.claimed.iter().map(|(path, claim)| {
-        let confirmed = if claim.confirmed { ", confirmed" } else { "" };
-        ("claimed", format!("{path} {} by {}{confirmed}", claim.value, claim.claimed_by))
-    }));
     pairs.extend(inputs.locks.iter().map(|lock| {
         let (by, until) = (format_requester(&lock.verifier_id), lock.valid_until);
         ("decided by a reviewer", format!("{} by {by} until {until}", lock.axis))

@@ -219,7 +219,7 @@ async fn read_reviews(
 async fn watch(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
     let status: StatusReport = options.call_control(Method::GET, "/v1/status", None).await?.json()?;
     let path = format!("/v1/log/follow?event=review_opened&after={}", status.entries);
-    let mut client = DaemonClient::connect(&options.control_path()).await?;
+    let mut client = DaemonClient::connect(&options.control_path()?).await?;
     let mut lines = response_lines(client.open(Method::GET, &path, None).await?).await?;
     while let Some(line) = lines.next_line().await? {
         let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());

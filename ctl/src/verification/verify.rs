@@ -52,7 +52,8 @@ pub(crate) struct VerifyArgs {
 
 impl VerifyArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let body = serde_json::to_vec(&self.request()?).map_err(std::io::Error::from)?;
+        let request = self.request()?;
+        let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
         let mut answer = options.call_routes(Method::POST, "/v1/verify", Some(body.into())).await?;
         let mut envelope: Envelope = answer.json()?;
         while self.wait && answer.status == StatusCode::ACCEPTED {
@@ -64,7 +65,12 @@ impl VerifyArgs {
         if options.json {
             print_json(out, &envelope)?;
         } else {
-            show::show_envelope(out, &envelope, OutputStyle::for_stdout())?;
+            let claims = request.claimed.iter().map(|(axis, claim)| {
+                // the command line has values as texts
+                let value = claim.value.as_str().unwrap_or_default();
+                (axis.clone(), descriptions::format_claim(value, &claim.claimed_by, claim.confirmed))
+            });
+            show::show_envelope(out, &envelope, &claims.collect(), OutputStyle::for_stdout())?;
         }
         if envelope.kind == EnvelopeKind::Authoritative { Ok(()) } else { Err(CtlError::NotVerified) }
     }

@@ -88,13 +88,14 @@ impl<'w> DevWalk<'w> {
         format!("dev-{}-{name}", self.before)
     }
 
-    /// Runs a chapter and prints its lines. A chapter fails at its first unexpected response, unless it is not checked.
+    /// Runs a chapter and prints its lines. A chapter ends at its first unexpected response, and then fails unless it is
+    /// not checked. Returns whether it reached its end.
     pub(super) async fn chapter(
         &mut self,
         title: &str,
         is_checked: bool,
         run: impl AsyncFnOnce(&mut Self) -> anyhow::Result<ChapterLines>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         self.detail.clear();
         self.is_checked = is_checked;
         let ran = run(self).await;
@@ -104,7 +105,7 @@ impl<'w> DevWalk<'w> {
             (true, Err(_)) => ("✗", 31, &mut self.failed),
         };
         *count += 1;
-        let mark = if self.is_colored { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
+        let mark = self.colored(mark, code);
         let mut out = io::stdout().lock();
         let is_ok = ran.is_ok();
         match ran {
@@ -120,7 +121,18 @@ impl<'w> DevWalk<'w> {
             }
         }
         let detail = if self.is_verbose || !is_ok { self.detail.as_str() } else { "" };
-        out.write_all(detail.as_bytes())
+        out.write_all(detail.as_bytes())?;
+        Ok(is_ok)
+    }
+
+    /// Prints a chapter that cannot run. It counts as not checked.
+    pub(super) fn skip(&mut self, title: &str, reason: &str) -> io::Result<()> {
+        self.unchecked += 1;
+        writeln!(io::stdout(), "{} {title}: skipped, because {reason}", self.colored("·", 33))
+    }
+
+    fn colored(&self, mark: &str, code: u8) -> String {
+        if self.is_colored { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() }
     }
 
     /// Reads from the routes' socket.

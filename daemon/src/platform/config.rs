@@ -6,6 +6,8 @@ mod cleartext;
 mod error;
 mod flags;
 mod ingestion;
+mod keys;
+mod load;
 mod mail;
 mod model;
 mod ranges;
@@ -24,19 +26,15 @@ use oracled_api::base::directories::DefaultDirectories;
 pub use rules::RulesSection;
 
 use crate::platform::telemetry::{self, LogFormat};
-use ::config::{Environment, File, FileFormat};
 use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
-use variables::ConfigVariables;
 
 /// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
 const PREFIX: &str = "ORACLED";
@@ -48,7 +46,7 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 /// `oracled serve --config FILE` reads a file. The default is `oracled.toml` in systemd's configuration directory, else in
 /// `$XDG_CONFIG_HOME/oracled/`, if it exists. A key in a table is written `table.key` here. Its variable is `ORACLED_`, the
 /// table, two underscores and the key: `ORACLED_LIMITS__BODY_BYTES`. `oracled check-config` prints the resulting
-/// configuration, or its first error.
+/// configuration, or its errors.
 ///
 /// An unknown key, a wrong type and a value out of range are errors. An unknown variable is an error if it looks like a key:
 /// its name differs from a key's in at most two letters, or the part before its first `__` is a table or a key. Other
@@ -73,15 +71,15 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 #[serde(deny_unknown_fields)]
 pub struct DaemonConfig {
     /// Directory of the store and `oracle_log.jsonl`. The default is systemd's state directory, else
-    /// `$XDG_STATE_HOME/oracled`.
+    /// `$XDG_STATE_HOME/oracled`. The path is absolute; only the flag may be relative to the current directory.
     #[schema(value_type = String)]
     pub state_dir: PathBuf,
-    /// Path of the routes' socket, at most 107 bytes long. The default is `oracled.sock` in systemd's runtime directory,
-    /// else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
+    /// Path of the routes' socket, as for `state_dir`, at most 107 bytes long. The default is `oracled.sock` in systemd's
+    /// runtime directory, else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
     #[schema(value_type = String)]
     pub socket: PathBuf,
-    /// Path of the control socket, at most 107 bytes long. The default is `control.sock` in the same directory as
-    /// the routes' socket.
+    /// Path of the control socket, as for `state_dir`, at most 107 bytes long. The default is `control.sock` in the same
+    /// directory as the routes' socket.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
     /// Mode of the routes' socket: 3 or 4 octal digits, with read and write permission for the owner. It has no
@@ -290,50 +288,6 @@ impl Default for DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// Builds the configuration from all its sources and checks it.
-    ///
-    /// # Errors
-    /// The first fault, with its key.
-    pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
-        Self::from_sources(flags, env::vars_os())
-    }
-
-    /// The names of the `ORACLED_…` variables of this process that are ignored, since they do not look like keys.
-    #[must_use]
-    pub fn ignored_variables() -> Vec<String> {
-        ConfigVariables::from_environment(env::vars_os())
-            .map(|variables| variables.ignored)
-            .unwrap_or_default()
-    }
-
-    /// The same with the given variables.
-    fn from_sources(
-        flags: &DaemonFlags,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Self, ConfigError> {
-        let unreadable = |error| ConfigError::NotUnderstood(describe_without_values(&error));
-        let defaults = ::config::Config::try_from(&Self::default()).map_err(unreadable)?;
-        let mut sources = ::config::Config::builder().add_source(defaults);
-        if let Some(file) =
-            flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
-        {
-            if !file.is_file() {
-                let fault = if file.exists() { "is not a regular file" } else { "does not exist" };
-                let text = format!("the file {} {fault}", file.display());
-                return Err(ConfigError::NotUnderstood(text));
-            }
-            sources = sources.add_source(File::from(file).format(FileFormat::Toml));
-        }
-        let variables = ConfigVariables::from_environment(environment)?;
-        let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
-        sources = sources.add_source(environment.source(Some(variables.keys)));
-        let mut config: Self =
-            sources.build().and_then(::config::Config::try_deserialize).map_err(unreadable)?;
-        flags.apply_to(&mut config);
-        config.check()?;
-        Ok(config)
-    }
-
     /// The mode of the routes' socket.
     ///
     /// # Errors
@@ -359,68 +313,49 @@ impl DaemonConfig {
         Err(not_allowed_error("control_socket_mode", given, allowed))
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        ranges::check(self)?;
-        let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
-        check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40)?;
-        self.model.check(request_s)?;
-        self.mail.check()?;
-        self.rules.check()?;
-        self.ingestion.check(request_s)?;
-        if self.state_dir.as_os_str().is_empty() {
-            return Err(not_allowed_error("state_dir", "empty", "the path of a directory"));
+    /// All faults of the values apart from their ranges. Values that depend on others are checked only if all are
+    /// `in_range`.
+    fn check(&self, in_range: bool) -> Vec<ConfigError> {
+        let mut checks = vec![
+            check_path("state_dir", &self.state_dir, usize::MAX),
+            check_path("socket", &self.socket, SOCKET_PATH_MAX_BYTES),
+            check_path("control_socket", &self.control_socket, SOCKET_PATH_MAX_BYTES),
+            self.check_distinct_sockets(),
+            self.socket_mode().map(drop),
+            self.control_socket_mode().map(drop),
+            self.check_log_level(),
+            self.mail.check(),
+            self.rules.check(),
+        ];
+        if in_range {
+            let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
+            checks.extend([
+                check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
+                self.model.check(request_s),
+                self.ingestion.check(request_s),
+            ]);
         }
-        self.socket_mode()?;
-        self.control_socket_mode()?;
-        check_socket_path("socket", &self.socket)?;
-        check_socket_path("control_socket", &self.control_socket)?;
-        if self.socket == self.control_socket {
-            return Err(not_allowed_error(
-                "control_socket",
-                self.control_socket.display(),
-                "another path than `socket`",
-            ));
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn check_distinct_sockets(&self) -> Result<(), ConfigError> {
+        if self.socket != self.control_socket {
+            return Ok(());
         }
-        telemetry::parse_filter(&self.log_level).map_err(|error| {
+        Err(not_allowed_error("control_socket", self.control_socket.display(), "another path than `socket`"))
+    }
+
+    fn check_log_level(&self) -> Result<(), ConfigError> {
+        telemetry::parse_filter(&self.log_level).map(drop).map_err(|error| {
             let allowed = "error, warn, info, debug, trace, or tracing's filter directives";
             not_allowed_error("log_level", format!("`{}` ({error})", self.log_level), allowed)
-        })?;
-        Ok(())
+        })
     }
-}
-
-/// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
-fn describe_without_values(error: &::config::ConfigError) -> String {
-    use ::config::ConfigError as Fault;
-    let format_origin = |key: &Option<String>, origin: &Option<String>| {
-        let key = key.iter().map(|key| format!(" for key `{key}`"));
-        key.chain(origin.iter().map(|origin| format!(" in {origin}"))).collect::<String>()
-    };
-    match error {
-        Fault::Type { expected, key, origin, .. } => {
-            format!("the value is of the wrong type, expected {expected}{}", format_origin(key, origin))
-        }
-        Fault::At { error, key, origin } => describe_without_values(error) + &format_origin(key, origin),
-        Fault::Message(message) => match message.rsplit_once(", expected ") {
-            // serde quotes the value before the expected type
-            Some((found, expected)) if found.starts_with("invalid ") => {
-                format!("the value is of the wrong type, expected {expected}")
-            }
-            _ => message.clone(),
-        },
-        other => strip_source_lines(&other.to_string()),
-    }
-}
-
-/// A parser's error without the lines of the file that it quotes.
-fn strip_source_lines(error: &str) -> String {
-    let is_quoted =
-        |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
 fn not_allowed_error(key: impl Into<String>, given: impl Display, allowed: impl Display) -> ConfigError {
-    ConfigError::NotAllowed { key: key.into(), given: given.to_string(), allowed: allowed.to_string() }
+    let (given, allowed) = (given.to_string(), allowed.to_string());
+    ConfigError::NotAllowed { key: key.into(), variable: None, given, allowed }
 }
 
 fn check_range<N: PartialOrd + Display>(
@@ -445,13 +380,17 @@ fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     })
 }
 
-fn check_socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {
-    let bytes = path.as_os_str().len();
-    if (1..=SOCKET_PATH_MAX_BYTES).contains(&bytes) {
-        return Ok(());
-    }
-    let given = format!("`{}`, of {bytes} bytes", path.display());
-    Err(not_allowed_error(key, given, format!("a path of 1 to {SOCKET_PATH_MAX_BYTES} bytes")))
+/// Checks that a path does not depend on the directory in which the daemon starts, and has at most `max_bytes`.
+fn check_path(key: &'static str, path: &Path, max_bytes: usize) -> Result<(), ConfigError> {
+    let given = match path.as_os_str().len() {
+        0 => "empty".to_owned(),
+        _ if path.is_relative() => format!("`{}`, which is relative", path.display()),
+        bytes if bytes > max_bytes => format!("`{}`, of {bytes} bytes", path.display()),
+        _ => return Ok(()),
+    };
+    let length =
+        if max_bytes == usize::MAX { String::new() } else { format!(" of at most {max_bytes} bytes") };
+    Err(not_allowed_error(key, given, format!("an absolute path{length}")))
 }
 
 #[cfg(test)]

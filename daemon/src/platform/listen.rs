@@ -51,14 +51,18 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another process answers on the socket.
-    #[error("the socket {path} is in use by another process; stop that one, or name another path")]
+    #[error(
+        "the socket {path} is in use by another process; stop that process, or set `{key}` to another path"
+    )]
     Live {
         /// Path of the socket.
         path: PathBuf,
+        /// The configuration key of the path.
+        key: &'static str,
     },
     /// Another kind of file has the socket's path.
-    #[error("{path} exists and is not a socket; move it away, or name another path")]
-    NotASocket { path: PathBuf },
+    #[error("{path} exists and is not a socket; move it away, or set `{key}` to another path")]
+    NotASocket { path: PathBuf, key: &'static str },
     /// The socket cannot be created.
     #[error("cannot create the socket {path}: {source}")]
     Io {
@@ -105,17 +109,18 @@ impl DaemonSockets {
     pub async fn open(config: &DaemonConfig) -> Result<Self, ListenError> {
         let (mut routes, mut control) = take_inherited()?;
         let mut bound = Vec::new();
-        for (socket, path, mode, group) in [
-            (&mut routes, &config.socket, config.socket_mode()?, &config.socket_group),
+        for (socket, key, path, mode, group) in [
+            (&mut routes, "socket", &config.socket, config.socket_mode()?, &config.socket_group),
             (
                 &mut control,
+                "control_socket",
                 &config.control_socket,
                 config.control_socket_mode()?,
                 &config.control_socket_group,
             ),
         ] {
             if socket.is_none() {
-                *socket = Some(bind(path, mode, group.as_deref()).await?);
+                *socket = Some(bind(key, path, mode, group.as_deref()).await?);
                 bound.push(
                     BoundSocket::identify(path)
                         .map_err(|source| ListenError::Io { path: path.clone(), source })?,
@@ -187,21 +192,25 @@ fn take_inherited() -> Result<(Option<StdListener>, Option<StdListener>), Listen
     Ok((routes, control))
 }
 
-/// Binds `path`. A stale socket file is replaced; any other file is an error.
-async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
+/// Binds `path`, the value of `key`. A stale socket file is replaced; any other file is an error.
+async fn bind(
+    key: &'static str,
+    path: &Path,
+    mode: u32,
+    group: Option<&str>,
+) -> Result<StdListener, ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
+    let live = || ListenError::Live { path: path.to_owned(), key };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(io(error)),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(ListenError::NotASocket { path: path.to_owned() });
+            return Err(ListenError::NotASocket { path: path.to_owned(), key });
         }
         // a connection attempt does not wait for room in the backlog: a listener with a full backlog is alive too
         Ok(_) => match UnixStream::connect(path).await {
-            Ok(_) => return Err(ListenError::Live { path: path.to_owned() }),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Err(ListenError::Live { path: path.to_owned() });
-            }
+            Ok(_) => return Err(live()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(live()),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(io(error)),
         },

@@ -17,6 +17,12 @@ pub fn reword_serde_error(message: &str) -> String {
         // serde reports this if an enum is expected: one of several words, or an object whose only member is one of them
         return format!("invalid type: expected one of the allowed words{place}");
     }
+    if what == "invalid type: unit variant, expected struct variant" {
+        return format!(
+            "the word alone is not enough, since it has members; write an object, such as `{{\"csv\": {{}}}}` for \
+             `\"csv\"`{place}"
+        );
+    }
     let Some((given, expected)) =
         what.rsplit_once(", expected ").filter(|(given, _)| is_invalid_input(given))
     else {
@@ -87,8 +93,9 @@ mod tests {
                 "invalid value: integer `-1`, expected a whole number of at least 0",
             ),
             (
-                "invalid type: unit variant, expected struct variant",
-                "invalid type: the word alone, expected an object",
+                "invalid type: unit variant, expected struct variant at line 1 column 9",
+                "the word alone is not enough, since it has members; write an object, such as `{\"csv\": {}}` for \
+                 `\"csv\"` at line 1 column 9",
             ),
             (
                 "invalid type: integer `3`, expected struct variant Format::Csv",

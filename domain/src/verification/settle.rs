@@ -120,6 +120,13 @@ pub(super) fn settle<'a>(
         settlement.contested_by = on_axis.oracles().collect();
     }
     let mut reasons = reviewer_reasons(inputs, &on_axis, claim, path, axis);
+    let is_of_claim =
+        |reason: &AxisReason| matches!(reason, AxisReason::OracleVsUser | AxisReason::AlwaysHuman);
+    if let Some(claim) =
+        claim.filter(|_| axis.class == AxisClass::Measured && !reasons.iter().any(is_of_claim))
+    {
+        settlement.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
+    }
     if !settlement.contested_by.is_empty() && is_reverification_required(inputs) {
         reasons.insert(AxisReason::Reverification);
     } else {
@@ -318,11 +325,7 @@ impl<'a> AxisSettlement<'a> {
         path: &str,
         axis: &Axis,
     ) -> bool {
-        let Some(claim) = claim else { return false };
-        if axis.class == AxisClass::Measured {
-            self.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
-            return false;
-        }
+        let Some(claim) = claim.filter(|_| axis.class == AxisClass::SelfReported) else { return false };
         if !claim.confirmed {
             self.warnings.push(format!("`{path}`: {} has not confirmed the claim", claim.claimed_by));
             return false;

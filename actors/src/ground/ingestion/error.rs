@@ -110,7 +110,8 @@ pub enum IngestionError {
     /// The version was read from another payload.
     #[error(
         "version {version} was already read by run {run_id}, from another payload or with another release date \
-         ({released_at}); submit a new release under its own version, or replace this version with `replace`"
+         ({released_at}); submit a new release under its own version, or submit this payload with `replace` (oraclectl: \
+         `--replace`)"
     )]
     VersionKnown {
         version: String,

@@ -7,6 +7,8 @@ use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::base::wording::reword_serde_error;
 use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};
 use serde::{Deserialize, Serialize};
+use serde_saphyr::Error as YamlError;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::with_deserializer_from_str_with_options;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,6 +18,26 @@ use std::path::{Path, PathBuf};
 
 /// Extensions of the files that are read in a folder.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The remedy for two documents without a line between them.
+const SEPARATE: &str = "separate documents by a line `---`";
+
+/// Texts of the YAML parser that name its options or Rust types, in plain words.
+const YAML_WORDS: [(&str, &str); 7] = [
+    (
+        "cannot deserialize null into string; use Option<String>",
+        "null is not a text; write the text, or \"\"",
+    ),
+    (
+        "expected mapping start",
+        "an object is expected; a word that has members is written as an object, too: `{csv: {}}` for `csv`",
+    ),
+    ("expected sequence start", "a list is expected"),
+    ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
+    ("externally tagged enum expected scalar or mapping", "a word or an object is expected"),
+    ("expected end of mapping after enum variant value", "the object has several members; one is allowed"),
+    ("unexpected value for unit enum variant", "the word has no members; write the word alone"),
+];
 
 /// A document and its position in a file.
 #[derive(Debug)]
@@ -30,7 +52,8 @@ pub(super) struct FileDocument {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct FileFault {
     file: String,
-    line: usize,
+    /// The line, from 1; null for a file that cannot be read.
+    line: Option<usize>,
     /// The column, from 1; null for a fault of the whole document.
     column: Option<usize>,
     detail: String,
@@ -39,15 +62,15 @@ pub(super) struct FileFault {
 impl FileFault {
     pub(super) fn from_document(document: &FileDocument, detail: &str) -> Self {
         let detail = format!("{} {}: {detail}", document.document.kind(), document.document.document_id());
-        Self { file: document.file.clone(), line: document.line, column: None, detail }
+        Self { file: document.file.clone(), line: Some(document.line), column: None, detail }
     }
 }
 
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:", self.file, self.line)?;
-        if let Some(column) = self.column {
-            write!(f, "{column}:")?;
+        write!(f, "{}:", self.file)?;
+        for number in self.line.into_iter().chain(self.column) {
+            write!(f, "{number}:")?;
         }
         write!(f, " {}", self.detail)
     }
@@ -64,8 +87,11 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<FileDocument>, Vec<File
         match read_text(&file) {
             Ok(text) => read_file(&display_name(&file), &text, &mut documents, &mut faults),
             Err(error) => {
-                let detail = error.to_string();
-                faults.push(FileFault { file: display_name(&file), line: 1, column: None, detail });
+                let detail = match error {
+                    CtlError::Read { cause, .. } => format!("the file cannot be read: {cause}"),
+                    error => error.to_string(),
+                };
+                faults.push(FileFault { file: display_name(&file), line: None, column: None, detail });
             }
         }
     }
@@ -108,7 +134,6 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, CtlError> {
 /// Appends the documents and the faults of a file.
 fn read_file(file: &str, text: &str, documents: &mut Vec<FileDocument>, faults: &mut Vec<FileFault>) {
     for (first_line, part) in split_parts(text) {
-        let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         if part.lines().all(is_blank) {
             continue;
         }
@@ -118,10 +143,15 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<FileDocument>, faults: 
             Err(FilePartFault { position, detail }) => {
                 let line = position.map_or(line, |(line, _)| first_line + line - 1);
                 let column = position.map(|(_, column)| column);
-                faults.push(FileFault { file: file.to_owned(), line, column, detail });
+                faults.push(FileFault { file: file.to_owned(), line: Some(line), column, detail });
             }
         }
     }
+}
+
+/// Whether a line is empty or only has a comment.
+fn is_blank(line: &str) -> bool {
+    line.trim().is_empty() || line.trim_start().starts_with('#')
 }
 
 /// The parts of a file between its `---` lines, each with the number of its first line.
@@ -149,31 +179,66 @@ struct FilePartFault {
 impl From<serde_json::Error> for FilePartFault {
     fn from(error: serde_json::Error) -> Self {
         let position = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
-        Self { position, detail: reword_serde_error(&json_error_text(&error)) }
+        let detail = match json_error_text(&error).as_str() {
+            "trailing characters" => format!("there is text after the end of the document; {SEPARATE}"),
+            text => reword_serde_error(text),
+        };
+        Self { position, detail }
     }
 }
 
-impl From<serde_saphyr::Error> for FilePartFault {
-    fn from(error: serde_saphyr::Error) -> Self {
-        let error = error.without_snippet();
+impl FilePartFault {
+    /// The fault of the part `text`.
+    fn from_yaml(error: &YamlError, text: &str) -> Self {
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let position = error.location().map(|location| (index(location.line()), index(location.column())));
-        let text = error.to_string();
-        // the position is reported separately, and the parser's options cannot be set here
-        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-        let text = text.split_once(", set DuplicateKeyPolicy").map_or(text, |(text, _)| text);
-        let words = [
-            (
-                "cannot deserialize null into string; use Option<String>",
-                "null is not a text; write the text, or \"\"",
-            ),
-            ("expected mapping start", "an object is expected"),
-            ("expected sequence start", "a list is expected"),
-            ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
-        ];
-        let text =
-            words.iter().find(|(original, _)| text == *original).map_or(text, |(_, replacement)| replacement);
-        Self { position, detail: text.to_owned() }
+        let mut detail = describe_yaml_error(error);
+        if let (YamlError::DuplicateMappingKey { key: Some(name), .. }, Some((_, 1))) = (error, position)
+            && (name == "kind" || first_name(text) == Some(name.as_str()))
+        {
+            detail += &format!("; {SEPARATE}");
+        }
+        Self { position, detail }
+    }
+}
+
+/// The name of the first member of a document in YAML.
+fn first_name(text: &str) -> Option<&str> {
+    let (name, _) = text.lines().find(|line| !is_blank(line))?.split_once(':')?;
+    Some(name.trim().trim_matches(['"', '\'']))
+}
+
+/// A fault of a YAML document in plain words, without its position.
+fn describe_yaml_error(error: &YamlError) -> String {
+    match error {
+        YamlError::WithSnippet { error, .. } | YamlError::AliasError { error, .. } => {
+            describe_yaml_error(error)
+        }
+        YamlError::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
+            format!("objects and lists are nested too deeply ({depth} levels)")
+        }
+        YamlError::Budget { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. } => {
+            "the document has too many values or aliases (`*name`); use fewer aliases, or split the document"
+                .to_owned()
+        }
+        YamlError::DuplicateMappingKey { key, .. } => {
+            let name = key.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
+            format!("the name{name} occurs twice in one object")
+        }
+        YamlError::QuotingRequired { value, .. } => {
+            format!("`{value}` is not a text; put it in quotes to make it one")
+        }
+        YamlError::MultipleDocuments { .. } => {
+            format!("there is text after the end of the document; {SEPARATE}")
+        }
+        other => {
+            let text = other.to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+            let words = YAML_WORDS.iter().find(|(original, _)| text == *original);
+            words.map_or_else(|| reword_serde_error(text), |(_, replacement)| (*replacement).to_owned())
+        }
     }
 }
 
@@ -189,9 +254,12 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
     }
     // text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member
     let options = || serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false };
-    let DocumentKindHint(kind) =
-        with_deserializer_from_str_with_options(text, options(), |yaml| DocumentKindHint::deserialize(yaml))?;
-    Ok(with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))?)
+    let kind =
+        with_deserializer_from_str_with_options(text, options(), |yaml| DocumentKindHint::deserialize(yaml));
+    let document = kind.and_then(|DocumentKindHint(kind)| {
+        with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))
+    });
+    document.map_err(|error| FilePartFault::from_yaml(&error, text))
 }
 
 #[cfg(test)]
@@ -234,8 +302,63 @@ mod tests {
         let (documents, faults) = read(&files.join("---\n"));
         assert_eq!(documents.len(), 1);
         let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
-        let at = |line, column| (line, Some(column));
-        assert_eq!(places, [at(8, 1), at(15, 1), (20, None), at(22, 4), at(26, 13)], "{faults:#?}");
+        let at = |line, column| (Some(line), Some(column));
+        assert_eq!(places, [at(8, 1), at(15, 1), (Some(20), None), at(22, 4), at(26, 13)], "{faults:#?}");
+    }
+
+    fn only_fault(text: &str) -> String {
+        let (_, faults) = read(text);
+        let [fault] = faults.as_slice() else { panic!("one fault: {faults:?}") };
+        fault.detail.clone()
+    }
+
+    #[test]
+    fn document_that_expands_beyond_the_limits_is_rejected_in_plain_words() {
+        let mut bomb = format!("{POLICY}a: &a [{}]\n", ["x"; 10].join(","));
+        for (name, before) in ["b", "c", "d", "e", "f", "g"].iter().zip(["a", "b", "c", "d", "e", "f"]) {
+            bomb += &format!("{name}: &{name} [{}]\n", [format!("*{before}").as_str(); 10].join(","));
+        }
+        let many = format!("{POLICY}a: &a x\nb: [{}]\n", ["*a"; 200].join(","));
+        for text in [bomb, many] {
+            let fault = only_fault(&text);
+            assert!(fault.contains("too many values or aliases") && !fault.contains(" at line "), "{fault}");
+        }
+        let deep = format!("{POLICY}a: {}{}\n", "[".repeat(100), "]".repeat(100));
+        assert!(only_fault(&deep).contains("nested too deeply"));
+    }
+
+    #[test]
+    fn repeated_name_that_begins_a_document_suggests_a_separator() {
+        let kind = "kind: freshness_policy\n";
+        for text in [format!("{kind}{POLICY}{kind}{POLICY}"), format!("# one\n{POLICY}{POLICY}")] {
+            assert!(only_fault(&text).ends_with(SEPARATE), "{text}");
+        }
+        let other = only_fault(&POLICY.replace("60", "60\ndefault_max_age_seconds: 60"));
+        assert_eq!(other, "the name `default_max_age_seconds` occurs twice in one object");
+        let number = POLICY.replace("{}", "{1: {}, 1: {}}");
+        assert_eq!(only_fault(&number), "the name `1` occurs twice in one object");
+        assert!(only_fault("{\"kind\": \"source\"}\n{}\n").ends_with(SEPARATE));
+    }
+
+    #[test]
+    fn word_in_place_of_an_object_is_reported_with_the_form_of_the_object() {
+        let pipeline = include_str!("../../../../examples/ground-truth/pipelines/iso-3166.json");
+        let mut pipeline: serde_json::Value = serde_json::from_str(pipeline).expect("valid JSON");
+        *pipeline.pointer_mut("/pipeline/retrieval/format").expect("a pipeline has a format") = "csv".into();
+        let members = pipeline.as_object().expect("an object").iter();
+        let yaml: String = members.map(|(name, value)| format!("{name}: {value}\n")).collect();
+        for text in [pipeline.to_string(), yaml] {
+            let fault = only_fault(&text);
+            assert!(fault.contains("{csv: {}}") || fault.contains("{\"csv\": {}}"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn file_that_does_not_exist_is_reported_without_a_line() {
+        let (_, faults) = read_all(&[PathBuf::from("/nowhere")]).expect("the fault is of the file");
+        let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
+        assert_eq!(places, [(None, None)], "{faults:?}");
+        assert!(faults[0].to_string().starts_with("/nowhere: "), "{faults:?}");
     }
 
     #[test]
@@ -284,7 +407,7 @@ mod tests {
         assert_eq!(documents.iter().map(|read| read.file.as_str()).collect::<Vec<_>>(), [path("a.yaml")]);
         assert_eq!(
             faults.iter().map(|fault| (&*fault.file, fault.line)).collect::<Vec<_>>(),
-            [(&*path("b.yml"), 1)]
+            [(&*path("b.yml"), Some(1))]
         );
         let empty = TempDir::new().expect("a folder");
         assert!(read_all(&[empty.path().to_owned()]).is_err());

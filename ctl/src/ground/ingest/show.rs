@@ -7,7 +7,7 @@ use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::rejection::RecordRule;
 use oracled_domain::ground::run::ReleaseEffect;
 use oracled_domain::ground::run::RunProgress;
-use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision};
+use oracled_domain::ground::run::{AxisCoverage, IngestionRun, RunDecision, RunState};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -127,6 +127,9 @@ pub(crate) fn show(
         shown.push(("decision", format!("by {} at {decided_at}: {reason}", format_requester(decided_by))));
     }
     shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
+    if matches!(run.state, RunState::Failed | RunState::Held) && counts.rejected > 0 {
+        shown.push(("next", format!("oraclectl rejects {run_id}")));
+    }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 

@@ -71,7 +71,7 @@ impl IngestRunArgs {
         let path = format!(
             "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
         );
-        let mut client = DaemonClient::connect(&options.control_path()).await?;
+        let mut client = DaemonClient::connect(&options.control_path()?).await?;
         let (pieces, body) = StreamedBody::new(1);
         let requested = Arc::new(Notify::new());
         let sent = send(payload, bar.length(), pieces, Arc::clone(&requested)).map_err(unreadable)?;

@@ -69,7 +69,11 @@ async fn with_progress(
 
 fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlError> {
     match &verified.file_fault {
-        None => writeln!(out, "{} rows in the files of {} are intact", verified.rows, verified.oracle_id)?,
+        None => writeln!(
+            out,
+            "{} rows in the files of {} are intact (a row is a version of a record, a change or a reject)",
+            verified.rows, verified.oracle_id
+        )?,
         Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, escape_line(fault))?,
     }
     for RunCheckReport {
@@ -144,7 +148,7 @@ pub(crate) async fn export(
     out: &mut dyn Write,
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
-    let mut client = DaemonClient::connect(&options.control_path()).await?;
+    let mut client = DaemonClient::connect(&options.control_path()?).await?;
     let mut lines =
         response_lines(client.open(Method::GET, &source_path(oracle_id, "/export"), None).await?).await?;
     while let Some(line) = lines.next_line().await? {

@@ -141,9 +141,11 @@ pub(crate) fn show_review(out: &mut dyn Write, state: &ReviewState) -> Result<()
     if state.is_open() {
         writeln!(out, "next: {}", escape_line(&resolve_command(review)))?;
     }
-    state.resolved.as_ref().map_or(Ok(()), |resolved| print_resolution(out, resolved))?;
-    state.revoked.as_ref().map_or(Ok(()), |revoked| print_revocation(out, revoked))?;
-    state.dismissed.as_ref().map_or(Ok(()), |dismissed| print_dismissal(out, dismissed))
+    let resolved = state.resolved.iter().flat_map(format_resolution);
+    let revoked = state.revoked.iter().flat_map(format_revocation);
+    let dismissed = state.dismissed.iter().flat_map(format_dismissal);
+    let decisions: Vec<_> = resolved.chain(revoked).chain(dismissed).collect();
+    Ok(out.write_all(format_pairs(&decisions).as_bytes())?)
 }
 
 /// The row of a source's answer.
@@ -181,47 +183,42 @@ fn resolve_command(review: &ReviewCase) -> String {
 /// Prints a review that was just resolved.
 pub(crate) fn show_resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is resolved", state.review.review_id)?;
-    state.resolved.as_ref().map_or(Ok(()), |resolved| print_resolution(out, resolved))
+    let resolved: Vec<_> = state.resolved.iter().flat_map(format_resolution).collect();
+    Ok(out.write_all(format_pairs(&resolved).as_bytes())?)
 }
 
 /// Prints a review whose resolution was just revoked.
 pub(crate) fn show_revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "the resolution of review {} is revoked", state.review.review_id)?;
-    state.revoked.as_ref().map_or(Ok(()), |revoked| print_revocation(out, revoked))
+    let revoked: Vec<_> = state.revoked.iter().flat_map(format_revocation).collect();
+    Ok(out.write_all(format_pairs(&revoked).as_bytes())?)
 }
 
 /// Prints a review that was just dismissed.
 pub(crate) fn show_dismissed(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is dismissed", state.review.review_id)?;
-    state.dismissed.as_ref().map_or(Ok(()), |dismissed| print_dismissal(out, dismissed))
+    let dismissed: Vec<_> = state.dismissed.iter().flat_map(format_dismissal).collect();
+    Ok(out.write_all(format_pairs(&dismissed).as_bytes())?)
 }
 
-fn print_dismissal(
-    out: &mut dyn Write,
+fn format_dismissal(
     DismissalRecord { reason, verifier_id, dismissed_at }: &DismissalRecord,
-) -> Result<(), CtlError> {
-    let shown = [
+) -> [(&'static str, String); 2] {
+    [
         ("dismissed", format!("by {} at {dismissed_at}", format_requester(verifier_id))),
         ("reason", reason.clone()),
-    ];
-    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+    ]
 }
 
-fn print_revocation(
-    out: &mut dyn Write,
+fn format_revocation(
     RevocationRecord { reason, verifier_id, revoked_at }: &RevocationRecord,
-) -> Result<(), CtlError> {
-    let shown = [
-        ("revoked", format!("by {} at {revoked_at}", format_requester(verifier_id))),
-        ("reason", reason.clone()),
-    ];
-    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+) -> [(&'static str, String); 2] {
+    [("revoked", format!("by {} at {revoked_at}", format_requester(verifier_id))), ("reason", reason.clone())]
 }
 
-fn print_resolution(
-    out: &mut dyn Write,
+fn format_resolution(
     ResolutionRecord { resolution, verifier_id, resolved_at, .. }: &ResolutionRecord,
-) -> Result<(), CtlError> {
+) -> [(&'static str, String); 4] {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
     let values = resolution.values.iter().map(|(path, value)| {
@@ -232,11 +229,10 @@ fn print_resolution(
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{path} {value}{}", definition.unwrap_or_default())
     });
-    let shown = [
+    [
         ("decided", values.collect::<Vec<_>>().join(", ")),
         ("by", format!("{} at {resolved_at}", format_requester(verifier_id))),
         ("reason", resolution.reason.clone()),
         ("valid until", until.to_string()),
-    ];
-    Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+    ]
 }

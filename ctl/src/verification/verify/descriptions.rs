@@ -179,8 +179,16 @@ pub(crate) fn format_values(values: &BTreeMap<String, StatedValue>) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
+/// A claimed value with its claimant.
+pub(crate) fn format_claim(value: &str, claimed_by: &str, confirmed: bool) -> String {
+    format!("{value} by {claimed_by}{}", if confirmed { ", confirmed" } else { "" })
+}
+
 /// The identity of a subject.
 pub(crate) fn format_identity(identity: &BTreeMap<String, AxisValue>) -> String {
+    if identity.is_empty() {
+        return "none".to_owned();
+    }
     identity.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
 }
 

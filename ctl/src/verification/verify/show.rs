@@ -7,12 +7,14 @@ use crate::base::output::{escape_line, format_pairs, format_requester, format_ta
 use crate::base::output_style::OutputStyle;
 use oracled_domain::verification::envelope::{AxisEvidence, AxisOutcome, CandidateOutcome};
 use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
+use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Prints an envelope, and nothing that the envelope lacks.
+/// Prints an envelope, and the claims of its question beside their axes.
 pub(crate) fn show_envelope(
     out: &mut dyn Write,
     envelope: &Envelope,
+    claims: &BTreeMap<String, String>,
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     let is_verified = envelope.kind == EnvelopeKind::Authoritative;
@@ -28,6 +30,9 @@ pub(crate) fn show_envelope(
     writeln!(out, "{}", format_pairs(&head))?;
     for (path, outcome) in &envelope.axes {
         show_axis(out, path, outcome)?;
+        if let Some(claim) = claims.get(path) {
+            writeln!(out, "  claimed: {}", escape_line(claim))?;
+        }
         for CandidateOutcome { oracle_id, deviations, .. } in &envelope.candidates {
             if let Some(jump) = deviations.get(path) {
                 writeln!(out, "  {oracle_id}: {}", escape_line(jump))?;
@@ -160,18 +165,20 @@ mod tests {
         document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
         let mut out = Vec::new();
         let document = serde_json::from_value(document).expect("a valid envelope");
-        show_envelope(&mut out, &document, OutputStyle::new(100, false)).expect("a write to memory succeeds");
+        let claims = [("population".to_owned(), "5 by ann".to_owned())].into();
+        show_envelope(&mut out, &document, &claims, OutputStyle::new(100, false))
+            .expect("a write to memory succeeds");
         String::from_utf8(out).expect("the output is UTF-8")
     }
 
     #[test]
-    fn deviating_value_is_shown_on_its_axis_with_the_earlier_value() {
+    fn deviating_value_is_shown_on_its_axis_with_the_claim_and_the_earlier_value() {
         let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
             "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
             "deviations": {"population": "it was 54208 in v1 and is 9000; the difference exceeds 100"}});
         let text = shown(json!({"candidates": [candidate]}));
         let expected = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
-                      office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
+                      claimed: 5 by ann\n  office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
         assert!(text.contains(expected), "{text}");
     }
 

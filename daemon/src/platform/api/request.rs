@@ -2,9 +2,12 @@
 
 mod check;
 pub(crate) mod lines;
+mod params;
 pub(crate) mod strict;
 
 pub use check::{RequestedCase, RequestedCheck, SourcedCheck};
+pub use params::QueryParams;
+pub(crate) use params::reject_params;
 
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
@@ -24,7 +27,6 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::convert::Infallible;
-use std::error::Error as _;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,23 +60,6 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         parse_session_id(text, &service.config.limits).map(Self)
-    }
-}
-
-/// The query parameters of a request.
-pub struct QueryParams<T>(pub T);
-
-impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let params = axum::extract::Query::try_from_uri(&parts.uri);
-        let axum::extract::Query(params) = params.map_err(|error| {
-            // axum's own text begins with words about its parser
-            let fault = error.source().map_or_else(|| error.body_text(), ToString::to_string);
-            Problem::new(ProblemCode::InvalidRequest, fault)
-        })?;
-        Ok(Self(params))
     }
 }
 

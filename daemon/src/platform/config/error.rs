@@ -14,6 +14,9 @@ pub enum ConfigError {
         /// The keys that are spelled similarly, as variables.
         allowed: String,
     },
+    /// The file has an unknown key.
+    #[error("configuration: `{key}` in {file} is not a key; {remedy}")]
+    UnknownKey { key: String, file: String, remedy: String },
     /// A secret would cross a network without encryption.
     #[error(
         "configuration: `{key}` is `{given}`: {what} would cross the network in clear text; {remedy}, or start with \
@@ -29,12 +32,25 @@ pub enum ConfigError {
         remedy: &'static str,
     },
     /// A value is not allowed.
-    #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
+    #[error("configuration: `{key}`{} is {given}; allowed: {allowed}", format_variable(.variable))]
     NotAllowed {
         key: String,
+        /// The variable that sets the value.
+        variable: Option<String>,
         /// The given value.
         given: String,
         /// The allowed values.
         allowed: String,
     },
+    /// Several faults, each on its own line.
+    #[error("{}", join_lines(.0))]
+    Several(Vec<Self>),
+}
+
+fn format_variable(variable: &Option<String>) -> String {
+    variable.iter().map(|variable| format!(" (variable `{variable}`)")).collect()
+}
+
+fn join_lines(faults: &[ConfigError]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

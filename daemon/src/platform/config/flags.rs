@@ -2,7 +2,7 @@
 
 use super::DaemonConfig;
 use crate::platform::telemetry::LogFormat;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 
 /// The variable that names the configuration file; it is not itself a key.
 pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
@@ -36,6 +36,17 @@ pub struct DaemonFlags {
 }
 
 impl DaemonFlags {
+    /// Whether a flag sets this path.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        let paths = [
+            ("state_dir", &self.state_dir),
+            ("socket", &self.socket),
+            ("control_socket", &self.control_socket),
+        ];
+        paths.iter().any(|(name, flag)| *name == key && flag.is_some())
+    }
+
+    /// Overrides values. A relative path is resolved against the current directory.
     pub(super) fn apply_to(&self, config: &mut DaemonConfig) {
         let Self { config: _, state_dir, socket, control_socket, log_format, allow_cleartext: _ } = self;
         for (flag, value) in [
@@ -44,7 +55,8 @@ impl DaemonFlags {
             (control_socket, &mut config.control_socket),
         ] {
             if let Some(flag) = flag {
-                value.clone_from(flag);
+                // an empty path has no absolute form, and is rejected later
+                *value = path::absolute(flag).unwrap_or_else(|_| flag.clone());
             }
         }
         if let Some(log_format) = log_format {

@@ -1,6 +1,7 @@
 use super::*;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs;
 
 mod secrets;
@@ -72,13 +73,74 @@ fn every_key_can_be_set_by_variable() {
 }
 
 #[test]
-fn unknown_key_is_rejected_with_the_allowed_keys() {
-    let error = load_error("sokcet = '/x'", &[]);
-    assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
-    let error = load_error("[limits]\nbody = 1", &[]);
-    assert!(error.contains("`body`") && error.contains("`body_bytes`"), "{error}");
-    let error = load_error("phi = 0.1", &[]);
-    assert!(error.contains("`phi`"), "the constants are no keys: {error}");
+fn unknown_key_is_rejected_with_its_file_and_the_keys_it_may_mean() {
+    for (file, key, meant) in [
+        ("sokcet = '/x'", "`sokcet`", "or use `socket`"),
+        ("[limits]\nbody = 1", "`limits.body`", "`limits.body_bytes`"),
+        ("[limit]\nidle_s = 1", "`limit.idle_s`", "or use `limits.idle_s`"),
+        ("body_bytes = 2000", "`body_bytes`", "or use `limits.body_bytes`"),
+        ("[limits]\ncontact = 'a@b'", "`limits.contact`", "or use `contact`"),
+        ("storage = 1", "`storage`", "`storage.hot_bytes`"),
+        // the constants are no keys
+        ("phi = 0.1", "`phi`", "remove it"),
+    ] {
+        let error = load_error(file, &[]);
+        assert!(error.contains(key) && error.contains(meant) && error.contains("oracled.toml"), "{error}");
+    }
+}
+
+#[test]
+fn all_faults_of_keys_and_values_are_reported() {
+    let faults = |file: &str, variables: &[(&str, &str)]| load_error(file, variables).lines().count();
+    let file = "state_dir = 'state'\nsocket = ''\nlog_level = 'loud=very'\n[mail]\nbase_url = 'example.org'\n\
+                [limits]\nidle_s = 0\nheaders = 1";
+    let error = load_error(file, &[]);
+    for key in ["state_dir", "socket", "log_level", "mail.base_url", "limits.idle_s", "limits.headers"] {
+        assert!(error.contains(&format!("configuration: `{key}` ")), "{key}: {error}");
+    }
+    assert_eq!(error.lines().count(), 6, "{error}");
+    let variables = [("ORACLED_SOKCET", "/x"), ("ORACLED_CONTCAT", "a@b"), ("ORACLED_LIMITS__IDLE_S", "0")];
+    assert_eq!(faults("sokcet = '/x'\nphi = 1", &variables), 5);
+    // values that depend on a value out of range are not faults
+    assert_eq!(faults("limits.request_s = 0", &[]), 1);
+}
+
+#[test]
+fn path_must_be_absolute_unless_a_flag_sets_it() {
+    for key in ["state_dir", "socket", "control_socket"] {
+        for (value, given) in [("", "empty"), ("./x", "`./x`, which is relative")] {
+            let error = load_error(&format!("{key} = '{value}'"), &[]);
+            assert!(error.contains(&format!("`{key}` is {given}; allowed: an absolute path")), "{error}");
+            let variable = format!("ORACLED_{}", key.to_uppercase());
+            let error = load_error("", &[(&variable, value)]);
+            assert!(error.contains(&format!("`{key}` (variable `{variable}`) is {given}; ")), "{error}");
+        }
+    }
+    let flags = DaemonFlags { state_dir: Some("./x".into()), ..DaemonFlags::default() };
+    let config = load("state_dir = 'y'", &[], &flags).expect("the flag overrides the file");
+    assert_eq!(config.state_dir, std::env::current_dir().expect("a current directory").join("x"));
+    let flags = DaemonFlags { socket: Some("".into()), ..DaemonFlags::default() };
+    let error = load("", &[("ORACLED_SOCKET", "/x")], &flags).expect_err("an empty path");
+    assert!(error.contains("`socket` is empty"), "the fault is not of the variable: {error}");
+}
+
+#[test]
+fn number_too_large_for_its_type_is_rejected_with_its_key() {
+    for value in ["70000", "5000000000", "-1"] {
+        let message = format!("is {value}; allowed: 1 to 65535");
+        let error = load_error(&format!("mail.smtp_port = {value}"), &[]);
+        assert!(error.contains(&format!("`mail.smtp_port` {message}")), "{error}");
+        let error = load_error("", &[("ORACLED_MAIL__SMTP_PORT", value)]);
+        assert!(
+            error.contains(&format!("`mail.smtp_port` (variable `ORACLED_MAIL__SMTP_PORT`) {message}")),
+            "{error}"
+        );
+    }
+    let long = "99_999_999_999_999_999_999";
+    for file in [format!("[limits]\nheaders = 9\nidle_s = {long} # s"), format!("limits.idle_s = {long}")] {
+        let error = load_error(&file, &[]);
+        assert!(error.contains("`limits.idle_s` in ") && error.contains("oracled.toml"), "{error}");
+    }
 }
 
 #[test]
@@ -184,14 +246,14 @@ fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
             "`ingestion.refresh_s` is 30; allowed: 0 to 29: a second less than `limits.request_s`",
         ),
         ("limits.request_s = 5\nmodel.provider = 'none'", "`ingestion.refresh_s` is 10; allowed: 0 to 4: "),
-        ("ingestion.allow = 1", "`allow`"),
+        ("ingestion.allow = 1", "`ingestion.allow`"),
         ("= nonsense", "oracled.toml"),
     ] {
         let error = load_error(file, &[]);
         assert!(error.contains(message), "{file}: {error}");
     }
     let long = format!("socket = '/{}'", "x".repeat(107));
-    assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: a path of 1 to 107 bytes"));
+    assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: an absolute path of at most 107 bytes"));
     let error = load_error("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
     assert!(error.contains("limits.idle_s"), "{error}");
 }

@@ -51,7 +51,7 @@ pub async fn reload(
     // space is freed
     let reopened = service.system.log.reopen_mirror().await;
     let config = DaemonConfig::load(flags)
-        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
+        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string().replace('\n', "; ")))?;
     let needs_restart = changed_keys(&service.config, &config);
     log_control_action(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
     service

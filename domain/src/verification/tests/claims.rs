@@ -38,6 +38,22 @@ fn claims_of_one_value_share_a_review_across_claimants() {
 }
 
 #[test]
+fn claim_warns_that_it_has_no_effect_unless_it_opens_a_review() {
+    let result = |inputs: &DecisionInputs| {
+        let envelope = decide(inputs);
+        (envelope.kind, envelope.warnings.len())
+    };
+    let (_, others) = result(&question(1, "10", json!({})));
+    let agreed = question(1, "10", claim(json!(10), "p-1", false));
+    assert_eq!(result(&agreed), (EnvelopeKind::Authoritative, others + 1));
+    let differs = question(1, "10", claim(json!(9), "p-1", false));
+    assert_eq!(result(&differs), (EnvelopeKind::HumanReview, others));
+    let mut always = agreed;
+    always.workflow.conflict_resolution.always_human_axes = vec!["dose".to_owned()];
+    assert_eq!(result(&always), (EnvelopeKind::HumanReview, others));
+}
+
+#[test]
 fn claim_in_a_dispute_of_sources_opens_no_separate_review() {
     let first = review(&question(1, "12", json!({})));
     assert!(!first.of_claim);

@@ -106,9 +106,9 @@ fn subject_cases() -> Vec<InvalidWorkflowCase> {
             vec!["does"],
             BOTH.to_vec(),
             json!({}),
-            "`axes`: `does` is not allowed; allowed: dose, visits, inr,",
+            "`axes`: `does` is not an axis of the ontology; allowed: dose, visits, inr,",
         ),
-        (vec!["patient"], BOTH.to_vec(), json!({}), "`axes`: `patient` is not allowed; allowed: dose"),
+        (vec!["patient"], BOTH.to_vec(), json!({}), "`axes`: `patient` is an identity axis; allowed: dose"),
         (vec!["dose"], vec![], json!({}), "`oracles`: there are 0; allowed: 1 to 16"),
         (vec!["dose"], vec!["lab-a", "lab-a"], json!({}), "`oracles`: `lab-a` occurs twice"),
         (
@@ -191,7 +191,7 @@ fn strategy_cases() -> Vec<InvalidWorkflowCase> {
         conflict(json!({"scope": {"cascade_limit": 16}}), "cascade_limit`: it is 16; allowed: 1 to 15"),
         conflict(
             json!({"always_human_axes": ["inr"]}),
-            "always_human_axes`: `inr` is not allowed; allowed: dose",
+            "always_human_axes`: `inr` is not among the `axes` of the workflow; allowed: dose",
         ),
         conflict(json!({"always_human_axes": ["dose", "dose"]}), "always_human_axes`: `dose` occurs twice"),
         conflict(
@@ -265,8 +265,14 @@ fn deviation_limits_require_a_numeric_axis_and_a_limit() {
     };
     assert_eq!(refused(json!({"dose": {"max_change": 0, "max_change_ratio": 0.5}})), Ok(()));
     let cases = [
-        (json!({"status": {"max_change": 1}}), "`deviation_limits`: `status` is not allowed; allowed: dose"),
-        (json!({"visits": {"max_change": 1}}), "`deviation_limits`: `visits` is not allowed; allowed: dose"),
+        (
+            json!({"status": {"max_change": 1}}),
+            "`deviation_limits`: `status` is not a numeric axis of the workflow; allowed: dose",
+        ),
+        (
+            json!({"visits": {"max_change": 1}}),
+            "`deviation_limits`: `visits` is not a numeric axis of the workflow; allowed: dose",
+        ),
         (
             json!({"dose": {}}),
             "`deviation_limits`: `dose` has no limit; allowed: `max_change`, `max_change_ratio`",

@@ -44,10 +44,12 @@ pub enum WorkflowError {
         given: OntologyRef,
     },
     /// An axis is not allowed in a field.
-    #[error("`{field}`: `{axis}` is not allowed; allowed: {known}")]
+    #[error("`{field}`: `{axis}` is {fault}; allowed: {known}")]
     UnknownAxis {
         field: &'static str,
         axis: String,
+        /// Why it is not allowed.
+        fault: &'static str,
         /// The allowed axes.
         known: String,
     },
@@ -128,9 +130,11 @@ impl Workflow {
         let known = |name: &String| ontology.axes.iter().find(|axis| axis.axis == *name && !axis.identity);
         let found = |name: &String| {
             let plain = ontology.axes.iter().filter(|axis| !axis.identity);
+            let is_identity = ontology.identity().any(|axis| axis.axis == *name);
             known(name).ok_or_else(|| WorkflowError::UnknownAxis {
                 field: "axes",
                 axis: name.clone(),
+                fault: if is_identity { "an identity axis" } else { "not an axis of the ontology" },
                 known: joined(plain.map(|axis| axis.axis.as_str())),
             })
         };

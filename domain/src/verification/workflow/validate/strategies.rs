@@ -10,6 +10,9 @@ use crate::ground::freshness::MAX_AGE_S;
 use crate::verification::workflow::{AxisThresholds, ConflictStrategy};
 use strum::VariantArray;
 
+/// Why a limit of numbers is not allowed on an axis.
+const NOT_NUMERIC: &str = "not a numeric axis of the workflow";
+
 impl WorkflowValidator<'_> {
     pub(super) fn check_strategies(&self) -> Result<(), WorkflowError> {
         let config = &self.workflow.conflict_resolution;
@@ -20,6 +23,7 @@ impl WorkflowValidator<'_> {
             return Err(WorkflowError::UnknownAxis {
                 field: "conflict_resolution.always_human_axes",
                 axis: axis.clone(),
+                fault: "not among the `axes` of the workflow",
                 known: joined(self.workflow.axes.iter().map(String::as_str)),
             });
         }
@@ -45,7 +49,7 @@ impl WorkflowValidator<'_> {
             let numbers = || self.axes.iter().filter(numeric).map(|axis| axis.axis.as_str());
             if !numbers().any(|axis| axis == name) {
                 let (axis, known) = (name.clone(), joined(numbers()));
-                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, known });
+                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, fault: NOT_NUMERIC, known });
             }
             let limits = [&limit.max_change, &limit.max_change_ratio];
             if limits.iter().all(|limit| limit.is_none()) {
@@ -80,7 +84,7 @@ impl WorkflowValidator<'_> {
             let numbers = || self.axes.iter().filter(|axis| axis.kind.is_numeric()).map(|axis| &axis.axis);
             if !numbers().any(|axis| axis == name) {
                 let (axis, known) = (name.clone(), joined(numbers().map(String::as_str)));
-                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, known });
+                return Err(WorkflowError::UnknownAxis { field: FIELD, axis, fault: NOT_NUMERIC, known });
             }
             if *own == AxisThresholds::default() {
                 let fault = format!(
