@@ -31,14 +31,15 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/records/{record_id}", get(records::get))
         .route("/v1/records/{record_id}/provenance", get(records::provenance))
         .route("/v1/sources", get(sources::list))
-        .route("/v1/signals/{*name}", post(signals::post))
         .route("/v1/health/oracles", get(oracles::get))
+        .route("/openapi.json", get(openapi::get))
+        .route_layer(from_fn(reject_params))
+        // webhooks, probes and scrapers may add parameters of their own
+        .route("/v1/signals/{*name}", post(signals::post))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
-        .route("/openapi.json", get(openapi::get))
-        // the other routes have query parameters
-        .route_layer(from_fn(reject_params))
+        // this route has parameters, and rejects unknown ones itself
         .route("/v1/changes", get(changes::get));
     router
         .fallback(signals::handle_other_path)

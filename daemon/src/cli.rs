@@ -42,7 +42,7 @@ enum DaemonCommand {
         #[arg(long)]
         control: bool,
     },
-    /// Check the configuration, and print it or its errors
+    /// Check the configuration, and print the configuration or its errors
     CheckConfig {
         #[command(flatten)]
         flags: DaemonFlags,
@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
         DaemonCommand::CheckConfig { flags, json } => check_config(&flags, json).or_else(end_at_broken_pipe),
     };
     done.unwrap_or_else(|error| {
-        // a configuration may have several faults
+        // each fault of the configuration has its own line, and each line gets the prefix
         let lines = format_error_chain(&error).replace('\n', "\noracled: ");
         drop(writeln!(io::stderr(), "oracled: {lines}"));
         ExitCode::FAILURE
@@ -129,7 +129,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
         )?;
     }
     print_config(&mut io::stdout().lock(), &config, json)?;
-    writeln!(io::stderr(), "oracled: the configuration is valid")?;
+    drop(writeln!(io::stderr(), "oracled: the configuration is valid"));
     Ok(ExitCode::SUCCESS)
 }
 

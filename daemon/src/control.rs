@@ -62,7 +62,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/runs/{run_id}/approve", post(run::approve))
         .route("/v1/runs/{run_id}/discard", post(run::discard))
         .route("/v1/runs/{run_id}/undo", post(run::undo))
-        // the other routes have query parameters
+        // this layer applies only to the routes above; the routes below have query parameters
         .route_layer(from_fn(reject_params))
         .route("/v1/log", get(log::get))
         .route("/v1/log/follow", get(log::follow))

@@ -35,7 +35,7 @@ const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::ups
 /// The daemon or the walk cannot run, or a signal stops the daemon before the end of the walk. A failed step
 /// is not an error, but sets the exit code.
 pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    // mails and verdicts are for this user only
+    // only this user may read the mails and verdicts
     let mode = Permissions::from_mode(0o700);
     let temporary = tempfile::Builder::new().prefix("oracled-dev-").permissions(mode).tempdir();
     let temporary = temporary.context("no temporary directory")?;

@@ -505,7 +505,7 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
 }
 
 #[test]
-fn path_that_is_no_socket_and_empty_socket_variable_are_reported() {
+fn socket_path_of_another_file_and_empty_socket_variable_are_reported() {
     let world = DaemonWorld::default();
     let other = file(&world, "other", "");
     for (path, code, message) in

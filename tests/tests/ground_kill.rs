@@ -464,7 +464,9 @@ async fn daily_check_finds_a_damaged_payload() {
     })
     .await;
     assert!(metrics(routes).await.contains("oracled_source_checked_timestamp_seconds{"));
-    assert!(world.service_log().contains("the check of the source found faults"), "{}", world.service_log());
+    // the result is stored before it is logged
+    let is_logged = async || world.service_log().contains("the check of the source found faults");
+    eventually("the faults are in the service log", is_logged).await;
     check_others_served(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
     assert!(printed(&world, &["describe", "source", SOURCE], 0).contains(": 1 fault;"));

@@ -432,10 +432,11 @@ async fn dev_exits_with_0_and_leaves_no_files() {
     let daemon = world.spawn_as(dev);
     let output = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || output().contains("curl --unix-socket ")).await;
-    for entry in fs::read_dir(&tmp).unwrap() {
-        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700, "only this user can read the mails");
-    }
+    let modes: Vec<_> = fs::read_dir(&tmp)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().permissions().mode() & 0o777)
+        .collect();
+    assert_eq!(modes, [0o700], "only this user can read the mails");
     let socket = output()
         .lines()
         .find_map(|line| line.trim().strip_prefix("export ORACLED_SOCKET=").map(PathBuf::from));

@@ -106,21 +106,26 @@ async fn described_routes_equal_served_routes() {
     }
 }
 
+/// Paths that webhooks, probes and scrapers call, which may add parameters of their own.
+const TAKES_ANY_PARAMETER: [&str; 4] = ["/v1/signals/{name}", "/healthz", "/readyz", "/metrics"];
+
 #[tokio::test]
-async fn unknown_query_parameter_is_rejected_by_every_operation() {
+async fn unknown_query_parameter_is_rejected_except_from_webhooks_and_probes() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let clients = [daemon.routes().await, daemon.control().await];
     for (mut client, description) in clients.into_iter().zip(documents()) {
         for (path, method, _) in operations(description) {
+            if TAKES_ANY_PARAMETER.contains(&path) {
+                continue;
+            }
             let method: Method = method.to_uppercase().parse().unwrap();
             let path = format!("{}?no_such=1", path.replace("{pipeline_id}", "some-pipeline"));
             let answer = call(&mut client, method.clone(), &path, None).await;
             let refused = problem(&answer, 400, "invalid_request");
             assert!(at(&answer, "/detail").to_string().contains("`no_such`"), "{method} {path}: {refused}");
         }
-        let without_parameters = call(&mut client, Method::GET, "/openapi.json?", None).await;
-        assert_eq!(without_parameters.status, 200);
+        assert_eq!(call(&mut client, Method::GET, "/openapi.json?&", None).await.status, 200);
     }
 }
 

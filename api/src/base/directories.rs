@@ -19,7 +19,8 @@ impl DefaultDirectories {
     /// The directories of this process.
     #[must_use]
     pub fn from_environment() -> Self {
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        // the XDG specification ignores relative paths
+        let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = variable("HOME").unwrap_or_else(|| "/".into());
         let below =
             |base: Option<PathBuf>, rest: &str| base.unwrap_or_else(|| home.join(rest)).join("oracled");

@@ -146,7 +146,7 @@ problem_codes! {
     /// The source is live: it has an adapter, and no stored records and no pipeline.
     SourceLive = 409: "Use `POST /v1/verify`.",
     /// The source does not answer: it is not approved, or its deprecation date has passed.
-    SourceSilent = 409: "Approve the source, or query another one.",
+    SourceSilent = 409: "Read the status of the source: approve it if it is pending, or query another one.",
     /// A decision that facts depend on is not authoritative, or no template fits a record, which `detail` names.
     FactsUnavailable = 409: "Send the request again after `Retry-After`, if it is there. Otherwise add the template.",
     /// Damaged files cannot be rebuilt: the payload of a run, which `detail` names, cannot be read, or the rebuild was

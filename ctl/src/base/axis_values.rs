@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// A value of an axis. The axis decides its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AxisValueArg {
-    axis: String,
-    value: String,
+    pub(crate) axis: String,
+    pub(crate) value: String,
 }
 
 /// Parses `AXIS=VALUE`. The value is all text after the first `=`.

@@ -39,8 +39,7 @@ pub(crate) enum CtlError {
     RunFailed,
     /// A run is held. The gates that it failed were printed.
     #[error(
-        "run {0} is held, so its records are not visible; `oraclectl ingest approve {0} --reason …` releases it, `oraclectl \
-         ingest discard {0} --reason …` discards it"
+        "run {0} is held, so its records are not visible; `oraclectl ingest show {0}` shows the failed gates and the next commands"
     )]
     Held(Sha256Hex),
     /// Some of several operations failed. Each error was printed; the first one decides the exit code.
@@ -77,8 +76,8 @@ pub(crate) enum CtlError {
     Output(#[from] io::Error),
 }
 
-/// The command that helps after a problem with this code, to be appended to its text; empty if there is none, or if the
-/// daemon's text names it.
+/// The next command after a problem with this code, as a suffix of the problem's text. Empty if there is no such
+/// command, or if the daemon's text already names it.
 pub(crate) fn next_command(code: &str) -> &'static str {
     match code {
         "source_unknown" => "; `oraclectl get source` lists the sources",
@@ -88,7 +87,7 @@ pub(crate) fn next_command(code: &str) -> &'static str {
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
         "mail_unknown" => "; `oraclectl outbox` lists the mails",
-        "source_silent" => "; `oraclectl source approve SOURCE` approves it",
+        "source_silent" => "; `oraclectl describe source SOURCE` shows its status",
         "runs_held" => {
             "; use `oraclectl ingest approve RUN --reason …` or `oraclectl ingest discard RUN --reason …`"
         }
@@ -97,11 +96,16 @@ pub(crate) fn next_command(code: &str) -> &'static str {
 }
 
 impl CtlError {
-    /// Replaces the text of the problem `problem_code`. Other errors stay as they are.
+    /// Replaces the text of a problem with the code `problem_code`, and the `detail` of its document. Other errors stay
+    /// as they are.
     pub(crate) fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
         match self {
-            Self::Problem { code, status, document, .. } if code == problem_code => {
-                Self::Problem { detail: text(), code, status, document }
+            Self::Problem { code, status, mut document, .. } if code == problem_code => {
+                let detail = text();
+                if let Some(members) = document.as_object_mut() {
+                    members.insert("detail".to_owned(), detail.clone().into());
+                }
+                Self::Problem { detail, code, status, document }
             }
             other => other,
         }
@@ -135,18 +139,19 @@ impl CtlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn problem(code: &str, status: u16) -> CtlError {
         CtlError::Problem {
             detail: "it failed".to_owned(),
             code: code.to_owned(),
             status,
-            document: serde_json::Value::Null,
+            document: json!({"code": code, "detail": "it failed"}),
         }
     }
 
     #[test]
-    fn problem_of_a_refused_verdict_exits_with_1_and_of_a_failed_model_with_4() {
+    fn problem_exits_with_1_for_a_refused_verdict_and_with_4_for_a_failed_model() {
         for (code, status, exit_code) in [
             ("crosscheck_rejected", 422, 1),
             ("model_refused", 502, 1),
@@ -165,10 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn reword_changes_only_the_named_problem() {
-        let reword =
-            |code: &str| problem(code, 404).reword("session_unknown", || "no session".into()).to_string();
-        assert_eq!(reword("session_unknown"), "no session (session_unknown)");
-        assert_eq!(reword("invalid_query"), "it failed (invalid_query)");
+    fn reword_changes_text_and_document_of_only_the_named_problem() {
+        for (code, expected) in [("session_unknown", "no session"), ("invalid_query", "it failed")] {
+            let reworded = problem(code, 404).reword("session_unknown", || "no session".into());
+            let CtlError::Problem { detail, document, .. } = reworded else { panic!("{reworded:?}") };
+            assert_eq!((detail.as_str(), &document), (expected, &json!({"code": code, "detail": expected})));
+        }
     }
 }

@@ -11,7 +11,7 @@ use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
 };
-use oracled_domain::documents::AnyDocument;
+use oracled_domain::documents::DocumentKind;
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -51,11 +51,12 @@ struct LocatedDocument<'r> {
     applied: &'r AppliedDocument,
 }
 
-/// Whether the detail of a fault reports that no document with the kind and id of `document` is registered.
-fn is_reported_missing(document: &AnyDocument, detail: &str) -> bool {
-    let (kind, document_id) = (document.kind(), document.document_id());
-    let texts = [document_id.clone(), format!("`{document_id}`")];
-    texts.iter().any(|name| detail.contains(&format!("no {kind} {name} is registered")))
+/// Whether a fault with this code may follow from another fault: a document is unknown, and either a document of its
+/// kind has a fault, or some document cannot be read. A document depends only on documents of earlier kinds, so the
+/// faults of the earliest kind never follow from another one.
+fn is_consequence(code: &str, faulty_kinds: &[DocumentKind], is_readable: bool) -> bool {
+    code.strip_suffix("_unknown")
+        .is_some_and(|missing| !is_readable || faulty_kinds.iter().any(|kind| kind.into_str() == missing))
 }
 
 impl ApplyArgs {
@@ -70,12 +71,9 @@ impl ApplyArgs {
         let found = documents.iter().zip(&response.items);
         let found: Vec<_> =
             found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
-        // a document that is reported as missing may be one that cannot be read or has a fault of its own
-        let is_consequence = |fault: &DocumentFault| {
-            !is_readable && fault.code.ends_with("_unknown")
-                || found.iter().any(|(given, _)| is_reported_missing(&given.document, &fault.detail))
-        };
-        let shown = found.iter().filter(|(_, fault)| !is_consequence(fault));
+        let faulty_kinds: Vec<_> = found.iter().map(|(read, _)| read.document.kind()).collect();
+        let shown =
+            found.iter().filter(|(_, fault)| !is_consequence(&fault.code, &faulty_kinds, is_readable));
         faults.extend(shown.map(|(read, DocumentFault { code, detail })| {
             FileFault::from_document(read, &format!("{detail}{}", next_command(code)))
         }));
@@ -161,5 +159,24 @@ impl ApplyArgs {
             .header("registered", &escape_line(&document.file))
             .to_string();
         Ok(out.write_all(diff.as_bytes())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_document_is_a_consequence_only_of_a_fault_that_may_explain_it() {
+        let source = [DocumentKind::Source];
+        for (code, faulty_kinds, is_readable, expected) in [
+            ("source_unknown", &source[..], true, true),
+            ("ontology_unknown", &source, true, false),
+            ("invalid_document", &source, true, false),
+            ("ontology_unknown", &[], false, true),
+            ("invalid_document", &[], false, false),
+        ] {
+            assert_eq!(is_consequence(code, faulty_kinds, is_readable), expected, "{code} {faulty_kinds:?}");
+        }
     }
 }

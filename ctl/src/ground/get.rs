@@ -41,7 +41,7 @@ fn format_documents(kind: DocumentKind, documents: Vec<DocumentSummary>) -> Stri
     if documents.is_empty() {
         return format!("no {kind} is registered: `oraclectl apply -f FILE`");
     }
-    // not every kind has a status
+    // the documents of some kinds have no status
     let has_status = documents.iter().any(|summary| summary.status.is_some());
     let row = |summary: DocumentSummary| {
         [

@@ -104,14 +104,7 @@ impl IngestArgs {
             }
             IngestAction::Show { run_id } => {
                 let seen = read_run(options, run_id).await?;
-                if options.json {
-                    return print_json(out, &seen);
-                }
-                show::show(out, &seen)?;
-                match check_state(&seen.run) {
-                    Err(held @ CtlError::Held(_)) => Ok(writeln!(out, "{held}")?),
-                    _ => Ok(()),
-                }
+                if options.json { print_json(out, &seen) } else { show::show(out, &seen) }
             }
             IngestAction::Approve { run_id, reason, detach } => {
                 let seen: RunReport = decide(options, run_id, "approve", reason).await?;

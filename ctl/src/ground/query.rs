@@ -12,7 +12,7 @@ use comfy_table::{ColumnConstraint, Table};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::ground::SourceSummary;
-use oracled_domain::base::moment::{Moment, format_span};
+use oracled_domain::base::moment::{Moment, find_past_time, format_span};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
@@ -133,7 +133,7 @@ impl QueryArgs {
         if self.csv {
             return self.print_csv(out, &answer, &paths);
         }
-        show(out, &answer, &paths, request.point_in_time, OutputStyle::for_stdout())
+        show(out, &answer, &paths, &request, OutputStyle::for_stdout())
     }
 
     fn print_csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
@@ -201,13 +201,13 @@ fn format_value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Prints records for people, with their source and age. With a requested time `at`, the age is the age now, and the
-/// policy judges the age at that time.
+/// Prints records for people, with their source and current age. For a question about the past, the freshness policy
+/// judges the age at that time, so the output names the time of each age.
 fn show(
     out: &mut dyn Write,
     answer: &QueryAnswer,
     paths: &[String],
-    at: Option<Timestamp>,
+    request: &QueryRequest,
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     let response = &answer.response;
@@ -223,8 +223,9 @@ fn show(
     }
     let policy = &metadata.freshness.policy;
     let stale = policy.axes.iter().any(|axis| axis.stale);
-    let now = if at.is_some() { " now" } else { "" };
-    let then = at.map(|at| format!(" at {at}")).unwrap_or_default();
+    let past = find_past_time(request.point_in_time, request.known_at, metadata.executed_at);
+    let now = if past.is_some() { " now" } else { "" };
+    let then = past.map(|past| format!(" at {past}")).unwrap_or_default();
     let age = metadata.freshness.staleness_seconds;
     let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old{now}", format_span(age_s)));
     let age = if stale { format!("{age}, stale{then}") } else { age };
@@ -309,6 +310,7 @@ fn format_validity(record: &NormalizedRecord) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn filter_parses_axis_operator_and_value() {
@@ -332,7 +334,7 @@ mod tests {
     }
 
     fn record(from: &str, until: Option<&str>) -> NormalizedRecord {
-        let json = serde_json::json!({
+        let json = json!({
             "record_id": "0123456789abcdef-7", "source_record_id": "x",
             "axes": {"area": "MDA", "gases.b.share": "2", "gases.a.share": "1", "mass": "5", "year": "2015"},
             "units": {"mass": "kg"}, "definitions": {"mass": "dry"},
@@ -371,6 +373,43 @@ mod tests {
             ["2020-01-01", "2020-01-01T10:30:00Z"]
         );
         assert_eq!(valid_in("2020-01-01T00:00:01Z", None), ["2020-01-01T00:00:01Z", NO_END]);
+    }
+
+    #[test]
+    fn staleness_is_shown_with_the_past_time_at_which_it_was_judged() {
+        let (early, late, future) = ("2020-01-01T00:00:00Z", "2024-06-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let axis = json!({"axis": "size", "age_seconds": 9, "max_age_seconds": 5, "stale": true,
+            "stale_behavior": "serve_stale_with_warning"});
+        let response = json!({
+            "cursor": null, "records": [], "warnings": ["old"],
+            "query_metadata": {
+                "query_id": "q", "executed_at": "2026-01-01T00:00:00Z", "latency_ms": 0.5, "records_scanned": 0,
+                "records_returned": 0, "data_version": "1", "known_at": null, "oracle_tier": "primary",
+                "freshness": {
+                    "data_as_of": early, "staleness_seconds": 9, "axes": [axis],
+                    "answer": "serve_with_warnings", "warnings": ["old"], "refresh": false,
+                },
+            },
+        });
+        let answer = json!({"query_id": "q", "oracle_id": "office", "response": response});
+        let answer: QueryAnswer = serde_json::from_value(answer).expect("a valid answer");
+        for (at, known_at, judged_at) in [
+            (None, None, None),
+            (Some(late), Some(early), Some(early)),
+            (None, Some(early), Some(early)),
+            (Some(future), None, None),
+        ] {
+            let time = |text: Option<&str>| text.map(|text| text.parse().expect("a time"));
+            let request =
+                QueryRequest { point_in_time: time(at), known_at: time(known_at), ..QueryRequest::default() };
+            let mut out = Vec::new();
+            show(&mut out, &answer, &[], &request, OutputStyle::new(100, false))
+                .expect("a write to memory succeeds");
+            let out = String::from_utf8(out).expect("the output is UTF-8");
+            let (now, then) = judged_at.map_or(Default::default(), |at| (" now", format!(" at {at}")));
+            let expected = format!(": 9 seconds old{now}, stale{then}\nwarning{then}: old\n");
+            assert!(out.ends_with(&expected), "{at:?} {known_at:?}: {out}");
+        }
     }
 
     #[test]

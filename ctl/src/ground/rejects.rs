@@ -18,8 +18,9 @@ const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "pl
 
 /// Show the records that a run rejected, with the reasons
 ///
-/// The column `record` counts the records of the payload from 1: lines of NDJSON that are not blank, rows of CSV and
-/// TSV after the header line, and items of the list of a JSON payload. `position` of --json and --csv counts from 0.
+/// The column `record` has the number of the record in the payload, from 1. The records of NDJSON are the lines that
+/// are not blank, those of CSV and TSV are the rows after the header line, and those of JSON are the items of the list.
+/// With --json and --csv, `position` counts from 0.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RejectsArgs {
     /// The run's id, or 8 or more of its first digits

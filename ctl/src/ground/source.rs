@@ -64,8 +64,8 @@ enum SourceAction {
     Prune {
         /// The source
         oracle_id: SourceId,
-        /// Prune versions whose validity ended before this day or time [default: the retention time of the
-        /// pipelines]
+        /// Prune versions whose validity ended before this day or time [default: now minus the retention time of
+        /// the pipelines]
         #[arg(long, value_name = "DATE")]
         before: Option<Moment>,
     },
@@ -153,8 +153,8 @@ pub(super) fn is_live(entry: &SourceRegistryEntry) -> bool {
 pub(super) fn format_status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
         (SourceReviewStatus::Pending, _) => {
-            let how = if is_live(entry) { "not queried" } else { "can be ingested, and does not answer" };
-            format!("pending: {how} until `oraclectl source approve {}`", entry.oracle_id())
+            let how = if is_live(entry) { "not queried" } else { "can be ingested, but does not answer" };
+            format!("pending: {how}; `oraclectl source approve {}` approves it", entry.oracle_id())
         }
         (SourceReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
         (status, _) => status.into_str().to_owned(),

@@ -26,8 +26,8 @@ use std::path::PathBuf;
 /// Judge a corpus of model outputs without a daemon, with the code of the daemon
 ///
 /// Shows the approval rate by tier, a histogram of the coherence score C, the reasons, the number of times
-/// that each flag occurs at each place, and the single flags that change a decision. An invalid line stops
-/// the calibration.
+/// that each flag occurs at each place of a verdict, and the decisions that depend on a single flag. An
+/// invalid line stops the calibration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
     /// The corpus, one `{"tier", "raw", …}` object per line (other fields are ignored); `-` reads standard input

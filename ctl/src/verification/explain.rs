@@ -45,11 +45,10 @@ fn is_reproduced_here(ExplainedDecision { inputs, envelope, .. }: &ExplainedDeci
 
 fn show_decision(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlError> {
     let ExplainedDecision { inputs, envelope, reproduced } = decision;
-    let claims = inputs.question.claimed.iter().map(|(path, claim)| {
-        let value = claim.value.to_string();
-        (path.clone(), descriptions::format_claim(&value, &claim.claimed_by, claim.confirmed))
-    });
-    show::show_envelope(out, envelope, &claims.collect(), OutputStyle::for_stdout())?;
+    let claims = inputs.question.claimed.iter();
+    let claims = claims.map(|(path, claim)| (path, &claim.value, claim.claimed_by.as_str(), claim.confirmed));
+    let claims = descriptions::format_claims(claims);
+    show::show_envelope(out, envelope, &claims, OutputStyle::for_stdout())?;
     let mut pairs = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),

@@ -79,7 +79,7 @@ enum ReviewAction {
         #[arg(long)]
         reason: String,
     },
-    /// Dismiss reviews without a decision, for example settled disputes; the next verification decides again
+    /// Dismiss reviews without a decision, for example of settled disputes; the next verification decides again
     Dismiss {
         /// The reviews
         #[arg(required = true, value_name = "REVIEW_ID")]

@@ -65,20 +65,23 @@ impl VerifyArgs {
         if options.json {
             print_json(out, &envelope)?;
         } else {
-            let claims = request.claimed.iter().map(|(axis, claim)| {
-                // the command line has values as texts
-                let value = claim.value.as_str().unwrap_or_default();
-                (axis.clone(), descriptions::format_claim(value, &claim.claimed_by, claim.confirmed))
-            });
-            show::show_envelope(out, &envelope, &claims.collect(), OutputStyle::for_stdout())?;
+            let claims = self.claims.iter();
+            let claims =
+                claims.map(|AxisValueArg { axis, value }| (axis, value, self.claimant(), self.confirmed));
+            let claims = descriptions::format_claims(claims);
+            show::show_envelope(out, &envelope, &claims, OutputStyle::for_stdout())?;
         }
         if envelope.kind == EnvelopeKind::Authoritative { Ok(()) } else { Err(CtlError::NotVerified) }
     }
 
+    /// The claimant. The command line requires `--by` with a claim.
+    fn claimant(&self) -> &str {
+        self.by.as_deref().unwrap_or_default()
+    }
+
     fn request(&self) -> Result<VerifyRequest, CtlError> {
-        let claimed_by = self.by.clone().unwrap_or_default();
         let claimed = collect_by_axis(&self.claims)?.into_iter().map(|(axis, value)| {
-            (axis, ClaimedValue { value, claimed_by: claimed_by.clone(), confirmed: self.confirmed })
+            (axis, ClaimedValue { value, claimed_by: self.claimant().to_owned(), confirmed: self.confirmed })
         });
         Ok(VerifyRequest {
             workflow: self.workflow.clone(),

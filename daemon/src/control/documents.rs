@@ -35,7 +35,7 @@ const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of documents in such a body.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
-problems!(ListProblems: PARAMS STORE);
+problems!(ListProblems: STORE);
 
 /// List the registered documents of a kind, in the order of their ids.
 #[utoipa::path(
@@ -61,7 +61,7 @@ pub(super) async fn list(
     Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
 }
 
-problems!(ReadProblems: PARAMS STORE; DocumentUnknown);
+problems!(ReadProblems: STORE; DocumentUnknown);
 
 /// Read a registered document.
 #[utoipa::path(
@@ -89,7 +89,7 @@ pub(super) async fn get(
     Ok(Json(DocumentReport { summary, document }))
 }
 
-problems!(PutProblems: DOCUMENT_BODY PARAMS STORE; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
+problems!(PutProblems: DOCUMENT_BODY STORE; OntologyUnknown SourceUnknown DocumentFixed SourceLive);
 
 /// Register a document, in place of the one with its id.
 ///

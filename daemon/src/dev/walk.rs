@@ -88,8 +88,8 @@ impl<'w> DevWalk<'w> {
         format!("dev-{}-{name}", self.before)
     }
 
-    /// Runs a chapter and prints its lines. A chapter ends at its first unexpected response, and then fails unless it is
-    /// not checked. Returns whether it reached its end.
+    /// Runs a chapter and prints its lines. A chapter ends at its first unexpected response, which is a failure only if
+    /// the chapter is checked. Returns whether the chapter reached its end.
     pub(super) async fn chapter(
         &mut self,
         title: &str,
@@ -125,7 +125,7 @@ impl<'w> DevWalk<'w> {
         Ok(is_ok)
     }
 
-    /// Prints a chapter that cannot run. It counts as not checked.
+    /// Prints the title of a chapter that cannot run, and counts the chapter as not checked.
     pub(super) fn skip(&mut self, title: &str, reason: &str) -> io::Result<()> {
         self.unchecked += 1;
         writeln!(io::stdout(), "{} {title}: skipped, because {reason}", self.colored("·", 33))

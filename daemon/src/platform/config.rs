@@ -71,15 +71,16 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 #[serde(deny_unknown_fields)]
 pub struct DaemonConfig {
     /// Directory of the store and `oracle_log.jsonl`. The default is systemd's state directory, else
-    /// `$XDG_STATE_HOME/oracled`. The path is absolute; only the flag may be relative to the current directory.
+    /// `$XDG_STATE_HOME/oracled`. The path must be absolute; only the path of the flag may be relative to the current
+    /// directory.
     #[schema(value_type = String)]
     pub state_dir: PathBuf,
-    /// Path of the routes' socket, as for `state_dir`, at most 107 bytes long. The default is `oracled.sock` in systemd's
-    /// runtime directory, else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
+    /// Path of the routes' socket, at most 107 bytes long, and absolute as for `state_dir`. The default is
+    /// `oracled.sock` in systemd's runtime directory, else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
     #[schema(value_type = String)]
     pub socket: PathBuf,
-    /// Path of the control socket, as for `state_dir`, at most 107 bytes long. The default is `control.sock` in the same
-    /// directory as the routes' socket.
+    /// Path of the control socket, at most 107 bytes long, and absolute as for `state_dir`. The default is
+    /// `control.sock` in the same directory as the routes' socket.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
     /// Mode of the routes' socket: 3 or 4 octal digits, with read and write permission for the owner. It has no
@@ -313,9 +314,10 @@ impl DaemonConfig {
         Err(not_allowed_error("control_socket_mode", given, allowed))
     }
 
-    /// All faults of the values apart from their ranges. Values that depend on others are checked only if all are
-    /// `in_range`.
-    fn check(&self, in_range: bool) -> Vec<ConfigError> {
+    /// The faults of the values. A value whose limits depend on other values is checked only if all numbers are in
+    /// range.
+    fn check(&self) -> Vec<ConfigError> {
+        let mut faults = ranges::check(&serde_json::to_value(self).unwrap_or_default());
         let mut checks = vec![
             check_path("state_dir", &self.state_dir, usize::MAX),
             check_path("socket", &self.socket, SOCKET_PATH_MAX_BYTES),
@@ -327,7 +329,7 @@ impl DaemonConfig {
             self.mail.check(),
             self.rules.check(),
         ];
-        if in_range {
+        if faults.is_empty() {
             let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
             checks.extend([
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
@@ -335,7 +337,8 @@ impl DaemonConfig {
                 self.ingestion.check(request_s),
             ]);
         }
-        checks.into_iter().filter_map(Result::err).collect()
+        faults.extend(checks.into_iter().filter_map(Result::err));
+        faults
     }
 
     fn check_distinct_sockets(&self) -> Result<(), ConfigError> {
@@ -380,7 +383,8 @@ fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     })
 }
 
-/// Checks that a path does not depend on the directory in which the daemon starts, and has at most `max_bytes`.
+/// Checks that a path is absolute and has at most `max_bytes`. A relative path would depend on the directory in which
+/// the daemon starts.
 fn check_path(key: &'static str, path: &Path, max_bytes: usize) -> Result<(), ConfigError> {
     let given = match path.as_os_str().len() {
         0 => "empty".to_owned(),

@@ -18,10 +18,7 @@ pub fn reword_serde_error(message: &str) -> String {
         return format!("invalid type: expected one of the allowed words{place}");
     }
     if what == "invalid type: unit variant, expected struct variant" {
-        return format!(
-            "the word alone is not enough, since it has members; write an object, such as `{{\"csv\": {{}}}}` for \
-             `\"csv\"`{place}"
-        );
+        return format!("the word alone is not enough; write an object whose only member is the word{place}");
     }
     let Some((given, expected)) =
         what.rsplit_once(", expected ").filter(|(given, _)| is_invalid_input(given))
@@ -94,8 +91,7 @@ mod tests {
             ),
             (
                 "invalid type: unit variant, expected struct variant at line 1 column 9",
-                "the word alone is not enough, since it has members; write an object, such as `{\"csv\": {}}` for \
-                 `\"csv\"` at line 1 column 9",
+                "the word alone is not enough; write an object whose only member is the word at line 1 column 9",
             ),
             (
                 "invalid type: integer `3`, expected struct variant Format::Csv",

@@ -204,6 +204,9 @@ impl<'a> CombinedDecision<'a> {
                 None => {}
             }
             settlement.status = axis_status(kind);
+            if let (Some(claim), Some(axis)) = (inputs.question.claimed.get(path), inputs.axes.get(path)) {
+                settlement.warn_of_unused_claim(path, axis, claim);
+            }
         }
         self.summarize();
     }

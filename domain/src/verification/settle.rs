@@ -120,13 +120,6 @@ pub(super) fn settle<'a>(
         settlement.contested_by = on_axis.oracles().collect();
     }
     let mut reasons = reviewer_reasons(inputs, &on_axis, claim, path, axis);
-    let is_of_claim =
-        |reason: &AxisReason| matches!(reason, AxisReason::OracleVsUser | AxisReason::AlwaysHuman);
-    if let Some(claim) =
-        claim.filter(|_| axis.class == AxisClass::Measured && !reasons.iter().any(is_of_claim))
-    {
-        settlement.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
-    }
     if !settlement.contested_by.is_empty() && is_reverification_required(inputs) {
         reasons.insert(AxisReason::Reverification);
     } else {
@@ -250,6 +243,15 @@ impl<'a> AxisSettlement<'a> {
     /// Whether a person settles the axis, so that no oracle is needed.
     pub(super) const fn is_decided_by_human(&self) -> bool {
         matches!(self.origin, ValueOrigin::Lock(_) | ValueOrigin::Claim(_))
+    }
+
+    /// Warns if the claim of the measured axis `path` changes nothing: no reviewer sees it.
+    pub(super) fn warn_of_unused_claim(&mut self, path: &str, axis: &Axis, claim: &ValidatedClaim) {
+        let is_seen = self.reasons.contains(&AxisReason::OracleVsUser)
+            || self.reasons.contains(&AxisReason::AlwaysHuman);
+        if axis.class == AxisClass::Measured && !self.is_decided_by_human() && !is_seen {
+            self.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
+        }
     }
 
     /// Removes the value with everything derived from it. `reason` becomes the only reason.

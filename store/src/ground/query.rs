@@ -1,6 +1,5 @@
 //! Queries over a source: which records are read, and which of them match (RFC-0002, "Query Contract").
 
-use super::statement::StoredContent;
 use super::view::records::{RecordStatementsReader, StatementRow};
 use super::view::{FoundVersion, IndexKey, SourceView};
 use crate::base::error::StoreError;
@@ -260,12 +259,14 @@ impl<'q> QueryPageBuilder<'q> {
     fn is_possible_match(&mut self, rows: &[StatementRow]) -> Result<bool, ScanError> {
         for row in rows {
             self.add_work(1)?;
-            let content = row.content().ok_or_else(|| self.view.corrupt("a statement cannot be read"))?;
-            let row = match content {
-                StoredContent::Row(row) => self.view.content_row(row)?,
-                StoredContent::Pruned => return Ok(true),
-                StoredContent::Rejected => continue,
+            let statement = row.encoded().ok_or_else(|| self.view.corrupt("a statement cannot be read"))?;
+            let Some(row) = statement.row() else {
+                if statement.is_pruned() {
+                    return Ok(true);
+                }
+                continue;
             };
+            let row = self.view.content_row(row)?;
             self.add_work(self.query.work(row.json_bytes()))?;
             if self.query.is_match(&row) {
                 return Ok(true);
@@ -292,7 +293,7 @@ impl<'q> QueryPageBuilder<'q> {
         }
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         self.answered.bytes += bytes;
-        // the content is returned separately, and the row would keep a whole block in memory
+        // the content is returned separately, and the row would keep whole blocks in memory
         found.statement.row = Some(Bytes::new());
         self.answered.found.push(QueryHit { found, content });
         Ok(())

@@ -220,11 +220,12 @@ impl SortedFile {
 
     /// Reads and checks block number `block`; empty if the block does not exist.
     fn read_block(&self, block: usize) -> Result<Bytes, StoreError> {
-        self.first_of(block, &mut self.read_blocks(block, 0, |_| false)?)
+        self.take_block(block, &mut self.read_blocks(block, 0, |_| false)?)
     }
 
-    /// Reads block number `first`, and of the blocks after it those that begin `within` a range, up to a total of
-    /// `max_bytes`, without checking them. Empty if the block does not exist.
+    /// Reads block number `first` and the blocks after it, without checking them. Stops before a block that does not
+    /// begin `within` the range, and before the total exceeds `max_bytes`; block `first` is always read. Empty if block
+    /// `first` does not exist.
     fn read_blocks(
         &self,
         first: usize,
@@ -238,13 +239,15 @@ impl SortedFile {
             let is_wanted =
                 |next: &&PiecePosition| len_bytes(next) <= max_bytes && within(index.first_key(next));
             let end = rest.iter().take_while(is_wanted).last().unwrap_or(begin);
-            file.read(begin.at, len_bytes(end), &mut bytes)?;
+            // a fault in a later block is reported once that block is needed
+            let read = file.read(begin.at, len_bytes(end), &mut bytes);
+            read.or_else(|_| file.read(begin.at, len_bytes(begin), &mut bytes))?;
         }
         Ok(bytes.into())
     }
 
     /// Removes block number `block` from the start of `bytes`, which [`SortedFile::read_blocks`] returned, and checks it.
-    fn first_of(&self, block: usize, bytes: &mut Bytes) -> Result<Bytes, StoreError> {
+    fn take_block(&self, block: usize, bytes: &mut Bytes) -> Result<Bytes, StoreError> {
         let Some(position) = self.inner.index.piece_position(block) else { return Ok(Bytes::new()) };
         let first = bytes.split_to(bytes.len().min(position.len_bytes as usize));
         self.inner.file.check(position.at, &first, position.crc)?;

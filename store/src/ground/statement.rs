@@ -1,6 +1,6 @@
 //! The encoding of a statement in a sorted file.
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::base::varint::{put, take};
 use oracled_domain::ground::timeline::RecordStatement;
@@ -24,23 +24,28 @@ pub struct StoredStatement {
     pub row: Option<Bytes>,
 }
 
-/// The content of a statement, read without the rest of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum StoredContent<'b> {
-    Row(&'b [u8]),
-    Pruned,
-    /// The record was rejected.
-    Rejected,
+/// The parts of an encoded statement. The times are not checked.
+#[derive(Debug)]
+pub(super) struct EncodedStatement<'b> {
+    flags: u8,
+    position: u64,
+    offset: u64,
+    len: u32,
+    raw_hash: &'b [u8; 32],
+    content: Option<&'b [u8; 32]>,
+    valid_from: Option<EncodedTime<'b>>,
+    valid_until: Option<EncodedTime<'b>>,
+    rest: &'b [u8],
 }
+
+/// Nanoseconds since 1970.
+type EncodedTime<'b> = &'b [u8; 16];
 
 const VERIFIED: u8 = 1;
 const PRUNED: u8 = 2;
 const FROM: u8 = 4;
 const UNTIL: u8 = 8;
 const REJECTED: u8 = 16;
-
-const HASH_BYTES: usize = 32;
-const TIME_BYTES: usize = 16;
 
 impl StoredStatement {
     /// Whether its content was pruned.
@@ -72,44 +77,48 @@ impl StoredStatement {
 
     /// Parses the statement of `run`. Its row shares memory with `bytes`. `None` if `bytes` is invalid.
     #[must_use]
-    pub(super) fn read(run: u32, mut bytes: Bytes) -> Option<Self> {
-        let mut rest = bytes.as_ref();
-        let flags = *rest.split_off_first()?;
-        let [position, offset, len] = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
-        let raw_hash = *take_array(&mut rest)?;
-        let content = if flags & REJECTED == 0 { Some(*take_array(&mut rest)?) } else { None };
-        let valid_from = if flags & FROM == 0 { None } else { Some(take_time(&mut rest)?) };
-        let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(&mut rest)?) };
-        let time = RecordStatement { run, valid_from, valid_until, content };
-        let (row_at, has_row) = (bytes.len() - rest.len(), flags & (PRUNED | REJECTED) == 0);
-        bytes.advance(row_at);
+    pub(super) fn read(run: u32, bytes: &Bytes) -> Option<Self> {
+        let encoded = EncodedStatement::read(bytes)?;
+        let time = |time: Option<EncodedTime<'_>>| time.map(read_time);
+        let time = RecordStatement {
+            run,
+            valid_from: time(encoded.valid_from).transpose().ok()?,
+            valid_until: time(encoded.valid_until).transpose().ok()?,
+            content: encoded.content.copied(),
+        };
         Some(Self {
             time,
-            position,
-            offset,
-            len: u32::try_from(len).ok()?,
-            raw_hash,
-            verified: flags & VERIFIED != 0,
-            row: has_row.then_some(bytes),
+            position: encoded.position,
+            offset: encoded.offset,
+            len: encoded.len,
+            raw_hash: *encoded.raw_hash,
+            verified: encoded.flags & VERIFIED != 0,
+            row: encoded.row().map(|row| bytes.slice_ref(row)),
         })
     }
 }
 
-impl<'b> StoredContent<'b> {
-    /// The content in the encoded statement `bytes`; `None` if they are too short.
+impl<'b> EncodedStatement<'b> {
+    /// The parts of `bytes`; `None` if they are too short.
     pub(super) fn read(mut bytes: &'b [u8]) -> Option<Self> {
         let flags = *bytes.split_off_first()?;
-        for _number in ["position", "offset", "len"] {
-            take(&mut bytes)?;
-        }
-        let has = |flag: u8| usize::from(flags & flag != 0);
-        let (hashes, times) = (2 - has(REJECTED), has(FROM) + has(UNTIL));
-        let row = bytes.split_at_checked(HASH_BYTES * hashes + TIME_BYTES * times)?.1;
-        Some(match flags & (PRUNED | REJECTED) {
-            0 => Self::Row(row),
-            PRUNED => Self::Pruned,
-            _ => Self::Rejected,
-        })
+        let (position, offset) = (take(&mut bytes)?, take(&mut bytes)?);
+        let len = u32::try_from(take(&mut bytes)?).ok()?;
+        let raw_hash = take_array(&mut bytes)?;
+        let content = if flags & REJECTED == 0 { Some(take_array(&mut bytes)?) } else { None };
+        let valid_from = if flags & FROM == 0 { None } else { Some(take_array(&mut bytes)?) };
+        let valid_until = if flags & UNTIL == 0 { None } else { Some(take_array(&mut bytes)?) };
+        Some(Self { flags, position, offset, len, raw_hash, content, valid_from, valid_until, rest: bytes })
+    }
+
+    /// Its row; `None` if it was pruned, or the record was rejected.
+    pub(super) const fn row(&self) -> Option<&'b [u8]> {
+        if self.flags & (PRUNED | REJECTED) == 0 { Some(self.rest) } else { None }
+    }
+
+    /// Whether its content was pruned.
+    pub(super) const fn is_pruned(&self) -> bool {
+        self.flags & PRUNED != 0
     }
 }
 
@@ -120,7 +129,11 @@ pub(super) fn put_time(bytes: &mut Vec<u8>, time: &Timestamp) {
 
 /// Reads a time from the start of `bytes` and removes it; `None` if `bytes` is too short or the time is invalid.
 pub(super) fn take_time(bytes: &mut &[u8]) -> Option<Timestamp> {
-    Timestamp::from_nanosecond(i128::from_be_bytes(*take_array(bytes)?)).ok()
+    read_time(take_array(bytes)?).ok()
+}
+
+fn read_time(bytes: EncodedTime<'_>) -> Result<Timestamp, jiff::Error> {
+    Timestamp::from_nanosecond(i128::from_be_bytes(*bytes))
 }
 
 fn take_array<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<&'b [u8; N]> {
@@ -146,16 +159,12 @@ mod tests {
             let mut bytes = vec![1; 3];
             stored.write_to(&mut bytes);
             let bytes = Bytes::from(bytes);
-            assert_eq!(StoredStatement::read(7, bytes.clone()), Some(stored.clone()));
-            let content = match (&stored.row, stored.is_pruned()) {
-                (Some(row), _) => StoredContent::Row(row),
-                (None, true) => StoredContent::Pruned,
-                (None, false) => StoredContent::Rejected,
-            };
-            assert_eq!(StoredContent::read(&bytes), Some(content));
+            assert_eq!(StoredStatement::read(7, &bytes), Some(stored.clone()));
+            let encoded = EncodedStatement::read(&bytes).expect("the bytes are complete");
+            let content = (encoded.row(), encoded.is_pruned());
+            assert_eq!(content, (stored.row.as_deref(), stored.is_pruned()));
             let short = bytes.len() - stored.row.map_or(0, |row| row.len()) - 1;
-            assert_eq!(StoredStatement::read(7, bytes.slice(..short)), None);
-            assert_eq!(StoredContent::read(&bytes[..short]), None);
+            assert_eq!(StoredStatement::read(7, &bytes.slice(..short)), None);
         }
     }
 }

@@ -23,7 +23,8 @@ A list is returned in pages of `{items, next}`. `next` is the `after` of the nex
 at most `limit` items: 1 to 1,000, by default 100.
 
 A request may omit a field whose type includes null. A response may omit it, too. An unknown field is an error unless the
-route states otherwise. An unknown query parameter is an error.
+route states otherwise. An unknown query parameter is an error, except on `/v1/signals/…`, `/healthz`, `/readyz` and
+`/metrics`.
 ";
 
 /// The page for these documents, each with the name of its socket.

@@ -130,6 +130,10 @@ pub(crate) fn show(
     if matches!(run.state, RunState::Failed | RunState::Held) && counts.rejected > 0 {
         shown.push(("next", format!("oraclectl rejects {run_id}")));
     }
+    if run.state == RunState::Held {
+        let command = |verb: &str| ("next", format!("oraclectl ingest {verb} {run_id} --reason …"));
+        shown.extend(["approve", "discard"].map(command));
+    }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 

@@ -9,6 +9,7 @@ use oracled_domain::verification::envelope::{CandidateOutcome, ValueBasis};
 use oracled_domain::verification::step::{ConflictSide, ConflictStep, ConflictStepOutcome};
 use oracled_domain::verification::{AxisReason, CallOutcome, CallTimeLimit, EnvelopeKind, OracleReply};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 /// The meaning of an envelope's kind.
 pub(crate) const fn describe_kind(kind: EnvelopeKind) -> &'static str {
@@ -179,9 +180,16 @@ pub(crate) fn format_values(values: &BTreeMap<String, StatedValue>) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// A claimed value with its claimant.
-pub(crate) fn format_claim(value: &str, claimed_by: &str, confirmed: bool) -> String {
-    format!("{value} by {claimed_by}{}", if confirmed { ", confirmed" } else { "" })
+/// Claims as texts by the path of their axis. A claim is its path, its value, its claimant, and whether the claimant
+/// has confirmed it.
+pub(crate) fn format_claims<'c, V: Display>(
+    claims: impl Iterator<Item = (&'c String, V, &'c str, bool)>,
+) -> BTreeMap<String, String> {
+    let text = |(path, value, claimed_by, confirmed): (&String, V, &str, bool)| {
+        let confirmed = if confirmed { ", confirmed" } else { "" };
+        (path.clone(), format!("{value} by {claimed_by}{confirmed}"))
+    };
+    claims.map(text).collect()
 }
 
 /// The identity of a subject.

@@ -10,7 +10,7 @@ use oracled_domain::verification::{AxisReason, Envelope, EnvelopeKind};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Prints an envelope, and the claims of its question beside their axes.
+/// Prints an envelope, with each claim of the question under its axis.
 pub(crate) fn show_envelope(
     out: &mut dyn Write,
     envelope: &Envelope,

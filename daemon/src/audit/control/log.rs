@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-problems!(ReadProblems: PARAMS SESSION STORE);
+problems!(ReadProblems: SESSION STORE);
 
 /// Read entries of the audit log, one per line, the lowest number first.
 ///
@@ -43,7 +43,7 @@ pub async fn get(
     Ok(stream_response(|sender| send_all(store, first, sender)))
 }
 
-problems!(FollowProblems: PARAMS SESSION);
+problems!(FollowProblems: SESSION);
 
 /// Follow the audit log until the client disconnects.
 ///

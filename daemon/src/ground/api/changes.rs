@@ -12,7 +12,7 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 
-problems!(ChangesProblems: PARAMS STORE; SourceUnknown SourceLive SourceSilent SourceDamaged);
+problems!(ChangesProblems: STORE; SourceUnknown SourceLive SourceSilent SourceDamaged);
 
 /// List the changes of records after a position.
 ///

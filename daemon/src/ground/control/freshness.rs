@@ -13,7 +13,7 @@ use oracled_api::ground::FreshnessReport;
 use oracled_domain::ground::id::SourceId;
 use std::sync::Arc;
 
-problems!(FreshnessProblems: PARAMS STORE; SourceUnknown OntologyUnknown);
+problems!(FreshnessProblems: STORE; SourceUnknown OntologyUnknown);
 
 /// Read the freshness of a source by the policy in force.
 #[utoipa::path(

@@ -35,7 +35,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: PARAMS STORE; BodyBroken PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
+problems!(UploadProblems: STORE; BodyBroken PipelineUnknown RunBusy VersionKnown RunsHeld RunNotInForce BodyTooLarge);
 
 /// Upload a payload and start a run that reads it.
 ///

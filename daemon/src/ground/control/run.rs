@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Minimum number of first digits that may name a run, if they are unique.
 const DIGITS_MIN: usize = 8;
 
-problems!(ListProblems: PARAMS STORE; SourceUnknown RunUnknown);
+problems!(ListProblems: STORE; SourceUnknown RunUnknown);
 
 /// List runs, the latest first.
 #[utoipa::path(

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Maximum length of a logged reason, in bytes.
 const REASON_MAX_BYTES: usize = 1024;
 
-problems!(ReadProblems: PARAMS STORE; SourceUnknown);
+problems!(ReadProblems: STORE; SourceUnknown);
 
 /// Read a source, with its last check and the check in progress.
 #[utoipa::path(
@@ -47,7 +47,7 @@ pub async fn get(
     Ok(Json(SourceReport { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
-problems!(ReviewProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown ReviewRefused);
+problems!(ReviewProblems: DOCUMENT_BODY STORE; SourceUnknown ReviewRefused);
 
 /// Approve a source, or set its deprecation date.
 #[utoipa::path(
@@ -76,7 +76,7 @@ pub async fn review(
     run_to_end(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
-problems!(InvalidateProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown);
+problems!(InvalidateProblems: DOCUMENT_BODY STORE; SourceUnknown);
 
 /// Mark all data of a source as stale until the next run.
 #[utoipa::path(
@@ -108,7 +108,7 @@ pub async fn invalidate(
     .await
 }
 
-problems!(ConfirmProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown NotInvalidated);
+problems!(ConfirmProblems: DOCUMENT_BODY STORE; SourceUnknown NotInvalidated);
 
 /// Confirm the data of an invalidated source.
 ///

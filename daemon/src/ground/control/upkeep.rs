@@ -46,7 +46,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: PARAMS STORE; PipelineUnknown PullBusy PullFailed RunBusy VersionKnown RunsHeld RunNotInForce);
+problems!(PullProblems: STORE; PipelineUnknown PullBusy PullFailed RunBusy VersionKnown RunsHeld RunNotInForce);
 
 /// Pull the payload of a pipeline and start its run.
 ///
@@ -91,7 +91,7 @@ pub async fn pull(
     .await
 }
 
-problems!(PruneProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown RunBusy SourceDamaged);
+problems!(PruneProblems: DOCUMENT_BODY STORE; SourceUnknown RunBusy SourceDamaged);
 
 /// Remove from a source the content of records that are no longer valid.
 #[utoipa::path(
@@ -121,7 +121,7 @@ pub async fn prune(
     .await
 }
 
-problems!(VerifyProblems: DOCUMENT_BODY PARAMS STORE; SourceUnknown RunUnknown);
+problems!(VerifyProblems: DOCUMENT_BODY STORE; SourceUnknown RunUnknown);
 
 /// Compare the files, payloads and raw records of a source with their digests.
 ///
@@ -165,7 +165,7 @@ pub async fn verify(
     }
 }
 
-problems!(RebuildProblems: PARAMS STORE; SourceUnknown RunBusy NotRebuilt);
+problems!(RebuildProblems: STORE; SourceUnknown RunBusy NotRebuilt);
 
 /// Rebuild the damaged or missing files of a source from its archived payloads.
 ///
@@ -193,7 +193,7 @@ pub async fn rebuild(
     .await
 }
 
-problems!(ExportProblems: PARAMS STORE; SourceUnknown SourceDamaged);
+problems!(ExportProblems: STORE; SourceUnknown SourceDamaged);
 
 /// Export every version of every record of a source with its provenance.
 ///

@@ -35,7 +35,7 @@ pub enum ConfigError {
     #[error("configuration: `{key}`{} is {given}; allowed: {allowed}", format_variable(.variable))]
     NotAllowed {
         key: String,
-        /// The variable that sets the value.
+        /// The variable that sets the value, if any.
         variable: Option<String>,
         /// The given value.
         given: String,

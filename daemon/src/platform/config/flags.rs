@@ -36,7 +36,7 @@ pub struct DaemonFlags {
 }
 
 impl DaemonFlags {
-    /// Whether a flag sets this path.
+    /// Whether a flag sets the path `key`.
     pub(super) fn sets(&self, key: &str) -> bool {
         let paths = [
             ("state_dir", &self.state_dir),
@@ -46,7 +46,7 @@ impl DaemonFlags {
         paths.iter().any(|(name, flag)| *name == key && flag.is_some())
     }
 
-    /// Overrides values. A relative path is resolved against the current directory.
+    /// Overrides the values of `config`. A relative path is resolved against the current directory.
     pub(super) fn apply_to(&self, config: &mut DaemonConfig) {
         let Self { config: _, state_dir, socket, control_socket, log_format, allow_cleartext: _ } = self;
         for (flag, value) in [

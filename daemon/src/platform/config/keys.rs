@@ -1,4 +1,4 @@
-//! The keys of the configuration, as `table.key`, and the keys that an unknown key may mean.
+//! The keys of the configuration, as `table.key`, and suggestions for unknown keys.
 
 use super::DaemonConfig;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use strsim::osa_distance;
 /// Maximum number of letters by which a misspelled key differs from the key. Two adjacent letters in the
 /// wrong order count as one.
 const MISSPELLED_LETTERS: usize = 2;
-/// Tables whose keys the user names.
+/// Tables with keys that the operator chooses.
 const FREE_TABLES: [&str; 2] = ["ingestion.credentials", "verification.credentials"];
 
-/// All keys but those of free tables.
+/// All keys except those of free tables.
 #[derive(Debug)]
 pub(super) struct KnownKeys(Vec<String>);
 
@@ -35,14 +35,15 @@ impl KnownKeys {
         FREE_TABLES.iter().any(is_within) || self.0.iter().any(|known| known == key)
     }
 
-    /// The keys that a variable for `key` may mean: keys that are spelled similarly, or otherwise all keys under its
-    /// first level.
+    /// The keys that a variable for `key` may mean: the keys that are spelled similarly, or, if there are none, all
+    /// keys with the same first level.
     pub(super) fn meant_by_variable(&self, key: &str) -> Vec<&str> {
         let near = self.near(key);
         if near.is_empty() { self.of_table(key) } else { near }
     }
 
-    /// The keys that `key` of the file may mean. It may be in the wrong table.
+    /// The keys that `key` in the file may mean. `key` may be in the wrong table, so keys with the same name in other
+    /// tables are included if no key is spelled similarly.
     pub(super) fn meant_in_file(&self, key: &str) -> Vec<&str> {
         let name = |key: &str| key.rsplit('.').next().map(str::to_owned);
         let mut meant = self.near(key);
@@ -77,10 +78,14 @@ impl KnownKeys {
         self.0.iter().map(String::as_str)
     }
 
-    /// The keys that are spelled similarly, whatever separates their levels.
+    /// The keys that are spelled similarly, whatever separates their levels. A key in a table whose name is similar to
+    /// a free table's may mean that table.
     fn near(&self, key: &str) -> Vec<&str> {
         let flat = |key: &str| key.replace('.', "_");
-        self.all().filter(|known| osa_distance(&flat(key), &flat(known)) <= MISSPELLED_LETTERS).collect()
+        let is_near = |one: &str, other: &str| osa_distance(&flat(one), &flat(other)) <= MISSPELLED_LETTERS;
+        let table = key.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+        let free = FREE_TABLES.into_iter().filter(|free| is_near(&table, free));
+        self.all().filter(|known| is_near(key, known)).chain(free).collect()
     }
 
     /// The keys with the same first level.

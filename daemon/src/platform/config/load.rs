@@ -1,4 +1,4 @@
-//! Loading: the merge of all sources, and the faults of the result.
+//! Loads the configuration: merges all its sources, and collects the faults of the result.
 
 use super::keys::KnownKeys;
 use super::variables::{ConfigVariables, variable_of};
@@ -8,7 +8,6 @@ use oracled_api::base::directories::DefaultDirectories;
 use serde_json::Value;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::num::ParseIntError;
 use std::path::Path;
 
@@ -16,7 +15,7 @@ impl DaemonConfig {
     /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors
-    /// All faults of keys and values, each with its key. If a source cannot be parsed, only its first fault.
+    /// All faults of keys and values, each with its key. If a source cannot be parsed, only the first fault.
     pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
         Self::from_sources(flags, env::vars_os())
     }
@@ -27,7 +26,7 @@ impl DaemonConfig {
         ConfigVariables::from_environment(env::vars_os(), &KnownKeys::new()).ignored
     }
 
-    /// The same with the given variables.
+    /// The same as [`Self::load`], with these variables as the environment.
     pub(super) fn from_sources(
         flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -49,14 +48,15 @@ impl DaemonConfig {
         let values: Value = merged.clone().try_deserialize().map_err(unreadable)?;
         // the variables and the defaults have only known keys
         let mut of_values = unknown_keys(&known, &values, file.as_deref().unwrap_or(Path::new("")));
-        of_values.extend(ranges::check(&values));
         let config = match merged.try_deserialize::<Self>() {
             Ok(mut config) => {
                 flags.apply_to(&mut config);
-                of_values.extend(config.check(of_values.is_empty()));
+                of_values.extend(config.check());
                 Some(config)
             }
             Err(error) => {
+                // a number that does not fit into its type is also out of its range
+                of_values.extend(ranges::check(&values));
                 if of_values.is_empty() {
                     of_values.push(unreadable(error));
                 }
@@ -66,8 +66,8 @@ impl DaemonConfig {
         faults.extend(of_values);
         for fault in &mut faults {
             if let ConfigError::NotAllowed { key, variable, .. } = fault {
-                let name = variable_of(key);
-                *variable = (variables.contains_key(&name) && !flags.sets(key)).then_some(name);
+                let is_of_key = |name: &&String| name.eq_ignore_ascii_case(&variable_of(key));
+                *variable = variables.keys().find(is_of_key).filter(|_| !flags.sets(key)).cloned();
             }
         }
         config.filter(|_| faults.is_empty()).ok_or(ConfigError::Several(faults))
@@ -113,31 +113,11 @@ fn describe_without_values(error: &::config::ConfigError) -> String {
             _ => message.clone(),
         },
         Fault::FileParse { uri: Some(file), cause } if cause.is::<ParseIntError>() => {
-            let key = fs::read_to_string(file).ok().and_then(|toml| find_long_integer(&toml));
-            let key = key.map_or_else(|| "an integer".to_owned(), |key| format!("`{key}`"));
-            format!("{key} in {file} does not fit into 64 bits; use a smaller number")
+            // the parser does not report the position
+            format!("an integer in {file} does not fit into 64 bits; use a smaller number")
         }
         other => strip_source_lines(&other.to_string()),
     }
-}
-
-/// The key of the first integer in a TOML file that does not fit into 64 bits, if it is on a line of its own. The parser
-/// does not report its position.
-fn find_long_integer(toml: &str) -> Option<String> {
-    let mut table = String::new();
-    for line in toml.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            table = format!("{name}.");
-        } else if let Some((key, value)) = line.split_once('=') {
-            let digits = value.trim().replace('_', "");
-            let is_integer = digits.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit());
-            if is_integer && digits.parse::<i64>().is_err() {
-                return Some(format!("{table}{}", key.trim()));
-            }
-        }
-    }
-    None
 }
 
 /// A parser's error without the lines of the file that it quotes.

@@ -4,8 +4,8 @@ use super::{ConfigError, DaemonConfig, not_allowed_error};
 use oracled_domain::base::schema::json_schema;
 use serde_json::Value;
 
-/// Checks that every number in `values` is within the range that its type declares. A number from a variable is a
-/// text. Other texts, and values of a wrong type, are not checked.
+/// Checks that every number in `values` is within the range that its type declares, also a number in a text, which is
+/// the form of all values from variables. Other texts, and values of a wrong type, are not checked.
 pub(super) fn check(values: &Value) -> Vec<ConfigError> {
     let schema = json_schema::<DaemonConfig>();
     let mut faults = Vec::new();

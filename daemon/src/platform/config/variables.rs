@@ -16,7 +16,7 @@ pub(super) struct ConfigVariables {
     pub(super) keys: HashMap<String, String>,
     /// The names of the variables of other programs, in alphabetical order.
     pub(super) ignored: Vec<String>,
-    /// The variables that look like keys but are not, and the keys whose values are not text.
+    /// The faults: variables that look like keys but are not, and keys with values that are not text.
     pub(super) faults: Vec<ConfigError>,
 }
 
@@ -33,7 +33,7 @@ impl ConfigVariables {
             let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_'));
             let Some(rest) = rest.filter(|_| name != CONFIG_VARIABLE) else { continue };
             let key = rest.to_lowercase().replace(LEVEL, ".");
-            if known.contains(&key) {
+            if known.contains(&key) && !rest.contains('.') {
                 match value.into_string() {
                     Ok(value) => drop(variables.keys.insert(name, value)),
                     Err(_) => variables.faults.push(not_text_error(&name)),

@@ -4,12 +4,9 @@ use oracled_api::base::problem::ProblemCode::{self, *};
 
 /// A read from the store, or a commit to the log.
 pub(crate) const STORE: &[ProblemCode] = &[StorageUnavailable, Draining];
-pub(crate) const JSON_BODY: &[ProblemCode] =
-    &[InvalidJson, InvalidRequest, BodyBroken, BodyTooLarge, UnsupportedMediaType];
+pub(crate) const JSON_BODY: &[ProblemCode] = &[InvalidJson, BodyBroken, BodyTooLarge, UnsupportedMediaType];
 pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
     &[InvalidJson, InvalidDocument, BodyBroken, BodyTooLarge, UnsupportedMediaType];
-/// Parameters in the path or the query.
-pub(crate) const PARAMS: &[ProblemCode] = &[InvalidRequest];
 /// A session id in the path.
 pub(crate) const SESSION: &[ProblemCode] = &[InvalidSessionId];
 /// The data of a submitted verdict.
@@ -47,6 +44,6 @@ pub(crate) const MODEL: &[ProblemCode] =
 pub(crate) const REVIEW: &[ProblemCode] =
     &[InvalidResolution, ReviewUnknown, ReviewResolved, ReviewDismissed];
 /// A record by its id.
-pub(crate) const RECORD: &[ProblemCode] = &[InvalidRequest, RecordUnknown, SourceDamaged];
+pub(crate) const RECORD: &[ProblemCode] = &[RecordUnknown, SourceDamaged];
 /// A run by its id.
-pub(crate) const RUN: &[ProblemCode] = &[InvalidRequest, RunUnknown];
+pub(crate) const RUN: &[ProblemCode] = &[RunUnknown];

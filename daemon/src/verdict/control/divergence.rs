@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Number of log entries that are read at a time.
 const AT_ONCE: usize = 1000;
 
-problems!(DivergenceProblems: PARAMS STORE);
+problems!(DivergenceProblems: STORE);
 
 /// Read how often regenerated verdicts differ from the delivered ones.
 #[utoipa::path(

@@ -17,7 +17,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::verdict::mail::MailState;
 use std::sync::Arc;
 
-problems!(ListProblems: PARAMS STORE);
+problems!(ListProblems: STORE);
 
 /// List queued mails and dead letters.
 #[utoipa::path(
@@ -68,7 +68,7 @@ pub async fn post(
     run_to_end(async move { Ok(Json(notifier.ask(RequeueMail { mail_id, peer }).await??)) }).await
 }
 
-problems!(DropProblems: PARAMS STORE; MailUnknown MailInFlight);
+problems!(DropProblems: STORE; MailUnknown MailInFlight);
 
 /// Remove a mail without sending it.
 #[utoipa::path(

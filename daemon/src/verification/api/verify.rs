@@ -43,7 +43,7 @@ pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> 
     Ok(envelope_response(&*envelope.await?))
 }
 
-problems!(ReadProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
+problems!(ReadProblems: STORE; ExecutionUnknown DecisionAltered);
 
 /// Read the envelope of a verification.
 ///

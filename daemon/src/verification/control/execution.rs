@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
 use std::sync::Arc;
 
-problems!(ExplainProblems: PARAMS STORE; ExecutionUnknown DecisionAltered);
+problems!(ExplainProblems: STORE; ExecutionUnknown DecisionAltered);
 
 /// Read the decisions of a verification with their inputs, and whether they can be reproduced.
 #[utoipa::path(

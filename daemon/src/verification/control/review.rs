@@ -30,7 +30,7 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Maximum number of reviews scanned for one page; many may belong to other workflows.
 const LOOKED_AT_MAX: usize = 10_000;
 
-problems!(ListProblems: PARAMS STORE);
+problems!(ListProblems: STORE);
 
 /// List reviews, the newest first.
 #[utoipa::path(
@@ -83,7 +83,7 @@ fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSumm
     Ok(ListPage { items: reviews, next: query.before })
 }
 
-problems!(ReadProblems: PARAMS STORE; ReviewUnknown);
+problems!(ReadProblems: STORE; ReviewUnknown);
 
 /// Read a review, with all answers and its current state.
 #[utoipa::path(

@@ -83,7 +83,7 @@ pub struct ValidatedFilter {
     axis_index: usize,
     /// The path as requested. The path of a group matches any of its values.
     path: String,
-    /// The key in the group, if the path is that of one value of a group.
+    /// The key of the value, if the path names one value of a group.
     key: Option<String>,
     operator: FilterOperator,
     with: FilterOperand,

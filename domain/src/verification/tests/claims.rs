@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::ground::source::OracleTier::Primary;
 use crate::verification::stored_state::{CLAIMS_OPEN_MAX, OPEN_MAX};
-use crate::verification::{AxisReason, DecisionInputs, EnvelopeKind, ReviewCase, decide};
+use crate::verification::{AxisReason, DecisionInputs, EnvelopeKind, OracleReply, ReviewCase, decide};
 use serde_json::{Value as Json, json};
 
 fn claim(value: Json, claimed_by: &str, confirmed: bool) -> Json {
@@ -48,6 +48,15 @@ fn claim_warns_that_it_has_no_effect_unless_it_opens_a_review() {
     assert_eq!(result(&agreed), (EnvelopeKind::Authoritative, others + 1));
     let differs = question(1, "10", claim(json!(9), "p-1", false));
     assert_eq!(result(&differs), (EnvelopeKind::HumanReview, others));
+    let with_several = |more: Json| {
+        let mut inputs = question(1, "10", more);
+        inputs.calls.get_mut(&"lab-a".parse().expect("a valid id")).expect("it was called").reply =
+            OracleReply::Several { records: 2 };
+        result(&inputs)
+    };
+    let (kind, others_of_several) = with_several(json!({}));
+    assert_eq!(kind, EnvelopeKind::RequiresSpecification);
+    assert_eq!(with_several(claim(json!(9), "p-1", false)), (kind, others_of_several + 1));
     let mut always = agreed;
     always.workflow.conflict_resolution.always_human_axes = vec!["dose".to_owned()];
     assert_eq!(result(&always), (EnvelopeKind::HumanReview, others));

@@ -135,7 +135,7 @@ impl BlockRows {
         self.bytes.get(self.value.clone()).unwrap_or_default()
     }
 
-    /// The value of the current row. It is not copied, so it keeps the block in memory.
+    /// The value of the current row. It is not copied, so it keeps the bytes of the read in memory.
     pub(in crate::ground) fn shared_value(&self) -> Bytes {
         self.bytes.slice_ref(self.value())
     }

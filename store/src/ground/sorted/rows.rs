@@ -6,11 +6,11 @@ use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// The length of the blocks of one read, unless a single block is longer. A read costs about as much as checking and
-/// parsing one block, so a range that goes on reads several at once.
-const READ_MAX_BYTES: u64 = 64 * 1024;
+/// The maximum length of a read of several blocks. A read costs about as much as the check and the parsing of one
+/// block.
+const READ_AHEAD_MAX_BYTES: u64 = 64 * 1024;
 
-/// The rows of a file between two keys, in key order. It keeps the file open and one block in memory.
+/// The rows of a file between two keys, in key order. It keeps the file open, and the blocks of one read in memory.
 ///
 /// As a [`RowSource`] it lends each row; as an iterator it returns copies.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct SortedRowRange {
     next_block: usize,
     /// The blocks from `next_block` on that were read together with an earlier one. They are checked one by one.
     ahead: Bytes,
-    /// The length of the next read. It doubles with each read, so that a short range reads little.
+    /// The maximum length of the next read. It doubles with each read, so that a short range reads little.
     read_bytes: u64,
     /// The start of the range; unbounded once the first row was found.
     start: Bound<Vec<u8>>,
@@ -78,7 +78,8 @@ impl SortedRowRange {
         self.advance()
     }
 
-    /// The value of [`SortedRowRange::current`]. It is not copied, so it keeps its block in memory.
+    /// The value of [`SortedRowRange::current`]. It is not copied, so it keeps the blocks that were read with it
+    /// in memory.
     pub(in crate::ground) fn shared_value(&self) -> Bytes {
         self.block.shared_value()
     }
@@ -121,9 +122,9 @@ impl SortedRowRange {
         } else {
             if self.ahead.is_empty() {
                 self.ahead = file.read_blocks(next, self.read_bytes, is_within)?;
-                self.read_bytes = READ_MAX_BYTES.min(2 * self.read_bytes);
+                self.read_bytes = READ_AHEAD_MAX_BYTES.min(2 * self.read_bytes);
             }
-            file.first_of(next, &mut self.ahead)?
+            file.take_block(next, &mut self.ahead)?
         };
         self.is_last_block = !file.first_key(next + 1).is_some_and(is_within);
         self.block.begin(block);

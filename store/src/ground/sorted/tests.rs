@@ -358,3 +358,37 @@ fn open_rejects_a_path_that_is_not_a_regular_file() {
     let error = SortedFile::open(dir.path(), &owner()).expect_err("a folder");
     assert!(error.to_string().contains("is not a regular file"), "{error}");
 }
+
+#[test]
+fn seek_within_blocks_that_were_read_ahead_returns_the_same_rows_as_a_map() {
+    let rows = plain(2000);
+    let (_dir, path, _) = written(&rows);
+    let file = open(&path).expect("the file opens");
+    let all: Vec<_> = rows.keys().collect();
+    for steps in [30, 100, 300] {
+        for distance in [1, 20, 60, 200, 900] {
+            let mut range = file.with_prefix(b"");
+            let passed: Vec<_> = range.by_ref().take(steps).map(|row| row.expect("a row").0).collect();
+            assert!(passed.iter().eq(all[..steps].iter().copied()));
+            let key = all[steps - 1 + distance];
+            range.seek(key).expect("the read succeeds");
+            assert_eq!(range.current().map(|(key, _)| key.to_vec()).as_ref(), Some(key));
+            let rest = range.map(|row| row.expect("a row"));
+            assert!(rest.eq(pairs(rows.range(key.clone()..).skip(1))), "{steps} rows, then {distance} more");
+        }
+    }
+}
+
+#[test]
+fn damage_ahead_of_the_range_is_reported_only_when_it_is_reached() {
+    let rows = plain(2000);
+    let (_dir, path, summary) = written(&rows);
+    let file = open(&path).expect("the file opens");
+    // the end of the file is lost after it was opened
+    let shorter = OpenOptions::new().write(true).open(&path).expect("the file opens");
+    shorter.set_len(summary.size_bytes / 2).expect("the file is cut");
+    let read: Vec<_> = file.with_prefix(b"").map_while(Result::ok).collect();
+    assert!(read.len() > 900 && read == pairs(rows.iter().take(read.len())), "{} rows", read.len());
+    let error = file.with_prefix(b"").find_map(Result::err).expect("the end is missing");
+    assert!(damage(error).contains("ends too early"));
+}

@@ -116,7 +116,7 @@ impl RecordGroup {
 }
 
 fn read(run: u32, bytes: &[u8], view: &SourceView) -> Result<StoredStatement, StoreError> {
-    let statement = StoredStatement::read(run, Bytes::copy_from_slice(bytes));
+    let statement = StoredStatement::read(run, &Bytes::copy_from_slice(bytes));
     statement.ok_or_else(|| view.corrupt("a statement cannot be read"))
 }
 

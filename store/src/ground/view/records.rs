@@ -2,14 +2,14 @@
 
 use crate::base::error::StoreError;
 use crate::ground::sorted::{RowSource, SortedRowRange};
-use crate::ground::statement::{StoredContent, StoredStatement};
+use crate::ground::statement::{EncodedStatement, StoredStatement};
 use crate::ground::view::{RecordStatements, SourceView, key_of, split_key};
 use bytes::Bytes;
 
 /// Records in key order. They end with the first error.
 ///
-/// [`RecordStatementsReader::advance`] finds the rows of a record, and [`RecordStatementsReader::decode`] parses them; as an
-/// iterator it does both.
+/// [`RecordStatementsReader::advance`] finds the rows of a record, and [`RecordStatementsReader::decode`] parses them.
+/// The iterator does both.
 #[derive(Debug)]
 pub struct RecordStatementsReader<'v> {
     view: &'v SourceView,
@@ -17,11 +17,11 @@ pub struct RecordStatementsReader<'v> {
     files: Vec<(usize, SortedRowRange)>,
     /// The rows of the current record, in the order of the runs.
     rows: Vec<StatementRow>,
-    /// The current record: its key and, once they were decoded, its statements.
+    /// The current record: its key, and its statements after [`RecordStatementsReader::decode`].
     record: RecordStatements,
 }
 
-/// The row of a statement that was not decoded yet.
+/// The row of a statement that is not decoded yet.
 #[derive(Debug)]
 pub(in crate::ground) struct StatementRow {
     run: u32,
@@ -30,9 +30,9 @@ pub(in crate::ground) struct StatementRow {
 }
 
 impl StatementRow {
-    /// The content of the statement; `None` if the row is invalid.
-    pub(in crate::ground) fn content(&self) -> Option<StoredContent<'_>> {
-        StoredContent::read(&self.bytes)
+    /// The parts of the statement; `None` if the row is too short.
+    pub(in crate::ground) fn encoded(&self) -> Option<EncodedStatement<'_>> {
+        EncodedStatement::read(&self.bytes)
     }
 }
 
@@ -67,8 +67,8 @@ impl<'v> RecordStatementsReader<'v> {
         Ok(found)
     }
 
-    /// Moves to the record with this key, which has no rows if it does not exist. Several calls must pass keys in
-    /// ascending order.
+    /// Moves to the record with this key. There are no rows if the record does not exist. Several calls must pass keys
+    /// in ascending order.
     pub(in crate::ground) fn advance_to(&mut self, key: &[u8]) -> Result<(), StoreError> {
         self.record.clear();
         key.clone_into(&mut self.record.key);
@@ -131,14 +131,14 @@ fn find_rows(
     Ok(())
 }
 
-/// Moves `rows` to the statements of `record`.
+/// Decodes `rows` and moves them to the statements of `record`.
 fn decode_rows(
     view: &SourceView,
     rows: &mut Vec<StatementRow>,
     record: &mut RecordStatements,
 ) -> Result<(), StoreError> {
     for StatementRow { run, file_number, bytes } in rows.drain(..) {
-        let statement = StoredStatement::read(run, bytes);
+        let statement = StoredStatement::read(run, &bytes);
         record.statements.push(statement.ok_or_else(|| invalid_row_error(view))?);
         record.file_numbers.push(file_number);
     }

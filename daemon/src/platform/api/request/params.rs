@@ -1,4 +1,4 @@
-//! Query parameters. An unknown one is an error on every route, since it may be a misspelled one.
+//! Query parameters. An unknown parameter is an error, since it may be misspelled.
 
 use super::discard_body;
 use crate::platform::problem::Problem;
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::Uri;
 use hyper::http::request::Parts;
 use oracled_api::base::problem::ProblemCode;
-use serde::Deserialize;
+use oracled_domain::base::wording::excerpt;
 use serde::de::DeserializeOwned;
 use std::error::Error as _;
 
@@ -25,25 +25,21 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
 
 fn parse_params<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let params = Query::try_from_uri(uri).map_err(|error| {
-        // axum's own text begins with words about its parser
+        // the text of axum's own error begins with a description of its parser
         let fault = error.source().map_or_else(|| error.body_text(), ToString::to_string);
         Problem::new(ProblemCode::InvalidRequest, fault)
     });
     params.map(|Query(params)| params)
 }
 
-/// The parameters of a route that has none.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoParams {}
-
-/// Rejects each request with query parameters: a layer of the routes that have none.
+/// Rejects each request with query parameters. A layer for the routes that take none.
 pub(crate) async fn reject_params(request: Request, next: Next) -> Response {
-    match parse_params(request.uri()) {
-        Ok(NoParams {}) => next.run(request).await,
-        Err(problem) => {
-            discard_body(&mut request.into_body()).await;
-            problem.into_response()
-        }
-    }
+    let params = request.uri().query().unwrap_or_default();
+    let Some(first) = params.split('&').find(|param| !param.is_empty()) else {
+        return next.run(request).await;
+    };
+    let name = excerpt(first.split('=').next().unwrap_or_default());
+    let fault = format!("`{name}` is not a query parameter of this path, which has none; remove it");
+    discard_body(&mut request.into_body()).await;
+    Problem::new(ProblemCode::InvalidRequest, fault).into_response()
 }

@@ -10,7 +10,7 @@ use crate::ground::freshness::MAX_AGE_S;
 use crate::verification::workflow::{AxisThresholds, ConflictStrategy};
 use strum::VariantArray;
 
-/// Why a limit of numbers is not allowed on an axis.
+/// Why a numeric limit is not allowed on an axis.
 const NOT_NUMERIC: &str = "not a numeric axis of the workflow";
 
 impl WorkflowValidator<'_> {
