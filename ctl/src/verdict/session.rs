@@ -66,11 +66,7 @@ impl SessionArgs {
             }
         };
         let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        // the daemon's text advises the caller to register the session for a regeneration, which does not help here
-        let unknown = || format!("no session {session_id} is registered");
-        let answer = options.call_control(method, &path, body).await;
-        let answer = answer.map_err(|error| error.reword("session_unknown", unknown))?;
-        let session: SessionReport = answer.json()?;
+        let session: SessionReport = options.call_control(method, &path, body).await?.json()?;
         if options.json {
             return print_json(out, &session);
         }

@@ -4,12 +4,15 @@
 use crate::platform::config::ConfigError;
 use secrecy::SecretString;
 use std::env::{self, VarError};
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// The variable with the directory of systemd's credentials (`LoadCredential=oracled:…`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
+
+/// The maximum length of a file with a secret, in bytes.
+const SECRET_MAX_BYTES: u64 = 64 * 1024;
 
 /// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the
 /// environment variable `variable`.
@@ -63,14 +66,43 @@ fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> 
 /// key can be in place of the path.
 ///
 /// # Errors
-/// If the file is empty or cannot be read.
+/// If the file is empty, too long, not a regular file, or cannot be read.
 pub fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(
             "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"
         ))
     };
-    let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;
+    let system = |error: io::Error| unusable(&error.to_string());
+    // the open of a named pipe would wait for its writer
+    if !fs::metadata(file).map_err(system)?.is_file() {
+        return Err(unusable("it is not a regular file"));
+    }
+    let mut text = String::new();
+    let file = File::open(file).map_err(system)?;
+    file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text).map_err(system)?;
+    if text.len() as u64 > SECRET_MAX_BYTES {
+        return Err(unusable(&format!("it has more than {SECRET_MAX_BYTES} bytes")));
+    }
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() { Err(unusable("it is empty")) } else { Ok(text.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret;
+
+    #[test]
+    fn secret_is_read_only_from_a_regular_file_of_limited_length() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("secret");
+        fs::write(&file, "k3y\n").expect("the file is written");
+        let secret = read_secret_file("it", &file).expect("a secret");
+        assert_eq!(secret.expose_secret(), "k3y");
+        fs::write(&file, vec![b'x'; 64 * 1024 + 1]).expect("the file is written");
+        for unusable in [&file, dir.path(), Path::new("/dev/zero")] {
+            assert!(read_secret_file("it", unusable).is_err(), "{unusable:?}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use oracled_domain::{MailId, PeerCredentials, SessionId};
 use std::sync::Arc;
 
 fn session_unknown(session_id: &SessionId) -> Problem {
-    Problem::session_unknown(session_id.to_string())
+    Problem::new(ProblemCode::SessionUnknown, format!("no session {session_id} is registered"))
 }
 
 problems!(ReadProblems: SESSION STORE; SessionUnknown);
