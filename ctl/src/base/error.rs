@@ -87,7 +87,7 @@ pub(crate) fn next_command(code: &str) -> &'static str {
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
         "mail_unknown" => "; `oraclectl outbox` lists the mails",
-        "source_silent" => "; `oraclectl describe source SOURCE` shows its status",
+        "source_silent" => "; `oraclectl source approve SOURCE` approves a source whose status is pending",
         "runs_held" => {
             "; use `oraclectl ingest approve RUN --reason …` or `oraclectl ingest discard RUN --reason …`"
         }

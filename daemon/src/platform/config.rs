@@ -76,11 +76,12 @@ pub struct DaemonConfig {
     #[schema(value_type = String)]
     pub state_dir: PathBuf,
     /// Path of the routes' socket, at most 107 bytes long, and absolute as for `state_dir`. The default is
-    /// `oracled.sock` in systemd's runtime directory, else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
+    /// `oracled.sock` in systemd's runtime directory, else in `$XDG_RUNTIME_DIR/oracled/`, else in the default
+    /// directory of `state_dir`.
     #[schema(value_type = String)]
     pub socket: PathBuf,
     /// Path of the control socket, at most 107 bytes long, and absolute as for `state_dir`. The default is
-    /// `control.sock` in the same directory as the routes' socket.
+    /// `control.sock` in the directory of the default of `socket`.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
     /// Mode of the routes' socket: 3 or 4 octal digits, with read and write permission for the owner. It has no
