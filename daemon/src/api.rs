@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Every path of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    let router = Router::new()
+    Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
         .route("/v1/sessions/{session_id}", put(sessions::put))
@@ -40,8 +40,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
         // this route has parameters, and rejects unknown ones itself
-        .route("/v1/changes", get(changes::get));
-    router
+        .route("/v1/changes", get(changes::get))
         .fallback(signals::handle_other_path)
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
         .with_state(service)

@@ -15,7 +15,8 @@ impl DaemonConfig {
     /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors
-    /// All faults of keys and values, each with its key. If a source cannot be parsed, only the first fault.
+    /// All unknown keys, all numbers out of range, and the first fault of each other check, each with its key. If a
+    /// source cannot be parsed, only the first fault.
     pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
         Self::from_sources(flags, env::vars_os())
     }
