@@ -1,5 +1,6 @@
 //! Shared by all verbs: options, input, output, errors.
 
+pub(crate) mod arguments;
 pub(crate) mod axis_values;
 pub(crate) mod error;
 pub(crate) mod examples;

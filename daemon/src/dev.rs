@@ -121,13 +121,9 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
 /// Puts every path without a flag into the temporary directory, because the paths from the file and the
 /// variables may belong to a running daemon. Also replaces the default log level.
 fn use_temporary_paths(mut config: DaemonConfig, flags: &DaemonFlags, temporary: &TempDir) -> DaemonConfig {
-    for (flag, path, name) in [
-        (&flags.state_dir, &mut config.state_dir, "state"),
-        (&flags.socket, &mut config.socket, "oracled.sock"),
-        (&flags.control_socket, &mut config.control_socket, "control.sock"),
-    ] {
+    for (key, flag, path) in flags.paths(&mut config) {
         if flag.is_none() {
-            *path = temporary.path().join(name);
+            *path = temporary.path().join(key);
         }
     }
     if config.log_level == DaemonConfig::default().log_level {

@@ -6,6 +6,7 @@ pub mod control;
 pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;
+pub(crate) mod schema_check;
 pub mod secret;
 pub mod service;
 pub mod signal_rate;

@@ -7,6 +7,7 @@ pub mod decimal;
 pub mod digest;
 pub mod duplicate_keys;
 pub mod given;
+pub mod key_names;
 pub mod moment;
 pub mod payload;
 pub mod raw;

@@ -5,6 +5,7 @@ mod members;
 
 use crate::base::digest::Sha256Hex;
 use crate::base::schema::json_schema;
+use crate::base::wording::reword_serde_error;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
@@ -17,6 +18,7 @@ use members::UnmarkedDeserializer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
+use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 use std::fmt;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -116,6 +118,18 @@ macro_rules! document_kinds {
                 match kind {
                     $(DocumentKind::$Kind => Box::deserialize(UnmarkedDeserializer(from)).map(Self::$Kind),)+
                 }
+            }
+
+            /// Reads a document of this kind as [`AnyDocument::read`] does.
+            ///
+            /// # Errors
+            /// The fault, with the path of the member.
+            pub fn from_json(kind: DocumentKind, json: Json) -> Result<Self, String> {
+                let mut track = Track::new();
+                Self::read(kind, PathDeserializer::new(json, &mut track)).map_err(|error| {
+                    let (path, fault) = (track.path(), reword_serde_error(&error.to_string()));
+                    if path.iter().next().is_none() { fault } else { format!("`{path}`: {fault}") }
+                })
             }
 
             #[must_use]

@@ -174,13 +174,13 @@ async fn log_shows_the_entries_that_match_its_options() {
         (["--event", "verdict_approved"], "tmm_crosscheck"),
         (["--since", "yesterday"], "--since"),
         (["--after", "-1"], "-1"),
+        (["-n", "0"], "1..=10000"),
+        (["-n", "10001"], "1..=10000"),
     ] {
         let output = world.ctl(&[&["log"][..], &arguments].concat());
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{output:?}");
     }
-    let refused = complaint(&world.ctl(&["log", "-n", "10001"]), 1);
-    assert!(refused.contains("1 to 10000"), "{refused}");
     let refused = complaint(&world.ctl(&["log", "--session", "a/b"]), 1);
     assert!(refused.contains("(invalid_session_id)"), "{refused}");
 }
@@ -274,6 +274,14 @@ async fn temporary_failure_exits_with_4() {
     let output = world.ctl(&["crosscheck", &good, "--tier", "quick", "--json"]);
     assert_eq!(json_of(&output, 4)["code"], "draining");
     assert_eq!(document(&get(&mut daemon.routes().await, "/readyz").await)["ready"], false);
+}
+
+#[tokio::test]
+async fn submit_without_a_configured_model_exits_with_1() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let output = world.ctl(&["submit", "cs_1", "--tier", "quick", "--query", "?"]);
+    assert!(complaint(&output, 1).contains("(model_unavailable)"));
 }
 
 #[tokio::test]

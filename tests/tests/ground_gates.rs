@@ -86,6 +86,9 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json_of(&output)["run"]["state"], "completed");
     assert_eq!((values(&world).await.len(), held_gauge(&world).await.as_str()), (50, "0"));
+    let again = world.ctl(&["--json", "ingest", "approve", &run_id, "--reason", "a smaller census"]);
+    assert_eq!(again.status.code(), Some(0), "the same operator may repeat the approval: {again:?}");
+    assert_eq!(json_of(&again), json_of(&output));
 
     let output = world.ctl(&["--json", "ingest", "undo", &run_id, "--reason", "it was wrong after all"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -201,7 +201,11 @@ async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
         (["became_valid", "became_valid", "withdrawn"].map(Value::from).iter().collect(), &json!(false)),
         "{rest}"
     );
-    problem(&get(routes, "/v1/changes?since=yesterday").await, 400, "invalid_request");
+    for since in ["yesterday", "1000000", "1000000-1"] {
+        let path = format!("/v1/changes?since={since}");
+        let refused = problem(&get(routes, &path).await, 400, "invalid_request");
+        assert!(refused["detail"].as_str().expect("text").contains(&format!("`{since}`")), "{refused}");
+    }
     problem(&get(routes, "/v1/changes?limit=0").await, 400, "invalid_request");
     problem(&get(routes, "/v1/changes?oracle_id=no-such").await, 404, "source_unknown");
     let of_source = document(&get(routes, &format!("/v1/changes?oracle_id={SOURCE}")).await);

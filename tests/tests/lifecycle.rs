@@ -287,6 +287,9 @@ fn invalid_configuration_is_refused_with_the_name_of_the_key() {
         ("[limits]\nidle_s = \"soon\"", "limits.idle_s"),
         ("log_format = \"xml\"", "allowed: text, json"),
         ("log_level = \"loud=very\"", "`log_level`"),
+        ("contact = 5", "`contact`"),
+        ("control_socket_group = \"no-such-group\"", "`no-such-group`"),
+        ("socket = \"/a\\u0000b\"", "`socket`"),
         ("phi = 0.5", "`phi`"),
         ("[limits", "oracled.toml"),
     ] {
@@ -659,7 +662,7 @@ async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
         let section = if key == "provider" { "model" } else { "mail" };
         let world = DaemonWorld::with_config(&format!("[{section}]\n{key} = \"{word}\""));
         let error = error_line(world.command());
-        assert!(error.contains(&format!("the value is not a {key}; allowed: ")), "{error}");
+        assert!(error.contains(&format!("`{section}.{key}` is an unknown word; allowed: ")), "{error}");
     }
     // without configuration neither of them is used
     let daemon = world.serve().await;

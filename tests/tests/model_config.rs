@@ -106,7 +106,10 @@ async fn invalid_base_url_is_refused_with_its_key() {
 #[tokio::test]
 async fn invalid_model_setting_is_refused_with_the_allowed_values() {
     for (config, message) in [
-        ("[model]\nprovider = \"grok\"", "not a provider; allowed: none, gemini, openai"),
+        (
+            "[model]\nprovider = \"grok\"",
+            "`model.provider` is an unknown word; allowed: none, gemini, openai",
+        ),
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
         (
             "[model]\nname = \" \"",

@@ -61,7 +61,7 @@ async fn unknown_socket_group_is_an_error() {
 
 #[tokio::test]
 async fn invalid_socket_mode_is_an_error() {
-    for bad in ["999", "0660x", "", "4777", "rw"] {
+    for bad in ["999", "0660x", "", "4777", "rw", "+660"] {
         let world = DaemonWorld::with_config(&format!("socket_mode = \"{bad}\""));
         let error = error_line(world.command());
         assert!(error.contains("`socket_mode`") && error.contains("octal"), "{error}");

@@ -96,12 +96,10 @@ async fn invalid_workflow_is_refused_with_its_fault() {
     let message = problem(&put_document(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
     assert!(message["detail"].as_str().unwrap().contains("population@1"), "{message}");
     both(control).await;
+    let unknown = put_document(control, WORKFLOW, &with(census(), "/oracles/1", json!("world-bonk"))).await;
+    let unknown = problem(&unknown, 404, "source_unknown");
+    assert!(unknown["detail"].as_str().unwrap().contains("registered: un-wpp-population"), "{unknown}");
     for (place, value, message) in [
-        (
-            "/oracles/1",
-            json!("world-bonk"),
-            "no source `world-bonk` is registered; registered: un-wpp-population",
-        ),
         ("/oracles/1", json!("human-lock"), "is reserved for decisions of people"),
         (
             "/axes/0",

@@ -236,7 +236,7 @@ async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
         &ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1),
         &["`oraclectl get workflow`"],
     );
-    assert_lines(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 1), &["`a` is given twice"]);
+    assert_lines(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 2), &["`a` is given twice"]);
     assert_lines(&ctl(&world, &["verify", "census", "area"], 2), &["AXIS=VALUE"]);
     assert_lines(
         &ctl(&world, &["verify", "census", "--axes=population", "--claim=population=1"], 2),

@@ -92,7 +92,7 @@ pub struct StartRun {
 
 #[derive(Debug, Clone)]
 pub enum StartRunOutcome {
-    /// The run is in progress.
+    /// The run is in progress: it has begun, or the same run was in progress already.
     Started(Box<IngestionRun>),
     /// The same run was completed before, or is held. Nothing changes.
     Unchanged(Box<IngestionRun>),

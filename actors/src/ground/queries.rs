@@ -66,6 +66,9 @@ pub enum QueryError {
     /// The query names a time in the future.
     #[error(transparent)]
     Ahead(#[from] FutureTimeError),
+    /// The position in the feed of changes does not exist.
+    #[error(transparent)]
+    Position(#[from] FeedPositionError),
     /// The id of the query is invalid.
     #[error("`query_id` is invalid (1 to {QUERY_ID_MAX_BYTES} visible ASCII characters allowed)")]
     QueryId,
@@ -138,6 +141,7 @@ const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
             | QueryError::Live(_)
             | QueryError::Bad(_)
             | QueryError::Ahead(_)
+            | QueryError::Position(_)
             | QueryError::QueryId,
         ) => QueryOutcome::Refused,
         Some(QueryError::Silent(_)) => QueryOutcome::Silent,

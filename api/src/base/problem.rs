@@ -123,7 +123,7 @@ problem_codes! {
     ReviewNotInForce = 409: "None: there is no resolution to revoke.",
     /// A registered document cannot be changed in this way.
     DocumentFixed = 409: "Register it under a new version or a new id. If a workflow depends on it, change that workflow first.",
-    /// The source cannot be approved or deprecated in its current state.
+    /// The source cannot be deprecated in its current state.
     ReviewRefused = 409: "Change the state that `detail` names first.",
     /// The source is not marked stale.
     NotInvalidated = 409: "None: there is nothing to confirm.",

@@ -3,6 +3,7 @@
 mod ground;
 mod verification;
 
+use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::{escape_line, escape_text};
@@ -23,13 +24,13 @@ pub(crate) struct LogArgs {
     #[arg(short, long)]
     follow: bool,
     /// Only entries of this session
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
     session: Option<String>,
     /// Only entries of the verification with this execution id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
     execution: Option<String>,
     /// Only entries caused by the request with this X-Request-Id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = id_parser())]
     request: Option<String>,
     /// Only entries of this event
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
@@ -41,7 +42,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
     /// Maximum number of entries [default: the newest 100; with --since or --after, the first 10000]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(LogLimit::MAX))]
     limit: Option<usize>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn collect_by_axis(given: &[AxisValueArg]) -> Result<BTreeMap<String,
     let mut values = BTreeMap::new();
     for AxisValueArg { axis, value } in given {
         if values.insert(axis.clone(), Json::String(value.clone())).is_some() {
-            return Err(CtlError::NotOne(format!("`{axis}` is given twice")));
+            return Err(CtlError::Usage(format!("`{axis}` is given twice; give each axis once")));
         }
     }
     Ok(values)
@@ -44,6 +44,9 @@ mod tests {
         assert!(parse_axis_value("area").is_err());
         let twice =
             collect_by_axis(&[read("area=ABW"), read("area=ABW")]).expect_err("the axis occurs twice");
-        assert_eq!(twice.to_string(), "`area` is given twice");
+        assert_eq!(
+            (twice.to_string().as_str(), twice.exit_code()),
+            ("`area` is given twice; give each axis once", 2)
+        );
     }
 }

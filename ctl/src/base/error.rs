@@ -19,6 +19,8 @@ pub(crate) enum CtlError {
         code: String,
         /// The HTTP status.
         status: u16,
+        /// Whether the answer has `Retry-After`.
+        has_retry_after: bool,
         /// The whole problem document.
         document: serde_json::Value,
     },
@@ -50,9 +52,20 @@ pub(crate) enum CtlError {
         "run {0} continues; `oraclectl ingest show {0}` shows its progress, `oraclectl ingest cancel {0}` ends it"
     )]
     Detached(Sha256Hex),
-    /// A name is ambiguous, is given twice, or matches nothing.
+    /// The connection broke while a run was in progress, or while it was being started.
+    #[error("{cause}; {next}")]
+    RunLost {
+        /// The error of the connection.
+        cause: ClientError,
+        /// The state of the run, and the next command.
+        next: String,
+    },
+    /// A name is ambiguous.
     #[error("{0}")]
     NotOne(String),
+    /// The arguments contradict each other, or a variable of the environment is invalid.
+    #[error("{0}")]
+    Usage(String),
     /// A file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
@@ -100,12 +113,12 @@ impl CtlError {
     /// as they are.
     pub(crate) fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
         match self {
-            Self::Problem { code, status, mut document, .. } if code == problem_code => {
+            Self::Problem { code, status, has_retry_after, mut document, .. } if code == problem_code => {
                 let detail = text();
                 if let Some(members) = document.as_object_mut() {
                     members.insert("detail".to_owned(), detail.clone().into());
                 }
-                Self::Problem { detail, code, status, document }
+                Self::Problem { detail, code, status, has_retry_after, document }
             }
             other => other,
         }
@@ -118,12 +131,15 @@ impl CtlError {
             | Self::ProbeFailed
             | Self::RunFailed
             | Self::NotOne(_) => 1,
+            Self::Usage(_) => 2,
             Self::Printed(first) => first.exit_code(),
             Self::NotVerified => 6,
             Self::Held(_) => 7,
             Self::Detached(_) => 130,
             Self::Problem { status, code, .. } if *status < 500 || code == "model_refused" => 1,
-            Self::Client(_) => 3,
+            // the daemon has no model: a retry does not help
+            Self::Problem { has_retry_after: false, code, .. } if code == "model_unavailable" => 1,
+            Self::Client(_) | Self::RunLost { .. } => 3,
             Self::Verb { exit_code, .. } => *exit_code,
             Self::Problem { .. } => 4,
             Self::Read { .. } | Self::Output(_) => 5,
@@ -141,38 +157,40 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn problem(code: &str, status: u16) -> CtlError {
+    fn problem(code: &str, status: u16, has_retry_after: bool) -> CtlError {
         CtlError::Problem {
             detail: "it failed".to_owned(),
             code: code.to_owned(),
             status,
+            has_retry_after,
             document: json!({"code": code, "detail": "it failed"}),
         }
     }
 
     #[test]
-    fn problem_exits_with_1_for_a_refused_verdict_and_with_4_for_a_failed_model() {
-        for (code, status, exit_code) in [
-            ("crosscheck_rejected", 422, 1),
-            ("model_refused", 502, 1),
-            ("model_refused_request", 502, 4),
-            ("model_unavailable", 503, 4),
+    fn problem_of_the_model_exits_with_1_if_it_refused_or_none_is_configured() {
+        for (code, status, has_retry_after, exit_code) in [
+            ("crosscheck_rejected", 422, false, 1),
+            ("model_refused", 502, true, 1),
+            ("model_refused_request", 502, false, 4),
+            ("model_unavailable", 503, true, 4),
+            ("model_unavailable", 503, false, 1),
         ] {
-            assert_eq!(problem(code, status).exit_code(), exit_code, "{code}");
+            assert_eq!(problem(code, status, has_retry_after).exit_code(), exit_code, "{code}");
         }
     }
 
     #[test]
     fn problem_names_the_next_command_before_its_code() {
-        let shown = problem("run_unknown", 404).to_string();
+        let shown = problem("run_unknown", 404, false).to_string();
         assert_eq!(shown, "it failed; `oraclectl ingest list` lists the runs (run_unknown)");
-        assert_eq!(problem("invalid_query", 400).to_string(), "it failed (invalid_query)");
+        assert_eq!(problem("invalid_query", 400, false).to_string(), "it failed (invalid_query)");
     }
 
     #[test]
     fn reword_changes_text_and_document_of_only_the_named_problem() {
         for (code, expected) in [("session_unknown", "no session"), ("invalid_query", "it failed")] {
-            let reworded = problem(code, 404).reword("session_unknown", || "no session".into());
+            let reworded = problem(code, 404, false).reword("session_unknown", || "no session".into());
             let CtlError::Problem { detail, document, .. } = reworded else { panic!("{reworded:?}") };
             assert_eq!((detail.as_str(), &document), (expected, &json!({"code": code, "detail": expected})));
         }

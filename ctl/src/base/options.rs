@@ -3,6 +3,7 @@
 use super::error::CtlError;
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::RETRY_AFTER;
 use hyper::{Method, Response};
 use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
 use oracled_api::base::directories::DefaultDirectories;
@@ -74,7 +75,7 @@ fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> Result<Pa
     if path.as_os_str().is_empty() {
         // clap rejects an empty option
         let message = format!("`{variable}` is empty; set it to the path of the socket, or unset it");
-        return Err(CtlError::Verb { message, exit_code: 2, was_printed: false });
+        return Err(CtlError::Usage(message));
     }
     Ok(path)
 }
@@ -106,7 +107,8 @@ pub(crate) fn problem_error(answer: &DaemonResponse) -> CtlError {
     };
     let text =
         |name: &str| document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    CtlError::Problem { detail: text("detail"), code: text("code"), status, document }
+    let has_retry_after = answer.headers.contains_key(RETRY_AFTER);
+    CtlError::Problem { detail: text("detail"), code: text("code"), status, has_retry_after, document }
 }
 
 /// One segment of a path. Every character that could end it is percent-encoded.

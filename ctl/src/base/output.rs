@@ -71,17 +71,19 @@ pub(crate) fn format_table<const N: usize>(heading: [&str; N], rows: Vec<[String
 }
 
 /// Default number of rows for people.
-const ROWS: u64 = 100;
+const ROWS: usize = 100;
 
 /// Maximum number of rows to print: `requested`, else all for programs, else [`ROWS`].
-pub(crate) fn row_limit(requested: Option<u64>, for_programs: bool) -> usize {
-    let rows = requested.unwrap_or(if for_programs { u64::MAX } else { ROWS });
-    usize::try_from(rows).unwrap_or(usize::MAX)
+pub(crate) fn row_limit(requested: Option<usize>, for_programs: bool) -> usize {
+    requested.unwrap_or(if for_programs { usize::MAX } else { ROWS })
 }
 
-/// Prints on standard error that more results exist, in addition to output for programs.
-pub(crate) fn warn_of_omitted_rows() {
-    drop(writeln!(io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
+/// Prints on standard error that more results exist. `next` is the value of `--after` for the next page, if the verb has
+/// pages.
+pub(crate) fn warn_of_omitted_rows(next: Option<&str>) {
+    let next = next.map(|next| format!("; continue with --after {}", escape_line(next))).unwrap_or_default();
+    let warning = format!("oraclectl: there are more results than -n allows; they are left out{next}");
+    drop(writeln!(io::stderr(), "{warning}"));
 }
 
 /// The first digits of a run's id, which usually identify it.

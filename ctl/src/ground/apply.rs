@@ -11,7 +11,8 @@ use hyper::Method;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
 };
-use oracled_domain::documents::DocumentKind;
+use oracled_domain::base::key_names::is_key_name;
+use oracled_domain::documents::{AnyDocument, DocumentKind};
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -59,9 +60,40 @@ fn is_consequence(code: &str, faulty_kinds: &[DocumentKind], is_readable: bool) 
         .is_some_and(|missing| !is_readable || faulty_kinds.iter().any(|kind| kind.into_str() == missing))
 }
 
+/// The names of the query parameters in the endpoint of `document` that probably contain a secret.
+fn find_secret_params(document: &AnyDocument) -> Vec<&str> {
+    let endpoint = match document {
+        AnyDocument::Adapter(adapter) => adapter.endpoint.as_str(),
+        AnyDocument::Pipeline(definition) => {
+            definition.pipeline.retrieval.endpoint.as_deref().unwrap_or_default()
+        }
+        _ => "",
+    };
+    let query = endpoint.split_once('?').map_or("", |(_, query)| query);
+    let params = query.split('&').filter_map(|param| param.split_once('='));
+    // a value such as `{area}` is inserted by the daemon
+    let is_secret =
+        |(name, value): &(&str, &str)| is_key_name(name) && !value.is_empty() && !value.contains('{');
+    params.filter(is_secret).map(|(name, _)| name).collect()
+}
+
+/// Prints on standard error which documents have a secret in the query of their endpoint.
+fn warn_of_secrets(documents: &[FileDocument]) {
+    for FileDocument { file, line, document } in documents {
+        for name in find_secret_params(document) {
+            let warning = format!(
+                "warning: {file}:{line}: the parameter `{name}` in `endpoint` looks like a secret, which \
+                 `oraclectl get` and the audit log show; if the source accepts it in a header, use `authentication`"
+            );
+            eprintln!("oraclectl: {}", escape_line(&warning));
+        }
+    }
+}
+
 impl ApplyArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let (documents, mut faults) = read_all(&self.files)?;
+        warn_of_secrets(&documents);
         let is_readable = faults.is_empty();
         let response = match self.send(options, &documents, !is_readable).await {
             // faults that need no daemon are shown even if the daemon does not answer
@@ -165,6 +197,26 @@ impl ApplyArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secret_is_found_in_the_query_of_an_endpoint() {
+        let pipeline = include_str!("../../../examples/ground-truth/pipelines/iso-3166.json");
+        let mut pipeline: serde_json::Value = serde_json::from_str(pipeline).expect("valid JSON");
+        let mut secrets = |endpoint: &str| {
+            pipeline["pipeline"]["retrieval"]["endpoint"] = endpoint.into();
+            let document = AnyDocument::read(DocumentKind::Pipeline, &pipeline).expect("a valid pipeline");
+            find_secret_params(&document).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            secrets("https://a.org/x?area=MDA&api_key=s3cret&Access-Token=t"),
+            ["api_key", "Access-Token"]
+        );
+        for endpoint in
+            ["https://a.org/api_key=x", "https://a.org/x?key={area}&token=", "https://a.org/x?keyword=k"]
+        {
+            assert!(secrets(endpoint).is_empty(), "{endpoint}");
+        }
+    }
 
     #[test]
     fn unknown_document_is_a_consequence_only_of_a_fault_that_may_explain_it() {

@@ -5,6 +5,7 @@ mod ontology;
 mod source;
 
 use super::documents::{find_document, kind_parser, to_yaml};
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_requester, print_json};
@@ -19,7 +20,7 @@ pub(crate) struct DescribeArgs {
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
     /// The id of the document; an ontology has the id NAME@VERSION
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = id_parser())]
     document_id: String,
 }
 

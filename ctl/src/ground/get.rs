@@ -1,6 +1,7 @@
 //! `oraclectl get`.
 
 use super::documents::{TaggedDocument, find_document, kind_parser, list_documents, to_yaml};
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_requester, format_table, print_json, short_run_id};
@@ -15,7 +16,7 @@ pub(crate) struct GetArgs {
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
     /// The id of one document; an ontology has the id NAME@VERSION
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = id_parser())]
     document_id: Option<String>,
 }
 

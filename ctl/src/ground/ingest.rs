@@ -4,11 +4,12 @@ mod follow;
 mod show;
 mod upload;
 
+use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_csv, print_json, warn_of_omitted_rows};
 use hyper::Method;
-use oracled_api::base::page::ListPage;
+use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::ground::PullResponse;
 use oracled_api::ground::ReasonRequest;
 use oracled_api::ground::RunReport;
@@ -43,7 +44,7 @@ enum IngestAction {
         #[arg(long, value_name = "RUN")]
         after: Option<Sha256Hex>,
         /// Maximum number of runs, 1 to 1000 [default: 100]
-        #[arg(short = 'n', long, value_name = "N")]
+        #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
         limit: Option<usize>,
         /// Print CSV, for programs
         #[arg(long, conflicts_with = "json")]
@@ -52,16 +53,19 @@ enum IngestAction {
     /// Show a run: its progress, or its result
     Show {
         /// The run's id, or 8 or more of its first digits
+        #[arg(value_parser = id_parser())]
         run_id: String,
     },
     /// Cancel a run; none of its records become visible
     Cancel {
         /// The run's id, or 8 or more of its first digits
+        #[arg(value_parser = id_parser())]
         run_id: String,
     },
     /// Approve a held run despite its failed gates, and show its progress
     Approve {
         /// The run's id, or 8 or more of its first digits
+        #[arg(value_parser = id_parser())]
         run_id: String,
         /// The reason, for the log
         #[arg(long)]
@@ -73,6 +77,7 @@ enum IngestAction {
     /// Discard a held run
     Discard {
         /// The run's id, or 8 or more of its first digits
+        #[arg(value_parser = id_parser())]
         run_id: String,
         /// The reason, for the log
         #[arg(long)]
@@ -81,6 +86,7 @@ enum IngestAction {
     /// Undo a completed run; queries with an earlier `--known-at` still return its records
     Undo {
         /// The run's id, or 8 or more of its first digits
+        #[arg(value_parser = id_parser())]
         run_id: String,
         /// The reason, for the log
         #[arg(long)]
@@ -217,18 +223,14 @@ async fn list(
         return print_json(out, &page);
     }
     let runs = page.items;
+    if let Some(next) = &page.next {
+        warn_of_omitted_rows(Some(next));
+    }
     if is_csv {
-        if page.next.is_some() {
-            warn_of_omitted_rows();
-        }
         return print_csv(out, show::COLUMNS, runs.iter().map(show::row).collect());
     }
     if runs.is_empty() {
         return Ok(writeln!(out, "no runs: `oraclectl ingest run`")?);
     }
-    writeln!(out, "{}", format_table(show::HEADING, runs.iter().map(show::short_row).collect()))?;
-    if let Some(next) = page.next {
-        writeln!(out, "there are more: --after {next}")?;
-    }
-    Ok(())
+    Ok(writeln!(out, "{}", format_table(show::HEADING, runs.iter().map(show::short_row).collect()))?)
 }

@@ -1,5 +1,6 @@
 //! `oraclectl provenance`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{NO_END, format_pairs, print_json};
@@ -12,6 +13,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProvenanceArgs {
     /// The id of the record, as a query returns it
+    #[arg(value_parser = id_parser())]
     record_id: String,
 }
 

@@ -2,6 +2,7 @@
 
 mod joined;
 
+use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{
@@ -40,8 +41,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Maximum number of records [default: 100, and all with --csv or --json]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
+    limit: Option<usize>,
     /// Show how the query was answered
     #[arg(long)]
     explain: bool,
@@ -123,8 +124,8 @@ impl QueryArgs {
                 send_query(options, &self.oracle_id, &request).await?.response,
             );
         }
-        if answer.response.cursor.is_some() && (options.json || self.csv) {
-            warn_of_omitted_rows();
+        if answer.response.cursor.is_some() {
+            warn_of_omitted_rows(None);
         }
         if options.json {
             return print_json(out, &answer);
@@ -241,9 +242,6 @@ fn show(
     for warning in &response.warnings {
         let then = if policy.warnings.contains(warning) { then.as_str() } else { "" };
         writeln!(out, "warning{then}: {}", escape_line(warning))?;
-    }
-    if response.cursor.is_some() {
-        writeln!(out, "there are more: -n N")?;
     }
     if let Some(explain) = &response.explain {
         let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };

@@ -1,6 +1,7 @@
 //! `oraclectl rejects`.
 
 use super::ingest;
+use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{format_table, print_csv, print_json, row_limit, warn_of_omitted_rows};
@@ -24,14 +25,14 @@ const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "pl
 #[derive(Debug, clap::Args)]
 pub(crate) struct RejectsArgs {
     /// The run's id, or 8 or more of its first digits
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = id_parser())]
     run_id: String,
     /// Only records that this rule rejected
     #[arg(long, value_parser = parse_rule)]
     rule: Option<RecordRule>,
     /// Maximum number of rejects [default: 100, and all with --csv or --json]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
+    limit: Option<usize>,
     /// Print CSV, for programs
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -56,8 +57,8 @@ impl RejectsArgs {
         let run = ingest::read_run(options, &self.run_id).await?.run;
         let (rejects, more) = self.read_rejects(options).await?;
         let shown = RejectsReport { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };
-        if more && (options.json || self.csv) {
-            warn_of_omitted_rows();
+        if more {
+            warn_of_omitted_rows(None);
         }
         if options.json {
             return print_json(out, &shown);
@@ -75,11 +76,7 @@ impl RejectsArgs {
             let [_, _, _, _, rule, place, reason] = row(reject);
             [(reject.position + 1).to_string(), rule, place, reason]
         });
-        writeln!(out, "{}", format_table(["record", "rule", "place", "reason"], rows.collect()))?;
-        if shown.more {
-            writeln!(out, "there are more: -n N")?;
-        }
-        Ok(())
+        Ok(writeln!(out, "{}", format_table(["record", "rule", "place", "reason"], rows.collect()))?)
     }
 
     /// The requested rejects, and whether there are more.

@@ -6,7 +6,7 @@ use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use hyper::Method;
-use oracled_api::ground::{ReasonRequest, SourceReviewRequest};
+use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
@@ -87,10 +87,14 @@ impl SourceArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             SourceAction::Approve { oracle_id } => {
+                let path = source_path(oracle_id, "");
+                let before: SourceReport = options.call_control(Method::GET, &path, None).await?.json()?;
                 let entry =
                     post(options, &source_path(oracle_id, "/review"), &SourceReviewRequest::Approve {})
                         .await?;
-                print_entry(options, out, &entry, &format!("is {}", format_status(&entry)))
+                let is_repeated = before.entry.review_status == SourceReviewStatus::Approved;
+                let what = if is_repeated { "is already approved" } else { "is approved" };
+                print_entry(options, out, &entry, what)
             }
             SourceAction::Deprecate { oracle_id, on } => {
                 let entry =

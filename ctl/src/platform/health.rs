@@ -1,5 +1,6 @@
 //! `oraclectl health`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_table, print_json};
@@ -21,16 +22,19 @@ enum HealthAction {
     /// Open the circuit of an oracle, so that the oracle is not called until the circuit is closed
     Open {
         /// The id of the oracle, as `oraclectl health` shows it
+        #[arg(value_parser = id_parser())]
         oracle_id: String,
     },
     /// Close the circuit of an oracle and mark it healthy
     Close {
         /// The id of the oracle, as `oraclectl health` shows it
+        #[arg(value_parser = id_parser())]
         oracle_id: String,
     },
     /// Probe an oracle now, even if its circuit is open; exit status 1 if the probe fails
     Probe {
         /// The id of the oracle, as `oraclectl health` shows it
+        #[arg(value_parser = id_parser())]
         oracle_id: String,
     },
 }

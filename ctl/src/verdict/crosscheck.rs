@@ -1,5 +1,6 @@
 //! `oraclectl crosscheck`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::options::GlobalOptions;
@@ -20,7 +21,7 @@ pub(crate) struct CrosscheckArgs {
     #[arg(long)]
     tier: ProductTier,
     /// Session id for the log
-    #[arg(long, default_value = "oraclectl")]
+    #[arg(long, default_value = "oraclectl", value_parser = id_parser())]
     session: String,
     /// Query for the log
     #[arg(long, default_value = "")]

@@ -1,8 +1,9 @@
 //! `oraclectl outbox`.
 
+use crate::base::arguments::limit_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
-use crate::base::output::{format_table, print_json};
+use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
@@ -22,7 +23,7 @@ pub(crate) struct OutboxArgs {
     #[arg(long, value_name = "ID")]
     after: Option<MailId>,
     /// Maximum number of mails, up to 1000 [default: 100]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
     limit: Option<usize>,
     #[command(subcommand)]
     steering: Option<OutboxAction>,
@@ -68,11 +69,10 @@ impl OutboxArgs {
         if options.json {
             return print_json(out, &page);
         }
-        writeln!(out, "{}", format_mails(&page.items, Timestamp::now()))?;
-        if let Some(next) = page.next {
-            writeln!(out, "there are more: --after {next}")?;
+        if let Some(next) = &page.next {
+            warn_of_omitted_rows(Some(next));
         }
-        Ok(())
+        Ok(writeln!(out, "{}", format_mails(&page.items, Timestamp::now()))?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `oraclectl purge`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::print_json;
@@ -11,6 +12,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 pub(crate) struct PurgeArgs {
     /// Session id
+    #[arg(value_parser = id_parser())]
     session_id: String,
 }
 

@@ -1,5 +1,6 @@
 //! `oraclectl register`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, print_json};
@@ -13,6 +14,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 pub(crate) struct RegisterArgs {
     /// Session id
+    #[arg(value_parser = id_parser())]
     session_id: String,
     /// Tier that the customer bought: quick, full or strategy
     #[arg(long)]

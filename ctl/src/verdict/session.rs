@@ -1,5 +1,6 @@
 //! `oraclectl session`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, print_json};
@@ -20,11 +21,13 @@ enum SessionAction {
     /// Show a session with its address and its owner
     Show {
         /// Session id
+        #[arg(value_parser = id_parser())]
         session_id: String,
     },
     /// Correct a session; omitted fields and mail that is already queued stay unchanged
     Correct {
         /// Session id
+        #[arg(value_parser = id_parser())]
         session_id: String,
         #[command(flatten)]
         corrections: SessionCorrections,
@@ -32,6 +35,7 @@ enum SessionAction {
     /// Remove a session with its cached verdict and its queued mail
     Remove {
         /// Session id
+        #[arg(value_parser = id_parser())]
         session_id: String,
     },
 }

@@ -1,6 +1,7 @@
 //! `oraclectl verdict`.
 
 use super::submit::show_delivered;
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use hyper::Method;
@@ -10,6 +11,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerdictArgs {
     /// Session id
+    #[arg(value_parser = id_parser())]
     session_id: String,
 }
 

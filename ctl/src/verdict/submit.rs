@@ -1,5 +1,6 @@
 //! `oraclectl submit`.
 
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::{GlobalOptions, encode_segment};
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub(crate) struct SubmitArgs {
     /// Session id
+    #[arg(value_parser = id_parser())]
     session_id: String,
     /// The model's text; `-` reads standard input. Without FILE, the daemon requests a verdict from the model
     #[arg(value_name = "FILE")]

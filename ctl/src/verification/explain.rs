@@ -1,6 +1,7 @@
 //! `oraclectl explain`.
 
 use super::verify::{descriptions, show};
+use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_requester, format_table, print_json};
@@ -15,6 +16,7 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The execution id in the decision's envelope
+    #[arg(value_parser = id_parser())]
     execution_id: String,
 }
 

@@ -3,6 +3,7 @@
 mod show;
 
 use crate::audit::log::parse_duration;
+use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::axis_values::{AxisValueArg, collect_by_axis, parse_axis_value};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
@@ -42,17 +43,19 @@ enum ReviewAction {
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
         /// Maximum number of reviews [default: all]
-        #[arg(short = 'n', long, value_name = "N")]
+        #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
         limit: Option<usize>,
     },
     /// Show a review with all answers and their origin
     Show {
         /// The review
+        #[arg(value_parser = id_parser())]
         review_id: String,
     },
     /// Resolve a review: the given values override all sources until they expire
     Resolve {
         /// The review
+        #[arg(value_parser = id_parser())]
         review_id: String,
         /// The value of every axis of the review, such as `population=54208`
         #[arg(value_name = "AXIS=VALUE", required = true, value_parser = parse_axis_value)]
@@ -74,6 +77,7 @@ enum ReviewAction {
     /// Revoke the resolution of a review, so that the next verification decides again
     Revoke {
         /// The review
+        #[arg(value_parser = id_parser())]
         review_id: String,
         /// The reason
         #[arg(long)]
@@ -82,7 +86,7 @@ enum ReviewAction {
     /// Dismiss reviews without a decision, for example of settled disputes; the next verification decides again
     Dismiss {
         /// The reviews
-        #[arg(required = true, value_name = "REVIEW_ID")]
+        #[arg(required = true, value_name = "REVIEW_ID", value_parser = id_parser())]
         review_ids: Vec<String>,
         /// The reason
         #[arg(long)]

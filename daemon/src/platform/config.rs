@@ -5,12 +5,12 @@
 mod cleartext;
 mod error;
 mod flags;
+mod given;
 mod ingestion;
 mod keys;
 mod load;
 mod mail;
 mod model;
-mod ranges;
 mod rules;
 mod variables;
 
@@ -26,6 +26,7 @@ use oracled_api::base::directories::DefaultDirectories;
 pub use rules::RulesSection;
 
 use crate::platform::telemetry::{self, LogFormat};
+use nix::unistd::{Gid, Group};
 use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
@@ -315,31 +316,48 @@ impl DaemonConfig {
         Err(not_allowed_error("control_socket_mode", given, allowed))
     }
 
-    /// The faults of the values. A value whose limits depend on other values is checked only if all numbers are in
-    /// range.
-    fn check(&self) -> Vec<ConfigError> {
-        let mut faults = ranges::check(&serde_json::to_value(self).unwrap_or_default());
+    /// The group of the routes' socket; `None` for the daemon's own.
+    ///
+    /// # Errors
+    /// If the group does not exist.
+    pub fn socket_group(&self) -> Result<Option<Gid>, ConfigError> {
+        find_group("socket_group", self.socket_group.as_deref())
+    }
+
+    /// The group of the control socket; `None` for the daemon's own.
+    ///
+    /// # Errors
+    /// If the group does not exist.
+    pub fn control_socket_group(&self) -> Result<Option<Gid>, ConfigError> {
+        find_group("control_socket_group", self.control_socket_group.as_deref())
+    }
+
+    /// The faults that the schema cannot express. A value whose limits depend on other values is checked only with
+    /// `is_complete`: no faulty value was replaced by its default.
+    fn check(&self, is_complete: bool) -> Vec<ConfigError> {
         let mut checks = vec![
             check_path("state_dir", &self.state_dir, usize::MAX),
             check_path("socket", &self.socket, SOCKET_PATH_MAX_BYTES),
             check_path("control_socket", &self.control_socket, SOCKET_PATH_MAX_BYTES),
-            self.check_distinct_sockets(),
             self.socket_mode().map(drop),
             self.control_socket_mode().map(drop),
+            self.socket_group().map(drop),
+            self.control_socket_group().map(drop),
             self.check_log_level(),
             self.mail.check(),
             self.rules.check(),
         ];
-        if faults.is_empty() {
+        if is_complete {
             let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
             checks.extend([
+                self.check_distinct_sockets(),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
+                self.mail.check_smtp(),
                 self.model.check(request_s),
                 self.ingestion.check(request_s),
             ]);
         }
-        faults.extend(checks.into_iter().filter_map(Result::err));
-        faults
+        checks.into_iter().filter_map(Result::err).collect()
     }
 
     fn check_distinct_sockets(&self) -> Result<(), ConfigError> {
@@ -374,7 +392,8 @@ fn check_range<N: PartialOrd + Display>(
 }
 
 fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
-    let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
+    let is_octal = matches!(digits.len(), 3 | 4) && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| is_octal);
     parsed.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
         not_allowed_error(
             key,
@@ -382,6 +401,16 @@ fn parse_mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
             "three or four octal digits that let the owner read and write",
         )
     })
+}
+
+fn find_group(key: &'static str, name: Option<&str>) -> Result<Option<Gid>, ConfigError> {
+    let Some(name) = name else { return Ok(None) };
+    let group = Group::from_name(name).ok().flatten();
+    let unknown = || {
+        let given = format!("`{name}`, which does not exist");
+        not_allowed_error(key, given, "the name of a group, as `getent group` lists them")
+    };
+    group.map(|group| Some(group.gid)).ok_or_else(unknown)
 }
 
 /// Checks that a path is absolute and has at most `max_bytes`. A relative path would depend on the directory in which

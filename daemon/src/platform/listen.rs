@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Group, chown};
+use nix::unistd::{Gid, chown};
 use oracled_actors::ground::queries::CallerWaitCheck;
 use oracled_domain::PeerCredentials;
 use pace::AcceptPace;
@@ -71,12 +71,6 @@ pub enum ListenError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The socket's group does not exist.
-    #[error("the socket's group `{group}` does not exist")]
-    UnknownGroup {
-        /// Name of the group.
-        group: String,
-    },
     /// systemd passed an unexpected file descriptor.
     #[error(
         "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}` or `{CONTROL_NAME}` \
@@ -86,7 +80,7 @@ pub enum ListenError {
         /// Name of the descriptor.
         name: String,
     },
-    /// The configured mode is invalid.
+    /// The configured mode or group is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -110,17 +104,17 @@ impl DaemonSockets {
         let (mut routes, mut control) = take_inherited()?;
         let mut bound = Vec::new();
         for (socket, key, path, mode, group) in [
-            (&mut routes, "socket", &config.socket, config.socket_mode()?, &config.socket_group),
+            (&mut routes, "socket", &config.socket, config.socket_mode()?, config.socket_group()?),
             (
                 &mut control,
                 "control_socket",
                 &config.control_socket,
                 config.control_socket_mode()?,
-                &config.control_socket_group,
+                config.control_socket_group()?,
             ),
         ] {
             if socket.is_none() {
-                *socket = Some(bind(key, path, mode, group.as_deref()).await?);
+                *socket = Some(bind(key, path, mode, group).await?);
                 bound.push(
                     BoundSocket::identify(path)
                         .map_err(|source| ListenError::Io { path: path.clone(), source })?,
@@ -197,7 +191,7 @@ async fn bind(
     key: &'static str,
     path: &Path,
     mode: u32,
-    group: Option<&str>,
+    group: Option<Gid>,
 ) -> Result<StdListener, ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
     let live = || ListenError::Live { path: path.to_owned(), key };
@@ -215,7 +209,6 @@ async fn bind(
             Err(error) => return Err(io(error)),
         },
     }
-    let gid = group.map(group_id).transpose()?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     create_dir(dir).map_err(io)?;
     // created under another name with its mode and group, then renamed to replace a stale socket atomically
@@ -226,8 +219,8 @@ async fn bind(
     let listener = StdListener::bind(&unnamed);
     umask(before);
     let listener = listener.map_err(io)?;
-    let placed = gid
-        .map_or(Ok(()), |gid| chown(&unnamed, None, Some(gid)).map_err(io::Error::from))
+    let placed = group
+        .map_or(Ok(()), |group| chown(&unnamed, None, Some(group)).map_err(io::Error::from))
         .and_then(|()| fs::rename(&unnamed, path));
     if let Err(error) = placed {
         drop(fs::remove_file(&unnamed));
@@ -242,11 +235,6 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     let created = fs::create_dir_all(dir);
     umask(before);
     created
-}
-
-fn group_id(group: &str) -> Result<Gid, ListenError> {
-    let found = Group::from_name(group).ok().flatten();
-    found.map(|group| group.gid).ok_or_else(|| ListenError::UnknownGroup { group: group.to_owned() })
 }
 
 #[derive(Debug, Clone)]

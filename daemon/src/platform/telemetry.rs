@@ -13,21 +13,12 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// The format of the service log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase", try_from = "String")]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Text for people, or journald fields if systemd runs the daemon.
     Text,
     /// One JSON object per line.
     Json,
-}
-
-impl TryFrom<String> for LogFormat {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, &'static str> {
-        clap::ValueEnum::from_str(&word, false)
-            .map_err(|_| "the value is not a log format; allowed: text, json")
-    }
 }
 
 /// Changes the level of the service log while the daemon runs.

@@ -14,6 +14,10 @@ static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
 /// `text` without invisible characters. White space stays, because it separates words.
 #[must_use]
 pub fn without_invisible(text: &str) -> Cow<'_, str> {
+    // fast path: printable ASCII, as most texts are
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
+        return Cow::Borrowed(text);
+    }
     INVISIBLE.replace_all(text, "")
 }
 

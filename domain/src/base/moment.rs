@@ -19,8 +19,12 @@ pub struct Moment(pub Timestamp);
 
 /// A text is not a moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a day such as 2026-11-20 or a time such as 2026-11-20T10:00:00Z")]
+#[error("not {ALLOWED}")]
 pub struct ParseMomentError;
+
+/// The allowed texts. The last day is that of jiff's last timestamp.
+const ALLOWED: &str =
+    "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z, from the year 0 to 9999-12-30";
 
 impl FromStr for Moment {
     type Err = ParseMomentError;
@@ -84,7 +88,7 @@ impl Visitor<'_> for MomentVisitor {
     type Value = Moment;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z")
+        f.write_str(ALLOWED)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {
@@ -164,6 +168,8 @@ mod tests {
             ("-000001-01-01", ""),
             ("2026-11-20T10:00:00", ""),
             ("20261120", ""),
+            ("9999-12-30", "9999-12-30T00:00:00Z"),
+            ("9999-12-31", ""),
             ("tomorrow", ""),
             ("", ""),
         ] {

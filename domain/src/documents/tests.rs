@@ -33,6 +33,14 @@ fn document_is_rejected_with_unknown_member_list_or_other_kind() {
 }
 
 #[test]
+fn document_from_json_names_the_member_with_the_fault() {
+    let read = |json: Json| AnyDocument::from_json(DocumentKind::FreshnessPolicy, json);
+    assert_eq!(read(policy()).map(|document| document.to_json()), Ok(policy()));
+    let fault = read(with(policy(), "default_max_age_seconds", "60")).expect_err("a text is no number");
+    assert!(fault.starts_with("`default_max_age_seconds`: "), "{fault}");
+}
+
+#[test]
 fn kind_is_found_by_its_name_or_by_its_distinguishing_member() {
     let hint = |json: Json| DocumentKindHint::deserialize(json).map(|DocumentKindHint(kind)| kind).ok();
     for kind in DocumentKind::VARIANTS {

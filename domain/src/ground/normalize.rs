@@ -250,7 +250,7 @@ impl RecordNormalizer {
                 RecordRejection::new(
                     RecordRule::ValidTime,
                     Some(path.as_str()),
-                    format!("{what} is not a date"),
+                    format!("{what} is not a date of RFC 3339 or in a form of `valid_time.formats`"),
                 )
             };
             match path.find(raw) {

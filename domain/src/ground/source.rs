@@ -353,17 +353,9 @@ impl SourceRegistryEntry {
     }
 
     /// The source, approved to answer. This also cancels a deprecation.
-    ///
-    /// # Errors
-    /// `Transition` if it is approved already.
-    pub fn approve(&self) -> Result<Self, SourceRegistrationError> {
-        if self.review_status == SourceReviewStatus::Approved {
-            return Err(SourceRegistrationError::Transition {
-                status: self.review_status,
-                change: "approved",
-            });
-        }
-        Ok(Self { review_status: SourceReviewStatus::Approved, deprecation_date: None, ..self.clone() })
+    #[must_use]
+    pub fn approve(&self) -> Self {
+        Self { review_status: SourceReviewStatus::Approved, deprecation_date: None, ..self.clone() }
     }
 
     /// The source, deprecated from `date` on. The date can be changed until it has passed.

@@ -24,11 +24,15 @@ pub(super) struct RunDecisionRequest {
     pub(super) peer: PeerCredentials,
 }
 
-/// Reads a held run again without checking its gates. Its records become visible like those of any other run.
+/// Reads a held run again without checking its gates. Its records become visible like those of any other run. Does nothing
+/// if the same operator has approved the run already.
 pub(super) async fn approve(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
 ) -> Result<IngestionRun, IngestionError> {
+    if let Some(approved) = context.find_approved_run(&request)? {
+        return Ok(approved);
+    }
     let decision = context.run_decision(&request);
     let held = context.read_held_run(&request.run_id)?;
     let ready = context.prepare_pipeline_of_run(&held)?;
@@ -165,6 +169,29 @@ impl IngestContext {
             decided_at: self.clock.now(),
             reason: request.reason.clone(),
         }
+    }
+
+    /// The run, if the operator has approved it, and it is in progress or its records count.
+    fn find_approved_run(
+        &self,
+        request: &RunDecisionRequest,
+    ) -> Result<Option<IngestionRun>, IngestionError> {
+        let by = request.peer.uid.to_string();
+        let is_by_operator = |run: &IngestionRun| {
+            run.undoes.is_none() && run.decision.as_ref().is_some_and(|decision| decision.decided_by == by)
+        };
+        let run = self.store.run(&request.run_id)?.map(|(run, _)| run);
+        let Some(run) = run.filter(is_by_operator) else { return Ok(None) };
+        let counts = match run.state {
+            RunState::Running => true,
+            RunState::Completed => {
+                let (source, _) = self.commit_context().source(&run.oracle_id)?;
+                let counting = source.run_of_version(&run.input.version);
+                counting.is_some_and(|counting| counting.run_id == run.run_id)
+            }
+            RunState::Held | RunState::Failed | RunState::Cancelled | RunState::Discarded => false,
+        };
+        Ok(counts.then_some(run))
     }
 
     /// Reads a run, which must be held.

@@ -22,7 +22,10 @@ pub(super) const HELD_MAX: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
     /// Another run of the source is in progress.
-    #[error("run {run_id} of source {oracle_id} is in progress; wait for it, or cancel it")]
+    #[error(
+        "run {run_id} of source {oracle_id} is in progress; wait for it (`oraclectl ingest show {run_id}`), or cancel it \
+         (`oraclectl ingest cancel {run_id}`)"
+    )]
     Busy {
         oracle_id: SourceId,
         /// The run in progress.

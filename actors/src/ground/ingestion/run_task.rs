@@ -36,7 +36,7 @@ pub(super) struct SourceRunChange {
     pub(super) events: Vec<AuditEvent>,
 }
 
-/// Begins a run, unless the same run was completed before or is held.
+/// Begins a run, unless the same run is in progress, was completed before or is held.
 pub(super) async fn begin(
     context: Arc<IngestContext>,
     message: StartRun,
@@ -64,7 +64,13 @@ pub(super) async fn begin(
     if context.store.runs_with_prefix(digits)?.iter().any(|other| other != run.run_id.as_str()) {
         return Err(IngestionError::Collision(run.run_id));
     }
-    let (claim, progress) = context.claim(&run).await?;
+    let claimed = context.claim(&run).await;
+    if matches!(&claimed, Err(IngestionError::Busy { run_id, .. }) if *run_id == run.run_id)
+        && let Some(running) = context.find_running(&run.run_id)?
+    {
+        return Ok(StartRunOutcome::Started(Box::new(running)));
+    }
+    let (claim, progress) = claimed?;
     // another run may have become visible before the claim; after the claim none can
     let (source, _) = context.commit_context().source(&run.oracle_id)?;
     if let Some(known) = known(&source)? {
@@ -342,7 +348,13 @@ impl IngestContext {
 
     /// Whether a run is still running.
     pub(super) fn is_run_running(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
-        Ok(self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running))
+        Ok(self.find_running(run_id)?.is_some())
+    }
+
+    /// The run, if it is still running.
+    fn find_running(&self, run_id: &Sha256Hex) -> Result<Option<IngestionRun>, StoreError> {
+        let run = self.store.run(run_id)?.map(|(run, _)| run);
+        Ok(run.filter(|run| run.state == RunState::Running))
     }
 
     /// Reads a run's payload on a thread of its own.

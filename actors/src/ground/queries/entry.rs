@@ -147,7 +147,7 @@ impl From<&QueryError> for SourceReadOutcome {
             QueryError::SourceUnknown(_) => Self::SourceUnknown,
             QueryError::Live(_) => Self::SourceLive,
             QueryError::Silent(_) => Self::SourceSilent,
-            QueryError::Bad(_) | QueryError::QueryId => Self::InvalidQuery,
+            QueryError::Bad(_) | QueryError::Position(_) | QueryError::QueryId => Self::InvalidQuery,
             QueryError::Ahead(_) => Self::TimeInFuture,
             QueryError::Stale(_) => Self::SourceStale,
             QueryError::Busy => Self::Overloaded,

@@ -5,6 +5,7 @@ use super::{QueryError, QueryService};
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::SourceReadKind;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceAvailability;
 use oracled_domain::ground::timeline::VersionChangeKind;
@@ -27,10 +28,10 @@ pub struct FeedPosition {
     ordinal: Option<u64>,
 }
 
-/// A text that is not a position in the feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a position in the feed; use the `next` of an earlier answer")]
-pub struct FeedPositionError;
+/// A text that is not a position in the feed, or a position that no answer has returned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`since` is `{0}`, which is not a position in the feed; use the `next` of an earlier answer")]
+pub struct FeedPositionError(String);
 
 /// A change of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -86,7 +87,7 @@ impl QueryService {
     /// The first `limit` changes after `since`, of all sources that answer or of one.
     ///
     /// # Errors
-    /// `SourceUnknown`, `Silent`; or the store cannot be read.
+    /// `Position` if `since` is not the number of a log entry; `SourceUnknown`, `Silent`; or the store cannot be read.
     pub async fn changes(
         &self,
         since: Option<FeedPosition>,
@@ -114,6 +115,10 @@ fn page(
     oracle_id: Option<&SourceId>,
     limit: usize,
 ) -> Result<ChangesPage, QueryError> {
+    let entries = 1..=store.last_seq();
+    if let Some(since) = since.filter(|since| !entries.contains(&since.seq)) {
+        return Err(FeedPositionError(since.to_string()).into());
+    }
     if let Some(oracle_id) = oracle_id {
         let source = store.source(oracle_id)?;
         let (source, _) = source.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone()))?;
@@ -169,7 +174,7 @@ impl FromStr for FeedPosition {
     type Err = FeedPositionError;
 
     fn from_str(text: &str) -> Result<Self, FeedPositionError> {
-        let number = |text: &str| text.parse().map_err(|_| FeedPositionError);
+        let number = |digits: &str| digits.parse().map_err(|_| FeedPositionError(excerpt(text)));
         match text.split_once('-') {
             Some((seq, ordinal)) => Ok(Self { seq: number(seq)?, ordinal: Some(number(ordinal)?) }),
             None => Ok(Self { seq: number(text)?, ordinal: None }),

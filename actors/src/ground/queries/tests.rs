@@ -370,6 +370,21 @@ fn feed_returns_each_change_once_and_can_be_resumed() {
 }
 
 #[test]
+fn feed_refuses_a_position_that_is_no_log_entry() {
+    with_system(|TestSystem { system, .. }| async move {
+        two_releases(&system).await;
+        for since in ["0", "1000000", "1000000-1", "18446744073709551615"] {
+            let since = since.parse().expect("it has the form of a position");
+            let refused = system.queries.changes(Some(since), None, 2).await.expect_err("it does not exist");
+            assert!(matches!(refused, QueryError::Position(_)), "{refused}");
+        }
+        let entries = system.store.last_seq();
+        let newest = entries.to_string().parse().expect("a position");
+        assert!(system.queries.changes(Some(newest), None, 2).await.is_ok());
+    });
+}
+
+#[test]
 fn patterns_are_compiled_only_with_a_processor() {
     with_system(|TestSystem { system, .. }| async move {
         two_releases(&system).await;

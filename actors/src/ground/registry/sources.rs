@@ -111,7 +111,8 @@ pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: Audit
 }
 
 impl DocumentRegistry {
-    /// Approves or deprecates a source.
+    /// Approves or deprecates a source. Does nothing if the source is already approved, or deprecated from the same date
+    /// on.
     ///
     /// # Errors
     /// `SourceUnknown`; `Source` if its state does not allow it; or the entry cannot be committed, and then
@@ -126,11 +127,14 @@ impl DocumentRegistry {
         let reviewed = context.log.decide_and_commit(|| {
             let (state, revision) = context.source(oracle_id)?;
             let (entry, change) = match review {
-                SourceReviewDecision::Approve => (state.entry.approve()?, SourceChange::Approved),
+                SourceReviewDecision::Approve => (state.entry.approve(), SourceChange::Approved),
                 SourceReviewDecision::Deprecate(date) => {
                     (state.entry.deprecate(date, context.clock.now())?, SourceChange::Deprecated)
                 }
             };
+            if entry == state.entry {
+                return Ok::<_, RegistryError>(CommitDecision::Already(entry));
+            }
             let event = EventKind::SourceChanged(SourceEntry {
                 oracle_id: oracle_id.clone(),
                 change,
@@ -140,7 +144,7 @@ impl DocumentRegistry {
             });
             let state = SourceState { entry: entry.clone(), ..state };
             let event = AuditEvent::new(context.clock.now(), None, event);
-            Ok::<_, RegistryError>(CommitDecision::Change(entry, put_source(state, Some(revision), event)))
+            Ok(CommitDecision::Change(entry, put_source(state, Some(revision), event)))
         });
         Ok(reviewed.await?.0)
     }

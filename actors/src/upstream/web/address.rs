@@ -4,6 +4,7 @@
 
 use super::error::{URL_MAX_BYTES, WebAddressError};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use oracled_domain::base::key_names::is_key_name;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -180,35 +181,14 @@ pub(crate) fn format_url(url: &Url) -> String {
     cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
 }
 
-/// Name suffixes of query parameters that contain secrets, without separators and in lower case.
-const KEY_NAMES: [&str; 13] = [
-    "key",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "pwd",
-    "signature",
-    "sig",
-    "auth",
-    "credential",
-    "credentials",
-    "appid",
-    "jwt",
-];
-
 /// `url` for storage and logs: without the query parameters that look like keys.
 #[must_use]
 pub fn without_keys(url: &str) -> String {
-    let is_key = |name: &str| {
-        let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        KEY_NAMES.iter().any(|end| name.to_ascii_lowercase().ends_with(end))
-    };
     let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
     let query = parsed.query().unwrap_or_default().to_owned();
     let mut is_not_key = |pair: &&str| {
         parsed.set_query(Some(pair));
-        !parsed.query_pairs().any(|(name, _)| is_key(&name))
+        !parsed.query_pairs().any(|(name, _)| is_key_name(&name))
     };
     let remaining = query.split('&').filter(&mut is_not_key).collect::<Vec<_>>().join("&");
     if remaining == query {

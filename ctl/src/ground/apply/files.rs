@@ -1,15 +1,14 @@
 //! Files with documents in YAML or JSON.
 
+mod yaml;
+
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::lines::{display_name, json_error_text};
 use oracled_domain::base::duplicate_keys::DuplicateKeyCheck;
 use oracled_domain::base::wording::reword_serde_error;
 use oracled_domain::documents::{AnyDocument, DocumentKind, DocumentKindHint};
-use serde::{Deserialize, Serialize};
-use serde_saphyr::Error as YamlError;
-use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::with_deserializer_from_str_with_options;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
@@ -19,25 +18,11 @@ use std::path::{Path, PathBuf};
 /// Extensions of the files that are read in a folder.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
+/// The directive of YAML files of the version that is read.
+const YAML_VERSION: &str = "%YAML 1.2";
+
 /// The remedy for two documents without a separator between them.
 const SEPARATE: &str = "separate documents with a line `---`";
-
-/// Texts of the YAML parser that name its options or Rust types, each with its replacement in plain words.
-const YAML_WORDS: [(&str, &str); 7] = [
-    (
-        "cannot deserialize null into string; use Option<String>",
-        "null is not a text; write the text, or \"\"",
-    ),
-    ("expected mapping start", "an object is expected"),
-    ("expected sequence start", "a list is expected"),
-    ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
-    ("externally tagged enum expected scalar or mapping", "a word or an object is expected"),
-    (
-        "expected end of mapping after enum variant value",
-        "the object has several members; only one is allowed",
-    ),
-    ("unexpected value for unit enum variant", "this word cannot have members; write the word alone"),
-];
 
 /// A document and its position in a file.
 #[derive(Debug)]
@@ -110,7 +95,11 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<FileDocument>, Vec<File
         }
     });
     if documents.is_empty() && faults.is_empty() {
-        let message = "the files have no documents; a folder is read without its subfolders".to_owned();
+        let given: Vec<_> = given.iter().map(|path| display_name(path)).collect();
+        let message = format!(
+            "no documents in {}; a folder is read without its subfolders, and only its .yaml, .yml and .json files",
+            given.join(", ")
+        );
         return Err(CtlError::Verb { message, exit_code: 5, was_printed: false });
     }
     Ok((documents, faults))
@@ -149,9 +138,9 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<FileDocument>, faults: 
     }
 }
 
-/// Whether a line is blank or only a comment.
+/// Whether a line is blank, only a comment, or the directive of the YAML version that is read.
 fn is_blank(line: &str) -> bool {
-    line.trim().is_empty() || line.trim_start().starts_with('#')
+    line.trim().is_empty() || line.trim_start().starts_with('#') || line.trim_end() == YAML_VERSION
 }
 
 /// The parts of a file between its `---` lines, each with the number of its first line.
@@ -187,61 +176,6 @@ impl From<serde_json::Error> for FilePartFault {
     }
 }
 
-impl FilePartFault {
-    /// Describes `error`, which the parser returned for the part `text`.
-    fn from_yaml(error: &YamlError, text: &str) -> Self {
-        let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let position = error.location().map(|location| (index(location.line()), index(location.column())));
-        let mut detail = describe_yaml_error(error);
-        if let (YamlError::DuplicateMappingKey { key: Some(name), .. }, Some((_, 1))) = (error, position)
-            && (name == "kind" || first_name(text) == Some(name.as_str()))
-        {
-            detail += &format!("; {SEPARATE}");
-        }
-        Self { position, detail }
-    }
-}
-
-/// The name of the first member of a document in YAML.
-fn first_name(text: &str) -> Option<&str> {
-    let (name, _) = text.lines().find(|line| !is_blank(line))?.split_once(':')?;
-    Some(name.trim().trim_matches(['"', '\'']))
-}
-
-/// A fault of a YAML document in plain words, without its position.
-fn describe_yaml_error(error: &YamlError) -> String {
-    match error {
-        YamlError::WithSnippet { error, .. } | YamlError::AliasError { error, .. } => {
-            describe_yaml_error(error)
-        }
-        YamlError::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
-            format!("objects and lists are nested too deeply ({depth} levels)")
-        }
-        YamlError::Budget { .. }
-        | YamlError::AliasReplayLimitExceeded { .. }
-        | YamlError::AliasReplayStackDepthExceeded { .. } => {
-            "the document has too many values or aliases (`*name`); use fewer aliases, or split the document"
-                .to_owned()
-        }
-        YamlError::DuplicateMappingKey { key, .. } => {
-            let name = key.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
-            format!("the name{name} occurs twice in one object")
-        }
-        YamlError::QuotingRequired { value, .. } => {
-            format!("`{value}` is not a text; put it in quotes to make it one")
-        }
-        YamlError::MultipleDocuments { .. } => {
-            format!("there is text after the end of the document; {SEPARATE}")
-        }
-        other => {
-            let text = other.to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-            let words = YAML_WORDS.iter().find(|(original, _)| text == *original);
-            words.map_or_else(|| reword_serde_error(text), |(_, replacement)| (*replacement).to_owned())
-        }
-    }
-}
-
 /// The document of one part.
 fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
     if text.trim_start().starts_with(['{', '[']) {
@@ -252,14 +186,7 @@ fn read_part(text: &str) -> Result<AnyDocument, FilePartFault> {
         json.end()?;
         return Ok(document);
     }
-    // text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member
-    let options = || serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false };
-    let kind =
-        with_deserializer_from_str_with_options(text, options(), |yaml| DocumentKindHint::deserialize(yaml));
-    let document = kind.and_then(|DocumentKindHint(kind)| {
-        with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))
-    });
-    document.map_err(|error| FilePartFault::from_yaml(&error, text))
+    yaml::read(text)
 }
 
 #[cfg(test)]
@@ -289,6 +216,9 @@ mod tests {
         let places: Vec<_> = documents.iter().map(|read| (read.line, read.document.document_id())).collect();
         assert_eq!(places, [(4, "un-wpp".to_owned()), (10, "other".to_owned())]);
         assert!(documents.iter().all(|read| read.document.kind() == DocumentKind::FreshnessPolicy));
+        let (documents, faults) = read(&format!("%YAML 1.2\n# a policy\n---\n{POLICY}"));
+        let lines: Vec<_> = documents.iter().map(|read| read.line).collect();
+        assert_eq!((lines, faults), (vec![4], Vec::new()));
     }
 
     #[test]
@@ -410,6 +340,8 @@ mod tests {
             [(&*path("b.yml"), Some(1))]
         );
         let empty = TempDir::new().expect("a folder");
-        assert!(read_all(&[empty.path().to_owned()]).is_err());
+        let error = read_all(&[empty.path().to_owned()]).expect_err("the folder is empty");
+        let name = empty.path().display().to_string();
+        assert_eq!((error.to_string().contains(&name), error.exit_code()), (true, 5), "{error}");
     }
 }

@@ -20,14 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Watches a run until it ends. The bar is hidden if standard error is not a terminal.
 ///
 /// # Errors
-/// `Detached` if the user interrupts the wait.
+/// `Detached` if the user interrupts the wait, `RunLost` if the daemon does not answer.
 pub(crate) async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");
     let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
     let mut interrupted = pin!(ctrl_c());
     loop {
-        let seen = read_run(options, run_id.as_str()).await?;
+        let seen = read_run(options, run_id.as_str()).await.map_err(|error| lost_error(error, run_id))?;
         if seen.run.state != RunState::Running {
             bar.finish_and_clear();
             return Ok(seen);
@@ -43,6 +43,15 @@ pub(crate) async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) ->
             }
         }
     }
+}
+
+/// Adds to an error of the connection how to find the run. Other errors stay as they are.
+fn lost_error(error: CtlError, run_id: &Sha256Hex) -> CtlError {
+    let CtlError::Client(cause) = error else { return error };
+    let next = format!(
+        "run {run_id} continues, or resumes at the daemon's next start; `oraclectl ingest show {run_id}` shows it"
+    );
+    CtlError::RunLost { cause, next }
 }
 
 fn draw(bar: &ProgressBar, progress: &RunProgress) {

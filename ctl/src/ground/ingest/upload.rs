@@ -47,7 +47,7 @@ pub(crate) struct IngestRunArgs {
 
 impl IngestRunArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let ingested = self.upload(options).await?;
+        let ingested = self.upload(options).await.map_err(lost_error)?;
         if ingested.unchanged || self.detach {
             if options.json {
                 print_json(out, &ingested)?;
@@ -88,6 +88,17 @@ impl IngestRunArgs {
         bar.finish_and_clear();
         let answer = DaemonResponse::read_whole(response).await?;
         if answer.status.is_success() { Ok(answer.json()?) } else { Err(problem_error(&answer)) }
+    }
+}
+
+/// Adds the next command to an error of a connection that broke. Other errors stay as they are.
+fn lost_error(error: CtlError) -> CtlError {
+    match error {
+        CtlError::Client(cause) if !matches!(cause, ClientError::NotThere { .. }) => {
+            let next = "the run may have started; `oraclectl ingest list` shows it, and the same command waits for it";
+            CtlError::RunLost { cause, next: next.to_owned() }
+        }
+        other => other,
     }
 }
 

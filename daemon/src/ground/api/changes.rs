@@ -7,8 +7,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::ground::queries::ChangesPage;
-use oracled_api::base::problem::ProblemCode;
+use oracled_actors::ground::queries::{ChangesPage, QueryError};
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 
@@ -36,10 +35,7 @@ pub async fn get(
     QueryParams(params): QueryParams<ChangesParams>,
 ) -> Result<Json<ChangesPage>, Problem> {
     let ChangesParams { since, oracle_id, limit } = params;
-    let since = since.as_deref().map(str::parse).transpose();
-    let since = since.map_err(|error: oracled_actors::ground::queries::FeedPositionError| {
-        Problem::new(ProblemCode::InvalidRequest, format!("`since`: {error}"))
-    })?;
+    let since = since.as_deref().map(str::parse).transpose().map_err(QueryError::Position)?;
     let queries = service.system.queries.clone();
     let page = service.run_work(async move { Ok(queries.changes(since, oracle_id, *limit).await?) }).await?;
     Ok(Json(page))

@@ -24,7 +24,7 @@ use oracled_domain::PeerCredentials;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
-use oracled_domain::ground::run::RunState;
+use oracled_domain::ground::run::{IngestionRun, RunState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -40,7 +40,8 @@ problems!(UploadProblems: STORE; BodyBroken PipelineUnknown RunBusy VersionKnown
 /// Upload a payload and start a run that reads it.
 ///
 /// The body may have any media type. The payload is archived while it arrives. If it breaks off, or if no bytes arrive for
-/// `limits.idle_s`, it is discarded. It has up to `ingestion.max_payload_bytes`.
+/// `limits.idle_s`, it is discarded. It has up to `ingestion.max_payload_bytes`. If the same payload is uploaded again as
+/// the same version while its run is in progress, the answer has that run.
 #[utoipa::path(
     post,
     path = "/v1/pipelines/{pipeline_id}/runs",
@@ -50,7 +51,7 @@ problems!(UploadProblems: STORE; BodyBroken PipelineUnknown RunBusy VersionKnown
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The payload, as the source released it"),
     responses(
         UploadProblems,
-        (status = 202, description = "The run has started", body = UploadResponse),
+        (status = 202, description = "The run is in progress", body = UploadResponse),
         (status = 200, description = "An identical run has read the same records before", body = UploadResponse),
     ),
 )]
@@ -108,9 +109,15 @@ async fn check_upload(
     let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
         return Ok((pipeline_id, params));
     };
-    // a run that has just ended may still be listed for a moment
-    let found = service.system.store.run(&run.run_id)?;
-    if found.is_some_and(|(found, _)| found.state == RunState::Running) {
+    let Moment(released_at) = params.released_at;
+    let is_other = |found: &IngestionRun| {
+        // a run that has just ended may still be listed for a moment
+        found.state == RunState::Running
+            // the same upload gets the run in progress once its payload is known to be the same
+            && (&found.pipeline_id, &found.input.version, found.input.released_at)
+                != (&pipeline_id, &params.version, released_at)
+    };
+    if service.system.store.run(&run.run_id)?.is_some_and(|(found, _)| is_other(&found)) {
         return Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into());
     }
     Ok((pipeline_id, params))

@@ -36,31 +36,30 @@ pub struct DaemonFlags {
 }
 
 impl DaemonFlags {
-    /// Whether a flag sets the path `key`.
-    pub(super) fn sets(&self, key: &str) -> bool {
-        let paths = [
-            ("state_dir", &self.state_dir),
-            ("socket", &self.socket),
-            ("control_socket", &self.control_socket),
-        ];
-        paths.iter().any(|(name, flag)| *name == key && flag.is_some())
+    /// The paths that have a flag: the key, the flag, and the value in `config`.
+    pub(crate) fn paths<'a>(
+        &'a self,
+        config: &'a mut DaemonConfig,
+    ) -> [(&'static str, &'a Option<PathBuf>, &'a mut PathBuf); 3] {
+        [
+            ("state_dir", &self.state_dir, &mut config.state_dir),
+            ("socket", &self.socket, &mut config.socket),
+            ("control_socket", &self.control_socket, &mut config.control_socket),
+        ]
     }
 
-    /// Overrides the values of `config`. A relative path is resolved against the current directory.
-    pub(super) fn apply_to(&self, config: &mut DaemonConfig) {
-        let Self { config: _, state_dir, socket, control_socket, log_format, allow_cleartext: _ } = self;
-        for (flag, value) in [
-            (state_dir, &mut config.state_dir),
-            (socket, &mut config.socket),
-            (control_socket, &mut config.control_socket),
-        ] {
+    /// Overrides the values of `config`, and returns the keys of the paths that it overrides. A relative path is resolved
+    /// against the current directory.
+    pub(super) fn apply_to(&self, config: &mut DaemonConfig) -> Vec<&'static str> {
+        config.log_format = self.log_format.unwrap_or(config.log_format);
+        let mut keys = Vec::new();
+        for (key, flag, value) in self.paths(config) {
             if let Some(flag) = flag {
                 // an empty path has no absolute form, and is rejected later
                 *value = path::absolute(flag).unwrap_or_else(|_| flag.clone());
+                keys.push(key);
             }
         }
-        if let Some(log_format) = log_format {
-            config.log_format = *log_format;
-        }
+        keys
     }
 }

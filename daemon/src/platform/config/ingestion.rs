@@ -19,26 +19,13 @@ const LEFT_FOR_THE_REST_S: u64 = 1;
 
 /// Private address ranges that sources may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AddressRangeList", into = "Vec<String>")]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct AddressRanges(Vec<IpNet>);
 
-/// A list of ranges, or comma-separated ranges, since a variable is one text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum AddressRangeList {
-    List(Vec<String>),
-    Text(String),
-}
-
-impl TryFrom<AddressRangeList> for AddressRanges {
+impl TryFrom<Vec<String>> for AddressRanges {
     type Error = &'static str;
 
-    fn try_from(words: AddressRangeList) -> Result<Self, &'static str> {
-        let words = match words {
-            AddressRangeList::List(words) => words,
-            AddressRangeList::Text(text) if text.trim().is_empty() => Vec::new(),
-            AddressRangeList::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
-        };
+    fn try_from(words: Vec<String>) -> Result<Self, &'static str> {
         let ranges: Result<_, _> = words.iter().map(|word| word.parse()).collect();
         ranges.map(Self).map_err(
             |_| "an entry is not a range of addresses; allowed: 10.0.0.0/8, fd00::/8, 127.0.0.1/32, …",

@@ -1,7 +1,6 @@
 //! The keys of the configuration, as `table.key`, and suggestions for unknown keys.
 
 use super::DaemonConfig;
-use serde_json::Value;
 use strsim::osa_distance;
 
 /// Maximum number of letters by which a misspelled key differs from the key. Two adjacent letters in the
@@ -51,27 +50,6 @@ impl KnownKeys {
             meant = self.all().filter(|known| name(known) == name(key)).collect();
         }
         if meant.is_empty() { self.of_table(key) } else { meant }
-    }
-
-    /// The keys in `values` that are unknown.
-    pub(super) fn unknown_in(&self, values: &Value) -> Vec<String> {
-        let mut unknown = Vec::new();
-        self.collect_unknown("", values, &mut unknown);
-        unknown
-    }
-
-    fn collect_unknown(&self, prefix: &str, table: &Value, unknown: &mut Vec<String>) {
-        for (name, value) in table.as_object().into_iter().flatten() {
-            let key = format!("{prefix}{name}");
-            if self.contains(&key) {
-                continue;
-            }
-            if value.is_object() {
-                self.collect_unknown(&format!("{key}."), value, unknown);
-            } else {
-                unknown.push(key);
-            }
-        }
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {

@@ -1,13 +1,17 @@
 //! Loads the configuration: merges all its sources, and collects the faults of the result.
 
+use super::given::{GivenCheck, merge};
 use super::keys::KnownKeys;
 use super::variables::{ConfigVariables, variable_of};
-use super::{ConfigError, DaemonConfig, DaemonFlags, PREFIX, ranges};
+use super::{ConfigError, DaemonConfig, DaemonFlags, PREFIX};
 use ::config::{Environment, File, FileFormat};
 use oracled_api::base::directories::DefaultDirectories;
-use serde_json::Value;
+use oracled_domain::base::schema::json_schema;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::num::ParseIntError;
 use std::path::Path;
 
@@ -15,8 +19,8 @@ impl DaemonConfig {
     /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors
-    /// All unknown keys, all numbers out of range, and the first fault of each other check, each with its key. If a
-    /// source cannot be parsed, only the first fault.
+    /// All unknown keys and all values of a wrong type or out of range, and the first fault of each other check, each
+    /// with its key. If the file cannot be parsed, only its first fault.
     pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
         Self::from_sources(flags, env::vars_os())
     }
@@ -32,90 +36,93 @@ impl DaemonConfig {
         flags: &DaemonFlags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let unreadable = |error| ConfigError::NotUnderstood(describe_without_values(&error));
-        let defaults = ::config::Config::try_from(&Self::default()).map_err(unreadable)?;
-        let mut sources = ::config::Config::builder().add_source(defaults);
         let file = flags.config.clone().or_else(|| DefaultDirectories::from_environment().config_file());
-        if let Some(file) = &file {
-            check_file(file)?;
-            sources = sources.add_source(File::from(file.clone()).format(FileFormat::Toml));
-        }
         let known = KnownKeys::new();
         let ConfigVariables { keys: variables, mut faults, .. } =
             ConfigVariables::from_environment(environment, &known);
-        let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
-        sources = sources.add_source(environment.source(Some(variables.clone())));
-        let merged = sources.build().map_err(unreadable)?;
-        let values: Value = merged.clone().try_deserialize().map_err(unreadable)?;
-        // the variables and the defaults have only known keys
-        let mut of_values = unknown_keys(&known, &values, file.as_deref().unwrap_or(Path::new("")));
-        let config = match merged.try_deserialize::<Self>() {
+        let mut given = read_given(file.as_deref(), &variables)?;
+        let variable_for =
+            |key: &str| variables.keys().find(|name| name.eq_ignore_ascii_case(&variable_of(key)));
+        let root = json_schema::<Self>();
+        let mut check = GivenCheck {
+            known: &known,
+            root: &root,
+            // the variables have only known keys
+            file: file.as_deref().unwrap_or(Path::new("")),
+            is_variable: &|key| variable_for(key).is_some(),
+            faults: Vec::new(),
+        };
+        check.check_table("", &mut given, Some(&root));
+        let mut of_values = check.faults;
+        // a faulty value has its default here, so that the other faults are found too
+        let mut values =
+            serde_json::to_value(Self::default()).map_err(|error| not_understood(error.to_string()))?;
+        merge(&mut values, Value::Object(given));
+        let mut flag_keys = Vec::new();
+        let config = match serde_path_to_error::deserialize::<_, Self>(values) {
             Ok(mut config) => {
-                flags.apply_to(&mut config);
-                of_values.extend(config.check());
+                flag_keys = flags.apply_to(&mut config);
+                let has_default =
+                    of_values.iter().any(|fault| matches!(fault, ConfigError::NotAllowed { .. }));
+                of_values.extend(config.check(!has_default));
                 Some(config)
             }
             Err(error) => {
-                // a number that does not fit into its type is also out of its range
-                of_values.extend(ranges::check(&values));
-                if of_values.is_empty() {
-                    of_values.push(unreadable(error));
-                }
+                of_values.push(not_understood(format!("`{}`: {}", error.path(), error.inner())));
                 None
             }
         };
         faults.extend(of_values);
         for fault in &mut faults {
             if let ConfigError::NotAllowed { key, variable, .. } = fault {
-                let is_of_key = |name: &&String| name.eq_ignore_ascii_case(&variable_of(key));
-                *variable = variables.keys().find(is_of_key).filter(|_| !flags.sets(key)).cloned();
+                *variable =
+                    variable_for(key.as_str()).filter(|_| !flag_keys.contains(&key.as_str())).cloned();
             }
         }
         config.filter(|_| faults.is_empty()).ok_or(ConfigError::Several(faults))
     }
 }
 
-fn check_file(file: &Path) -> Result<(), ConfigError> {
-    if file.is_file() {
-        return Ok(());
+fn not_understood(fault: String) -> ConfigError {
+    ConfigError::NotUnderstood(fault)
+}
+
+/// The values of the file with those of the variables over them, without their types being checked.
+fn read_given(
+    file: Option<&Path>,
+    variables: &HashMap<String, String>,
+) -> Result<Map<String, Value>, ConfigError> {
+    let mut sources = ::config::Config::builder();
+    if let Some(file) = file {
+        sources = sources.add_source(File::from_str(&read_file(file)?, FileFormat::Toml));
     }
-    let fault = if file.exists() { "is not a regular file" } else { "does not exist" };
-    Err(ConfigError::NotUnderstood(format!("the file {} {fault}", file.display())))
+    let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
+    let merged = sources.add_source(environment.source(Some(variables.clone()))).build();
+    merged.and_then(::config::Config::try_deserialize).map_err(|error| {
+        let file = file.unwrap_or(Path::new("")).display();
+        not_understood(format!("{file}: {}", describe_parse_error(&error)))
+    })
 }
 
-/// The unknown keys of `file`, each with the keys that it may mean.
-fn unknown_keys(known: &KnownKeys, values: &Value, file: &Path) -> Vec<ConfigError> {
-    let describe = |key: String| {
-        let meant = known.meant_in_file(&key).into_iter().map(|key| format!("`{key}`"));
-        let meant = meant.collect::<Vec<_>>().join(", ");
-        let remedy = if meant.is_empty() { "remove it".into() } else { format!("remove it, or use {meant}") };
-        ConfigError::UnknownKey { key, file: file.display().to_string(), remedy }
-    };
-    known.unknown_in(values).into_iter().map(describe).collect()
+/// The text of the file.
+fn read_file(file: &Path) -> Result<String, ConfigError> {
+    let unusable = |fault: &str| not_understood(format!("the file {} {fault}", file.display()));
+    if !file.is_file() {
+        return Err(unusable(if file.exists() { "is not a regular file" } else { "does not exist" }));
+    }
+    let bytes = fs::read(file).map_err(|error| unusable(&format!("cannot be read: {error}")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid_bytes = error.utf8_error().valid_up_to();
+        unusable(&format!("is not UTF-8 after its first {valid_bytes} bytes; save it as UTF-8"))
+    })
 }
 
-/// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
-fn describe_without_values(error: &::config::ConfigError) -> String {
-    use ::config::ConfigError as Fault;
-    let format_origin = |key: &Option<String>, origin: &Option<String>| {
-        let key = key.iter().map(|key| format!(" for key `{key}`"));
-        key.chain(origin.iter().map(|origin| format!(" in {origin}"))).collect::<String>()
-    };
+/// Describes a parse error without quoting the file, because a key can be anywhere in it.
+fn describe_parse_error(error: &::config::ConfigError) -> String {
     match error {
-        Fault::Type { expected, key, origin, .. } => {
-            format!("the value is of the wrong type, expected {expected}{}", format_origin(key, origin))
-        }
-        Fault::At { error, key, origin } => describe_without_values(error) + &format_origin(key, origin),
-        Fault::Message(message) => match message.rsplit_once(", expected ") {
-            // serde quotes the value before the expected type
-            Some((found, expected)) if found.starts_with("invalid ") => {
-                format!("the value is of the wrong type, expected {expected}")
-            }
-            _ => message.clone(),
-        },
-        Fault::FileParse { uri: Some(file), cause } if cause.is::<ParseIntError>() => {
-            // the parser does not report the position
-            format!("an integer in {file} does not fit into 64 bits; use a smaller number")
+        // the parser does not report the position
+        ::config::ConfigError::FileParse { cause, .. } if cause.is::<ParseIntError>() => {
+            "an integer does not fit into 64 bits; use a smaller number".into()
         }
         other => strip_source_lines(&other.to_string()),
     }

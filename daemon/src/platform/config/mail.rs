@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase", try_from = "String")]
+#[serde(rename_all = "lowercase")]
 pub enum MailTransport {
     /// No transport: no mail is sent or queued.
     None,
@@ -18,22 +18,9 @@ pub enum MailTransport {
     Smtp,
 }
 
-impl TryFrom<String> for MailTransport {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, &'static str> {
-        match word.as_str() {
-            "none" => Ok(Self::None),
-            "http" => Ok(Self::Http),
-            "smtp" => Ok(Self::Smtp),
-            _ => Err("the value is not a transport; allowed: none, http, smtp"),
-        }
-    }
-}
-
 /// The encryption of the connection to a mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase", try_from = "String")]
+#[serde(rename_all = "lowercase")]
 pub enum MailTls {
     /// STARTTLS; none for a server on this machine.
     Auto,
@@ -43,20 +30,6 @@ pub enum MailTls {
     Implicit,
     /// No encryption.
     None,
-}
-
-impl TryFrom<String> for MailTls {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, &'static str> {
-        match word.as_str() {
-            "auto" => Ok(Self::Auto),
-            "starttls" => Ok(Self::Starttls),
-            "implicit" => Ok(Self::Implicit),
-            "none" => Ok(Self::None),
-            _ => Err("the value is not a TLS mode; allowed: auto, starttls, implicit, none"),
-        }
-    }
 }
 
 /// Whether `c` is allowed in a host name.
@@ -139,10 +112,14 @@ impl MailSection {
                 "a name or an address, without a login or a port",
             ));
         }
-        if self.transport == MailTransport::Smtp { self.check_smtp() } else { Ok(()) }
+        Ok(())
     }
 
-    fn check_smtp(&self) -> Result<(), ConfigError> {
+    /// Checks the values that the transport `smtp` requires.
+    pub(super) fn check_smtp(&self) -> Result<(), ConfigError> {
+        if self.transport != MailTransport::Smtp {
+            return Ok(());
+        }
         if self.smtp_host.as_deref().is_none_or(|host| host.trim().is_empty()) {
             return Err(not_allowed_error("mail.smtp_host", "not set", "the name of a mail server"));
         }

@@ -14,7 +14,7 @@ const WORD_MAX_CHARS: usize = 200;
 
 /// The API of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase", try_from = "String")]
+#[serde(rename_all = "lowercase")]
 pub enum ModelProvider {
     /// No model: verdicts are only submitted, and lost verdicts are not regenerated.
     None,
@@ -22,19 +22,6 @@ pub enum ModelProvider {
     Gemini,
     /// The chat completions of OpenAI, vLLM, llama.cpp, Ollama and others.
     OpenAi,
-}
-
-impl TryFrom<String> for ModelProvider {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, &'static str> {
-        match word.as_str() {
-            "none" => Ok(Self::None),
-            "gemini" => Ok(Self::Gemini),
-            "openai" => Ok(Self::OpenAi),
-            _ => Err("the value is not a provider; allowed: none, gemini, openai"),
-        }
-    }
 }
 
 /// The model and its calls.

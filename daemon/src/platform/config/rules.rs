@@ -9,25 +9,14 @@ use utoipa::ToSchema;
 
 /// The rules that apply if a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "RuleIdList", into = "Vec<String>")]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RulesProfile(Vec<RuleId>);
 
-/// A list of ids, or comma-separated ids, since a variable is one text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RuleIdList {
-    List(Vec<String>),
-    Text(String),
-}
-
-impl TryFrom<RuleIdList> for RulesProfile {
+impl TryFrom<Vec<String>> for RulesProfile {
     type Error = String;
 
-    fn try_from(words: RuleIdList) -> Result<Self, String> {
-        let ids: Result<Vec<RuleId>, _> = match words {
-            RuleIdList::List(words) => words.iter().map(|word| word.parse()).collect(),
-            RuleIdList::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
-        };
+    fn try_from(words: Vec<String>) -> Result<Self, String> {
+        let ids: Result<Vec<RuleId>, _> = words.iter().map(|word| word.parse()).collect();
         ids.map(Self).map_err(|_: oracled_domain::rules::UnknownRuleError| {
             format!("an entry is not a rule; allowed: {}", RuleId::VARIANTS.join(", "))
         })

@@ -44,9 +44,14 @@ fn flags_override_variables_and_variables_override_the_file() {
 
 #[test]
 fn every_key_can_be_set_by_variable() {
-    let digits: HashMap<&str, &str> =
-        [("socket_mode", "0600"), ("control_socket_mode", "600"), ("model__base_url", "https://a.org")]
-            .into();
+    let given: HashMap<&str, &str> = [
+        ("socket_mode", "0600"),
+        ("control_socket_mode", "600"),
+        ("socket_group", "root"),
+        ("control_socket_group", "root"),
+        ("model__base_url", "https://a.org"),
+    ]
+    .into();
     let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");
     let mut variables = Vec::new();
     for (key, value) in config.as_object().expect("an object") {
@@ -56,8 +61,8 @@ fn every_key_can_be_set_by_variable() {
         for (name, value) in flat {
             let list =
                 |words: &Vec<Value>| words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
-            let value = match (digits.get(name.as_str()), &value) {
-                (Some(digits), _) => (*digits).to_owned(),
+            let value = match (given.get(name.as_str()), &value) {
+                (Some(given), _) => (*given).to_owned(),
                 (None, Value::String(text)) => text.clone(),
                 (None, Value::Array(words)) => list(words),
                 (None, other) => other.to_string(),
@@ -108,6 +113,45 @@ fn all_faults_of_keys_and_values_are_reported() {
     assert_eq!(faults("sokcet = '/x'\nphi = 1", &variables), 5);
     // a value whose limits depend on a value out of range is not checked
     assert_eq!(faults("limits.request_s = 0", &[]), 1);
+    let file = "contact = 5\nsokcet = '/x'\nlog_level = 'loud=very'\nmail.transport = 'pigeon'\n\
+                [limits]\nidle_s = true\nheaders = 1.5";
+    let error = load_error(file, &[]);
+    for key in ["contact", "sokcet", "log_level", "mail.transport", "limits.idle_s", "limits.headers"] {
+        assert!(error.contains(&format!("configuration: `{key}` ")), "{key}: {error}");
+    }
+    assert_eq!(error.lines().count(), 6, "{error}");
+}
+
+#[test]
+fn file_that_is_not_utf8_is_refused_with_the_position() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("oracled.toml");
+    fs::write(&path, b"contact = 'caf\xe9'").expect("the file is written");
+    let flags = DaemonFlags { config: Some(path), ..DaemonFlags::default() };
+    let error = DaemonConfig::from_sources(&flags, []).expect_err("the file is not UTF-8").to_string();
+    assert!(error.contains("oracled.toml") && error.contains("first 14 bytes"), "{error}");
+}
+
+#[test]
+fn variable_is_converted_to_the_type_of_its_key() {
+    let variables = [
+        ("ORACLED_LIMITS__IDLE_S", "7"),
+        ("ORACLED_MODEL__SEND_TOP_K", "false"),
+        ("ORACLED_MODEL__ORIGINAL_TEMPERATURE", "1"),
+        ("ORACLED_CONTACT", "5"),
+    ];
+    let config = load("", &variables, &DaemonFlags::default()).expect("a valid configuration");
+    assert_eq!((config.limits.idle_s, config.contact.as_deref()), (7, Some("5")));
+    assert_eq!((config.model.send_top_k, config.model.original_temperature), (false, 1.0));
+    for (name, value, allowed) in [
+        ("ORACLED_LIMITS__IDLE_S", "yes", "1 to 3600"),
+        ("ORACLED_LIMITS__IDLE_S", "1.5", "1 to 3600"),
+        ("ORACLED_LIMITS__IDLE_S", "", "1 to 3600"),
+        ("ORACLED_MODEL__SEND_TOP_K", "1", "true, false"),
+    ] {
+        let error = load_error("", &[(name, value)]);
+        assert!(error.contains(&format!("(variable `{name}`)")) && error.contains(allowed), "{error}");
+    }
 }
 
 #[test]
@@ -204,26 +248,62 @@ fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
     }
 }
 
+/// Checks that the error of each file contains its text.
+fn check_rejections(cases: &[(&str, &str)]) {
+    for (file, message) in cases {
+        let error = load_error(file, &[]);
+        assert!(error.contains(message), "{file}: {error}");
+    }
+}
+
 #[test]
-fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
-    for (file, message) in [
+fn value_of_a_wrong_type_is_rejected_with_its_key() {
+    check_rejections(&[
+        ("limits.idle_s = '7'", "`limits.idle_s` is a string; allowed: an integer, 1 to 3600"),
+        ("limits.idle_s = 7.0", "`limits.idle_s` is 7.0; allowed: an integer, 1 to 3600"),
+        ("limits.idle_s = 2026-11-22", "`limits.idle_s` is a string; allowed: an integer, 1 to 3600"),
+        ("limits.idle_s = {a = 1}", "`limits.idle_s` is a table; allowed: an integer, 1 to 3600"),
+        ("limits.connections = false", "`limits.connections` is false; allowed: an integer, 1 to 1000000"),
+        ("health.failure_threshold = 5_000_000_000", "is 5000000000; allowed: 1 to 4294967295"),
+        ("health.circuit_breaker_enabled = 1", "is a number; allowed: true, false"),
+        ("contact = 5", "`contact` is a number; allowed: a string"),
+        ("contact = true", "`contact` is true; allowed: a string"),
+        ("contact = nan", "`contact` is not a number; allowed: a string"),
+        ("socket_mode = 660", "`socket_mode` is a number; allowed: a string"),
+        ("model.original_temperature = '1'", "is a string; allowed: a number, 0 to 2"),
+        ("model.send_top_k = 'yes'", "`model.send_top_k` is a string; allowed: true, false"),
+        ("gate.unexpected_fields = 'keep'", "is an unknown word; allowed: strip, refuse, deliver"),
+        ("rules.profile = 'RULE-PREC-001'", "`rules.profile` is a string; allowed: a list of strings"),
+        ("rules.profile = [1]", "`rules.profile` is a list with other values; allowed: a list of strings"),
+        ("ingestion.allow_local = 5", "`ingestion.allow_local` is a number; allowed: a list of strings"),
+        ("ingestion.credentials.wb = 's3cret'", "`ingestion.credentials.wb` is a string; allowed: a table"),
+        ("ingestion.credentials.wb.origin = 5", "`ingestion.credentials.wb.origin` is a number; allowed: "),
+    ]);
+}
+
+#[test]
+fn value_that_is_not_allowed_is_rejected_with_its_key() {
+    check_rejections(&[
         ("limits.body_bytes = 'big'", "limits.body_bytes"),
         ("limits.body_bytes = 3", "`limits.body_bytes` is 3; allowed: 1024 to 67108864"),
         ("limits.session_id_chars = 256", "`limits.session_id_chars` is 256; allowed: 1 to 255"),
         ("limits.idle_s = 0", "`limits.idle_s` is 0; allowed: 1 to 3600"),
         ("limits.idle_s = -1", "limits.idle_s"),
-        // a boolean and such words are numbers for the parser
-        ("limits.idle_s = 'no'", "`limits.idle_s` is 0; allowed: 1 to 3600"),
-        ("limits.connections = false", "`limits.connections` is 0; allowed: 1 to 1000000"),
-        ("limits.body_bytes = true", "`limits.body_bytes` is 1; allowed: 1024 to"),
-        ("log_format = 'xml'", "not a log format; allowed: text, json for key `log_format`"),
+        ("limit = {}", "`limit` in "),
+        ("state_dir = \"/a\\u0000b\"", "`state_dir` is a string with a NUL character; allowed: "),
+        (
+            "socket_group = 'no-such-group'",
+            "`socket_group` is `no-such-group`, which does not exist; allowed: ",
+        ),
+        ("log_format = 'xml'", "`log_format` is an unknown word; allowed: text, json"),
         ("log_level = 'loud=very'", "`log_level` is `loud=very`"),
         ("socket_mode = '0999'", "`socket_mode` is `0999`; allowed: three or four octal digits"),
         ("socket_mode = '1'", "`socket_mode` is `1`"),
+        ("socket_mode = '+660'", "`socket_mode` is `+660`; allowed: three or four octal digits"),
         ("socket = '/x'\ncontrol_socket = '/x'", "`control_socket` is /x; allowed: another path"),
         ("state_dir = [1]", "state_dir"),
-        ("mail.transport = 'pigeon'", "not a transport; allowed: none, http, smtp for key `mail.transport`"),
-        ("mail.smtp_tls = 'maybe'", "not a TLS mode; allowed: auto, starttls, implicit, none"),
+        ("mail.transport = 'pigeon'", "`mail.transport` is an unknown word; allowed: none, http, smtp"),
+        ("mail.smtp_tls = 'maybe'", "an unknown word; allowed: auto, starttls, implicit, none"),
         (
             "mail.base_url = 'example.org'",
             "`mail.base_url` is not an http or https URL; allowed: http:// or https://, and a host",
@@ -254,10 +334,7 @@ fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
         ("limits.request_s = 5\nmodel.provider = 'none'", "`ingestion.refresh_s` is 10; allowed: 0 to 4: "),
         ("ingestion.allow = 1", "`ingestion.allow`"),
         ("= nonsense", "oracled.toml"),
-    ] {
-        let error = load_error(file, &[]);
-        assert!(error.contains(message), "{file}: {error}");
-    }
+    ]);
     let long = format!("socket = '/{}'", "x".repeat(107));
     assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: an absolute path of at most 107 bytes"));
     let error = load_error("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
@@ -315,7 +392,7 @@ fn allow_local_is_a_list_of_networks() {
     assert_eq!(ranges(load("", &variables, &DaemonFlags::default()).expect("a valid configuration")), listed);
     assert_eq!(listed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/8"]);
     assert!(ranges(DaemonConfig::default()).is_empty());
-    for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "'true'", "['']"] {
+    for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "['']"] {
         let error = load_error(&format!("ingestion.allow_local = {bad}"), &[]);
         assert!(error.contains("not a range of addresses; allowed: 10.0.0.0/8, fd00::/8"), "{error}");
     }

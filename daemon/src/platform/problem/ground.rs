@@ -7,6 +7,7 @@ use oracled_actors::ground::registry::RegistryError;
 use oracled_actors::rules::fact_sources::{FactCollectionError, FactEntryError};
 use oracled_domain::ground::source::SourceRegistrationError;
 use oracled_domain::rules::sourced::NoFactsError;
+use oracled_domain::verification::workflow::WorkflowError;
 use std::time::Duration;
 
 impl From<RegistryError> for Problem {
@@ -14,7 +15,8 @@ impl From<RegistryError> for Problem {
         let detail = error.to_string();
         let code = match error {
             RegistryError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
-            RegistryError::SourceUnknown(_) => ProblemCode::SourceUnknown,
+            RegistryError::SourceUnknown(_)
+            | RegistryError::Workflow(WorkflowError::UnknownOracle { .. }) => ProblemCode::SourceUnknown,
             RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
             RegistryError::OntologyFixed(_)
             | RegistryError::PipelineFixed { .. }
@@ -95,6 +97,7 @@ impl Problem {
             QueryError::Silent(_) => ProblemCode::SourceSilent,
             QueryError::Bad(_) | QueryError::QueryId => ProblemCode::InvalidQuery,
             QueryError::Ahead(_) => ProblemCode::TimeInFuture,
+            QueryError::Position(_) => ProblemCode::InvalidRequest,
             QueryError::TooCostly => ProblemCode::QueryTooCostly,
             QueryError::Stopped => ProblemCode::QueryStopped,
             QueryError::Busy => return Self::overloaded(detail),

@@ -5,6 +5,7 @@ use super::mapping::{CompiledMapping, DraftValue, number};
 use super::units::UnitConverter;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
+use crate::ground::axis::AxisType;
 use crate::ground::pipeline::tables::{UnknownWordHandling, WordTable};
 use crate::ground::rejection::{RecordRejection, RecordRule};
 use crate::ground::value::{AxisValueError, TypedValue};
@@ -111,7 +112,10 @@ impl RecordNormalizer {
             DraftValue::Typed(TypedValue::Bool(value)) => TypedValue::from_bool(value, axis),
             DraftValue::Typed(typed) => TypedValue::from_text(&typed.text(), axis),
         };
-        typed.map(Some).map_err(|error| no_value(error.to_string()))
+        typed.map(Some).map_err(|error| match axis.kind {
+            AxisType::Date => no_value(format!("{error}; the normalizer `date_parsing` reads other forms")),
+            _ => no_value(error.to_string()),
+        })
     }
 }
 
@@ -161,7 +165,8 @@ fn translate_word<'r>(
 impl DateFormats {
     fn read(&self, draft: &DraftValue<'_>, path: &str) -> Result<DraftValue<'static>, RecordRejection> {
         let text = draft.text();
-        let expected = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
+        let expected =
+            || format!("a date of RFC 3339 or in a form of `date_parsing`: {}", self.formats.join(" or "));
         let read = self.date(&text).map(|date| DraftValue::Typed(TypedValue::Date(date)));
         read.ok_or_else(|| {
             RecordRejection::new(

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The handling of members that a verdict's tier does not have. The gate does not judge these members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case", try_from = "String")]
+#[serde(rename_all = "snake_case")]
 pub enum UnexpectedFieldHandling {
     /// Cut them from the verdict before it is delivered.
     #[default]
@@ -18,19 +18,6 @@ pub enum UnexpectedFieldHandling {
     Refuse,
     /// Deliver them with the verdict.
     Deliver,
-}
-
-impl TryFrom<String> for UnexpectedFieldHandling {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, &'static str> {
-        match word.as_str() {
-            "strip" => Ok(Self::Strip),
-            "refuse" => Ok(Self::Refuse),
-            "deliver" => Ok(Self::Deliver),
-            _ => Err("the value of `gate.unexpected_fields` is unknown; allowed: strip, refuse, deliver"),
-        }
-    }
 }
 
 /// A judged object of a verdict.

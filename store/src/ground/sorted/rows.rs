@@ -17,9 +17,9 @@ const READ_AHEAD_MAX_BYTES: u64 = 64 * 1024;
 pub struct SortedRowRange {
     file: SortedFile,
     block: BlockRows,
-    /// Whether rows of the block may be after the end of the range.
-    is_last_block: bool,
     next_block: usize,
+    /// Whether the next block begins within the range. If not, rows of `block` may be after the end of the range.
+    has_next_block: bool,
     /// The blocks from `next_block` on that were read together with an earlier one. They are checked one by one.
     ahead: Bytes,
     /// The maximum length of the next read. It doubles with each read, so that a short range reads little.
@@ -47,17 +47,9 @@ impl SortedRowRange {
         };
         let next_block = first.unwrap_or_default();
         let (block, ahead, at) = (BlockRows::default(), Bytes::new(), RangePosition::Start);
-        Self {
-            file,
-            block,
-            is_last_block: true,
-            next_block,
-            ahead,
-            read_bytes: BLOCK_BYTES as u64,
-            start,
-            end,
-            at,
-        }
+        let read_bytes = BLOCK_BYTES as u64;
+        let has_next_block = begins_before(&file, next_block, &end);
+        Self { file, block, next_block, has_next_block, ahead, read_bytes, start, end, at }
     }
 
     /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there.
@@ -71,6 +63,7 @@ impl SortedRowRange {
         }
         if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
             self.next_block = self.file.block_of(key).unwrap_or_default();
+            self.has_next_block = begins_before(&self.file, self.next_block, &self.end);
             self.block = BlockRows::default();
             (self.ahead, self.read_bytes) = (Bytes::new(), BLOCK_BYTES as u64);
         }
@@ -104,33 +97,38 @@ impl SortedRowRange {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(!self.is_last_block || is_before(key, &self.end));
+            return Ok(self.has_next_block || is_before(key, &self.end));
         }
     }
 
     /// Moves to the next block. Returns `false` if it begins after the end of the range.
     fn next_block(&mut self) -> Result<bool, StoreError> {
-        let (file, next) = (&self.file, self.next_block);
-        let is_within = |first: &[u8]| is_before(first, &self.end);
-        if !file.first_key(next).is_some_and(is_within) {
+        if !self.has_next_block {
             return Ok(false);
         }
+        let (file, next) = (&self.file, self.next_block);
         // only the first block of a range is a lookup; further blocks are read once and bypass the cache
         let is_looked_up = self.start != Bound::Unbounded;
         let block = if is_looked_up && self.ahead.is_empty() {
             file.look_up(next)?
         } else {
             if self.ahead.is_empty() {
+                let is_within = |first: &[u8]| is_before(first, &self.end);
                 self.ahead = file.read_blocks(next, self.read_bytes, is_within)?;
                 self.read_bytes = READ_AHEAD_MAX_BYTES.min(2 * self.read_bytes);
             }
             file.take_block(next, &mut self.ahead)?
         };
-        self.is_last_block = !file.first_key(next + 1).is_some_and(is_within);
+        self.has_next_block = begins_before(file, next + 1, &self.end);
         self.block.begin(block);
         self.next_block += 1;
         Ok(true)
     }
+}
+
+/// Whether block number `block` exists and begins before `end`.
+fn begins_before(file: &SortedFile, block: usize, end: &Bound<Vec<u8>>) -> bool {
+    file.first_key(block).is_some_and(|first| is_before(first, end))
 }
 
 fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {

@@ -41,10 +41,13 @@ fn state(system: &ActorSystem) -> oracled_store::ground::state::SourceState {
     system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0
 }
 
-async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
+fn approval(run: &IngestionRun) -> ApproveRun {
     let reason = "checked against the publisher's notes".to_owned();
-    let approve = ApproveRun { run_id: run.run_id.clone(), reason, peer: PEER };
-    let run = system.ingestion.ask(approve).await.expect("the actor answers")?;
+    ApproveRun { run_id: run.run_id.clone(), reason, peer: PEER }
+}
+
+async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
+    let run = system.ingestion.ask(approval(run)).await.expect("the actor answers")?;
     Ok(wait_for_run(system, StartRunOutcome::Started(Box::new(run))).await)
 }
 
@@ -101,8 +104,13 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
         );
         assert_eq!(all(&system, None).await.response.records.len(), 50);
         assert!(state(&system).held.is_empty());
-        let again = approve(&system, &held).await;
-        assert!(matches!(again, Err(IngestionError::NotHeld { .. })), "{again:?}");
+        let before = logged_events(&system.store).len();
+        let again = approve(&system, &held).await.expect("the same operator has approved it");
+        assert_eq!((again.run_id, again.state), (held.run_id.clone(), RunState::Completed));
+        assert_eq!(logged_events(&system.store).len(), before, "a repeated approval is not logged");
+        let other = ApproveRun { peer: PeerCredentials { uid: 8, ..PEER }, ..approval(&held) };
+        let other = system.ingestion.ask(other).await.expect("the actor answers");
+        assert!(matches!(other, Err(IngestionError::NotHeld { .. })), "{other:?}");
         let discarded = discard(&system, &held).await;
         assert!(matches!(discarded, Err(IngestionError::NotHeld { .. })), "{discarded:?}");
     });

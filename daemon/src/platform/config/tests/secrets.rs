@@ -26,16 +26,22 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 6] =
-    ["state_dir", "socket", "control_socket", "socket_mode", "control_socket_mode", "log_level"];
-
-/// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 16] = [
+const QUOTED: [&str; 8] = [
     "state_dir",
     "socket",
     "control_socket",
+    "socket_mode",
+    "control_socket_mode",
     "socket_group",
     "control_socket_group",
+    "log_level",
+];
+
+/// Keys without secrets: `check-config` may print their values.
+const PRINTED: [&str; 14] = [
+    "state_dir",
+    "socket",
+    "control_socket",
     "log_level",
     "contact",
     "model.name",

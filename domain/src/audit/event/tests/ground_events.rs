@@ -97,7 +97,7 @@ pub(super) fn all(peer: PeerCredentials, timestamp: Timestamp) -> Vec<EventKind>
             oracle_id: oracle_id.clone(),
             change: SourceChange::Approved,
             before: Box::new(source.clone()),
-            after: Box::new(source.approve().expect("it is pending")),
+            after: Box::new(source.approve()),
             peer,
         }),
         EventKind::SourceInvalidated(InvalidationEntry {

@@ -26,7 +26,7 @@ fn record_with_invalid_axis_value_is_rejected() {
         ("kind", json!("three"), "one of one, two"),
         ("flag", json!("yes"), "true or false"),
         ("flag", json!(1), "true or false"),
-        ("day", json!("31.1.2020"), "a date of RFC 3339"),
+        ("day", json!("31.1.2020"), "`date_parsing`"),
         ("day", json!(false), "`false` is not a date"),
         ("name", json!("x".repeat(64 * 1024 + 1)), "at most 65536 bytes"),
     ] {
@@ -486,6 +486,7 @@ fn dates_numbers_and_texts_are_normalized() {
             (RecordRule::DateParsing, Some("day")),
             "{text}"
         );
+        assert!(refused.reason.contains("`date_parsing`"), "{refused:?}");
     }
 
     let rounded = |mode: Json, number: &str| {

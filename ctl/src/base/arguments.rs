@@ -1,0 +1,92 @@
+//! Parsers of arguments that several verbs have.
+
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
+
+/// Parses an id. Rejects an empty one, because the path of the request would then be another one.
+pub(crate) fn id_parser() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
+
+/// Parses the option `-n`: a number of rows from 1 to `max`.
+pub(crate) fn limit_parser(max: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=max as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    /// The exit code of a command line that is rejected.
+    fn exit_code(line: &[&str]) -> Option<i32> {
+        let given = [&["oraclectl"], line].concat();
+        crate::command().try_get_matches_from(given).err().map(|error| error.exit_code())
+    }
+
+    #[test]
+    fn empty_id_is_a_usage_error_of_every_verb() {
+        for line in [
+            &["crosscheck", "-", "--tier=full", "--session"][..],
+            &["submit", "--tier=full", "--query=q"],
+            &["register", "--tier=full", "--query=q"],
+            &["verdict"],
+            &["purge"],
+            &["session", "show"],
+            &["session", "correct", "--customer-email=a@b"],
+            &["session", "remove"],
+            &["health", "open"],
+            &["health", "close"],
+            &["health", "probe"],
+            &["outbox", "--after"],
+            &["outbox", "requeue"],
+            &["outbox", "drop"],
+            &["log", "--session"],
+            &["log", "--execution"],
+            &["log", "--request"],
+            &["get", "source"],
+            &["describe", "source"],
+            &["source", "approve"],
+            &["source", "deprecate", "--on=2999-01-01"],
+            &["source", "invalidate", "--reason=r"],
+            &["source", "confirm", "--reason=r"],
+            &["source", "verify"],
+            &["source", "prune"],
+            &["source", "rebuild"],
+            &["source", "export"],
+            &["ingest", "run", "--version=1", "--released-at=2026-01-01", "--replace"],
+            &["ingest", "pull"],
+            &["ingest", "list"],
+            &["ingest", "show"],
+            &["ingest", "cancel"],
+            &["ingest", "approve", "--reason=r"],
+            &["ingest", "discard", "--reason=r"],
+            &["ingest", "undo", "--reason=r"],
+            &["rejects"],
+            &["query"],
+            &["provenance"],
+            &["verify", "--axes=a"],
+            &["explain"],
+            &["review", "list", "--workflow"],
+            &["review", "show"],
+            &["review", "revoke", "--reason=r"],
+            &["review", "dismiss", "--reason=r"],
+        ] {
+            assert_eq!(exit_code(&[line, &[""]].concat()), Some(2), "{line:?}");
+        }
+        let resolve = ["review", "resolve", "", "a=1", "--reason=r", "--valid-for=90d"];
+        assert_eq!(exit_code(&resolve), Some(2));
+        assert_eq!(exit_code(&["review", "dismiss", "v-1", "", "--reason=r"]), Some(2));
+    }
+
+    #[test]
+    fn limit_of_zero_rows_is_a_usage_error_of_every_verb() {
+        for line in [
+            &["log"][..],
+            &["outbox"],
+            &["ingest", "list"],
+            &["review", "list"],
+            &["query", "people"],
+            &["rejects", "12345678"],
+        ] {
+            let with = |limit| exit_code(&[line, &["-n", limit]].concat());
+            assert_eq!((with("1"), with("0"), with("many")), (None, Some(2), Some(2)), "{line:?}");
+        }
+    }
+}
