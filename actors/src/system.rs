@@ -15,9 +15,11 @@ use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::crosscheck::CrosscheckActor;
+use crate::verdict::generation::{ConfiguredModel, GenerationHandles, GenerationRunner};
 use crate::verdict::notifier::{Notifier, NotifierConfig};
+use crate::verdict::orders::{OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{ModelCallLimits, RateLimiter};
-use crate::verdict::regen::{ConfiguredModel, RegenActor, RegenHandles};
+use crate::verdict::regen::RegenActor;
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
@@ -44,6 +46,7 @@ pub struct SystemParts {
     /// The model that makes verdicts, if one is configured; it is one of the oracles.
     pub model: Option<ConfiguredModel>,
     pub calls: ModelCallLimits,
+    pub orders: OrdersConfig,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
     /// The memory for recently used verdicts, in bytes.
@@ -69,8 +72,10 @@ pub struct ActorSystem {
     pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The oracle that makes verdicts, if one is configured.
     pub model: Option<OracleId>,
-    /// The actor that has the model make verdicts.
+    /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
+    /// The actor that generates first verdicts.
+    pub orders: ActorHandle<OrdersActor>,
     /// The actor that stores verdicts.
     pub cache: ActorHandle<VerdictCache>,
     /// The service that checks text against facts.
@@ -119,6 +124,7 @@ impl ActorSystem {
             oracles,
             model,
             calls,
+            orders,
             mailing,
             unexpected_fields,
             rules,
@@ -215,23 +221,31 @@ impl ActorSystem {
         };
 
         let model_id = model.as_ref().map(|model| model.oracle_id.clone());
-        let regen = {
-            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
-            let handles = RegenHandles {
+        let generation = Arc::new(GenerationRunner {
+            model,
+            handles: GenerationHandles {
                 rate_limiter: rate_limiter.clone(),
                 oracle_health: oracle_health.clone(),
                 crosscheck: crosscheck.clone(),
                 cache: cache.clone(),
                 log: log.clone(),
-            };
-            hire.start("regen", &here, queue, move || RegenActor::new(model, handles, store, clock, metrics))
+            },
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        });
+        let regen = {
+            let generation = Arc::clone(&generation);
+            hire.start("regen", &here, queue, move || RegenActor::new(generation))
         };
+        let orders = hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders));
 
         let model = model_id;
         Self {
             crosscheck,
             model,
             regen,
+            orders,
             cache,
             rules,
             rate_limiter,
@@ -256,6 +270,7 @@ impl ActorSystem {
     pub fn reports(&self) -> Vec<ActorReport> {
         vec![
             self.regen.report(),
+            self.orders.report(),
             self.crosscheck.report(),
             self.cache.report(),
             self.rate_limiter.report(),

@@ -1,6 +1,7 @@
 //! A complete system in its own directory, for the tests of the actors.
 
 pub(crate) mod ground;
+pub(crate) mod model;
 
 use crate::audit::fallback::FallbackLog;
 use crate::ground::ingestion::IngestionConfig;
@@ -13,9 +14,10 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
+use crate::verdict::generation::ConfiguredModel;
 use crate::verdict::notifier::NotifierConfig;
+use crate::verdict::orders::OrdersConfig;
 use crate::verdict::rate_limiter::ModelCallLimits;
-use crate::verdict::regen::ConfiguredModel;
 use crate::verdict::submission::Submission;
 use crate::verification::VerificationConfig;
 use crate::{Clock, SupervisionLimits};
@@ -25,6 +27,7 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
+use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
     CustomerQuery, GatePath, OutboxMail, ProductTier, SessionId, UnexpectedFieldHandling, VerdictDelivery,
@@ -141,6 +144,14 @@ pub(crate) fn start(
         oracles: outside.oracles,
         model: outside.model,
         calls: ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
+        orders: OrdersConfig {
+            policy: OrderPolicy {
+                max_age: SignedDuration::from_hours(1),
+                generations_max: 2,
+                holds_stopped: false,
+            },
+            queue_max: 100,
+        },
         queue: 2000,
         hot_bytes: 1 << 20,
         pages_bytes: 1 << 26,

@@ -1,8 +1,10 @@
-//! Verdicts: the crosscheck, the cache, regeneration, its limits, and mail.
+//! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, and mail.
 
 pub mod cache;
 pub mod crosscheck;
+pub mod generation;
 pub mod notifier;
+pub mod orders;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;

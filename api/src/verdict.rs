@@ -1,5 +1,7 @@
 //! Verdicts, sessions, the cache and the outbox.
 
+pub mod orders;
+
 use crate::base::page::PageLimit;
 use crate::rules::object;
 use jiff::Timestamp;

@@ -60,6 +60,8 @@ enum CtlCommand {
     Register(verdict::register::RegisterArgs),
     Verdict(verdict::show::VerdictArgs),
     Health(platform::health::HealthArgs),
+    Orders(verdict::orders::OrdersArgs),
+    Order(verdict::orders::OrderArgs),
     Outbox(verdict::outbox::OutboxArgs),
     /// Show the audit log
     Log(audit::log::LogArgs),
@@ -137,6 +139,8 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Divergence(verb) => block_on(verb.run(options, out)),
         CtlCommand::Verdict(verb) => block_on(verb.run(options, out)),
         CtlCommand::Health(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Orders(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Order(verb) => block_on(verb.run(options, out)),
         CtlCommand::Outbox(verb) => block_on(verb.run(options, out)),
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),

@@ -3,6 +3,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod crosscheck;
 pub(crate) mod divergence;
+pub(crate) mod orders;
 pub(crate) mod outbox;
 pub(crate) mod purge;
 pub(crate) mod register;

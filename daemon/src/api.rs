@@ -8,7 +8,7 @@ use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::rules::api::rules;
-use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
+use crate::verdict::api::{cache, crosscheck, orders, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::Router;
 use axum::middleware::from_fn;
@@ -20,6 +20,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
     Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
+        .route("/v1/orders/{session_id}", get(orders::get))
         .route("/v1/sessions/{session_id}", put(sessions::put))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
         .route("/v1/rules", get(rules::list))

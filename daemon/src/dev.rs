@@ -101,8 +101,7 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
         }
     }
     if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
-        walk.chapter("a failing model is not called until it recovers", true, verdicts::simulate_outage)
-            .await?;
+        walk.chapter("an order survives a failing model", true, verdicts::simulate_outage).await?;
     }
     walk.chapter(
         "two releases of a source are ingested, and both can be queried",

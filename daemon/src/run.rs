@@ -22,9 +22,9 @@ use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::notifier::StopSending;
-use oracled_actors::verdict::regen;
+use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
-use oracled_actors::{ActorSystem, Clock, SupervisionLimits};
+use oracled_actors::{ActorSystem, Clock};
 use oracled_domain::{AuditEvent, EventKind};
 use oracled_store::{Journal, StoreOptions};
 use sd_notify::NotifyState;
@@ -138,20 +138,16 @@ impl RunningDaemon {
         let (journal, store) = Journal::open(options)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
-        let supervision = SupervisionLimits {
-            max_panics: config.supervision.max_panics,
-            window: Duration::from_secs(config.supervision.window_s),
-            max_pause: Duration::from_millis(config.supervision.max_pause_ms),
-        };
         let system = ActorSystem::start(SystemParts {
             journal,
             store,
             clock,
             fallback: FallbackLog::stderr(),
-            supervision,
+            supervision: config.supervision.to_limits(),
             oracles: upstreams.oracles,
             model: upstreams.model,
             calls: upstreams.calls,
+            orders: config.orders.to_orders_config(),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             pages_bytes: config.limits.bodies_bytes,
@@ -244,6 +240,9 @@ impl RunningDaemon {
                 drop(routes.await);
                 service.wait_until_idle().await;
                 // calls of the model are paid for even if no caller waits any longer
+                if let Err(error) = service.system.orders.ask(orders::StopOrders).await {
+                    tracing::debug!(%error, "attempts of orders are cut off by the stop");
+                }
                 if let Err(error) = service.system.regen.ask(regen::AwaitGenerations).await {
                     tracing::debug!(%error, "generation of verdicts is cut off by the stop");
                 }

@@ -24,5 +24,6 @@ pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{
     CommitReceipt, JournalRecord, RecordRejectedError, RowExpectation, RowKey, TableWrite,
 };
+pub use verdict::orders::{OrderPosition, OrderPositionError, OrderQuery};
 pub use verdict::rejecting_checks::RejectingCheckSize;
 pub use verification::{CachedAnswerPage, ReviewQuery};

@@ -1,5 +1,6 @@
-//! Sessions, their verdicts, regenerations, refusals, and mail.
+//! Sessions, their verdicts and orders, regenerations, refusals, and mail.
 
+pub(crate) mod orders;
 pub(crate) mod outbox;
 pub(crate) mod regens;
 pub(crate) mod rejecting_checks;

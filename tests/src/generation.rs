@@ -1,7 +1,8 @@
 //! Helpers for generated verdicts: a world with a model, answers of the model, and loss of a verdict.
 
 use crate::model::ModelServer;
-use crate::{DaemonWorld, at, call, document, get, log, post};
+use crate::wire::{self, WireConnection};
+use crate::{DaemonWorld, at, call, described, document, eventually, get, log, post};
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
@@ -79,6 +80,53 @@ pub fn generation_request(tier: ProductTier) -> Value {
 /// Requests a first quick-tier verdict, which the model generates.
 pub async fn request_verdict(routes: &mut DaemonClient, session: &str) -> DaemonResponse {
     post(routes, &format!("/v1/verdicts/{session}"), &generation_request(ProductTier::Quick)).await
+}
+
+/// Orders a first quick-tier verdict with `Prefer: respond-async`, and returns the order.
+///
+/// # Panics
+/// Panics if the answer is not 202.
+pub async fn place_order(world: &DaemonWorld, session: &str) -> Value {
+    let path = format!("/v1/verdicts/{session}");
+    let body = generation_request(ProductTier::Quick).to_string();
+    let request = wire::post(&path, &[("prefer", "respond-async")], body);
+    let mut wire = WireConnection::connect(&world.socket()).await;
+    let answer = wire.exchange(request).await.expect("the daemon answers");
+    described::check("post", &path, &answer);
+    assert_eq!(answer.status, 202, "{}", document(&answer));
+    document(&answer)
+}
+
+/// Reads the order of a session.
+///
+/// # Panics
+/// Panics if the session has no order.
+pub async fn read_order(routes: &mut DaemonClient, session: &str) -> Value {
+    let answer = get(routes, &format!("/v1/orders/{session}")).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+/// Waits until the order of a session has this state, and returns the order.
+pub async fn wait_for_order(routes: &mut DaemonClient, session: &str, state: &str) -> Value {
+    let mut order = Value::Null;
+    eventually(&format!("the order is {state}"), async || {
+        order = read_order(routes, session).await;
+        order.get("state").is_some_and(|now| now == state)
+    })
+    .await;
+    order
+}
+
+/// Waits until the first attempt of the order of a session has ended, and returns the order.
+pub async fn wait_for_first_attempt(routes: &mut DaemonClient, session: &str) -> Value {
+    let mut order = Value::Null;
+    eventually("the first attempt has ended", async || {
+        order = read_order(routes, session).await;
+        order.pointer("/last_attempts/0/outcome").is_some_and(Value::is_string)
+    })
+    .await;
+    order
 }
 
 /// Puts `body` to the session.

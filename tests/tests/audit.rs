@@ -161,7 +161,14 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
     let request = head("GET", "/v1/verdicts/cs_1", &[("x-request-id", "order-2")]);
     assert_eq!({ read }.exchange(request).await.expect("the server answers").status, 200);
     let entries = read_whole_log(control).await;
-    let made = ["oracle_interaction", "tmm_crosscheck", "verdict_cached"];
+    let made = [
+        "order_placed",
+        "order_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "verdict_cached",
+        "order_delivered",
+    ];
     assert_eq!(caused_by(&entries, "order-1"), made);
     let regenerated = [
         "regen_attempted",
@@ -174,30 +181,45 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
 }
 
 #[tokio::test]
-async fn entries_name_the_second_caller_of_two_concurrent_requests() {
+async fn entries_name_the_caller_of_the_first_attempt_and_none_of_a_retry() {
     let model = ModelServer::start().await;
     let world = model.create_world("");
-    let _daemon = world.serve().await;
+    let daemon = world.serve().await;
     let socket = world.socket();
     model.next([
         ScriptedReply::with_text("{}").after(Duration::from_millis(500)),
         ScriptedReply::with_text(GOOD),
+        ScriptedReply::with_text(GOOD),
     ]);
-    let first = generation_request(ProductTier::Quick);
-    let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &first);
-    let second = async {
+    let ordered = generation_request(ProductTier::Quick);
+    let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &ordered);
+    let others = async {
         eventually("the model is called", async || model.request_count() == 1).await;
-        let other = json!({"tier": "quick", "query": "Sell wax?"});
-        sent(&socket, "order-2", "POST", "/v1/verdicts/cs_1", &other).await
+        // another order, the same order, and another query, while the first attempt is in progress
+        let other = sent(&socket, "order-2", "POST", "/v1/verdicts/cs_2", &ordered).await;
+        let mismatch = json!({"tier": "quick", "query": "Sell wax?"});
+        let mismatch = sent(&socket, "order-3", "POST", "/v1/verdicts/cs_1", &mismatch).await;
+        let same = sent(&socket, "order-4", "POST", "/v1/verdicts/cs_1", &ordered).await;
+        [other, mismatch, same].map(|answer| answer.status.as_u16())
     };
-    let (first, second) = tokio::join!(first, second);
-    assert_eq!((first.status.as_u16(), second.status.as_u16()), (422, 201), "{}", document(&second));
-    let entries = read_whole_log(
-        &mut DaemonClient::connect(&world.control_socket()).await.expect("the socket is served"),
-    )
-    .await;
-    assert_eq!(caused_by(&entries, "order-1"), ["oracle_interaction", "tmm_crosscheck"]);
-    assert_eq!(caused_by(&entries, "order-2"), ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
+    let (first, others) = tokio::join!(first, others);
+    assert_eq!((first.status.as_u16(), others), (201, [201, 409, 200]), "{}", document(&first));
+    let entries = read_whole_log(&mut daemon.control().await).await;
+    let attempt = ["order_attempted", "oracle_interaction", "tmm_crosscheck"];
+    let delivered = ["verdict_cached", "order_delivered"];
+    let failed = [&["order_placed"][..], &attempt, &["order_attempt_failed"]].concat();
+    assert_eq!(caused_by(&entries, "order-1"), failed);
+    assert_eq!(caused_by(&entries, "order-2"), [&["order_placed"][..], &attempt, &delivered].concat());
+    for without_entry in ["order-3", "order-4"] {
+        assert!(caused_by(&entries, without_entry).is_empty(), "{without_entry}");
+    }
+    // the daemon itself repeats an attempt
+    let of_session = entries.iter().filter(|entry| entry["session_id"] == "cs_1");
+    let retry: Vec<_> = of_session
+        .filter(|entry| entry.get("caller").is_none())
+        .filter_map(|entry| entry["event"].as_str())
+        .collect();
+    assert_eq!(retry, [&attempt[..], &delivered].concat());
 }
 
 #[tokio::test]

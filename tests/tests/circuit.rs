@@ -3,12 +3,12 @@
 use hyper::Method;
 use oracled_api::base::client::DaemonClient;
 use oracled_tests::generation::{
-    event_names, read_health, read_metric, read_verdict, register_session, request_verdict, retry_after_s,
-    world_with_model, x_cache,
+    event_names, place_order, read_health, read_metric, read_verdict, register_session, retry_after_s,
+    wait_for_order, world_with_model, x_cache,
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, eventually, log, problem};
+use oracled_tests::{DaemonWorld, GOOD, eventually, log, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -30,21 +30,34 @@ fn change(from: &str, to: &str, failures: u64) -> (String, String, u64) {
     (from.to_owned(), to.to_owned(), failures)
 }
 
-/// Requests `times` verdicts, which must fail.
+/// Reads the lost verdict of a new session, and returns the status of the answer.
+async fn read_lost(routes: &mut DaemonClient, session: &str) -> u16 {
+    register_session(routes, session, None).await;
+    read_verdict(routes, session).await.status.as_u16()
+}
+
+/// Reads `times` lost verdicts. The model must fail each time.
 async fn fail(routes: &mut DaemonClient, times: usize) {
     for n in 0..times {
-        problem(&request_verdict(routes, &format!("failed-{n}")).await, 503, "model_unavailable");
+        let session = format!("failed-{n}");
+        register_session(routes, &session, None).await;
+        problem(&read_verdict(routes, &session).await, 503, "model_unavailable");
     }
 }
 
-async fn is_closed_to(daemon: &DaemonProcess<'_>, retry_after: std::ops::RangeInclusive<u64>) {
-    let routes = &mut daemon.routes().await;
-    for refused in [request_verdict(routes, "cs_1").await, read_verdict(routes, "lost").await] {
-        let document = problem(&refused, 503, "model_unavailable");
-        assert_eq!(field(&document, "detail"), "the circuit of the oracle `gemini` is open");
-        let wait_s = retry_after_s(&refused).expect("a Retry-After header");
-        assert!(retry_after.contains(&wait_s), "{wait_s}");
-    }
+/// Checks that the open circuit rejects a read, and that the order of `cs_1` waits.
+async fn check_open(
+    world: &DaemonWorld,
+    routes: &mut DaemonClient,
+    retry_after: std::ops::RangeInclusive<u64>,
+) {
+    let refused = read_verdict(routes, "lost").await;
+    let document = problem(&refused, 503, "model_unavailable");
+    assert_eq!(field(&document, "detail"), "the circuit of the oracle `gemini` is open");
+    let wait_s = retry_after_s(&refused).expect("a Retry-After header");
+    assert!(retry_after.contains(&wait_s), "{wait_s}");
+    let order = place_order(world, "cs_1").await;
+    assert_eq!((&order["state"], &order["attempts"]), (&json!("queued"), &json!(0)), "{order}");
 }
 
 #[tokio::test]
@@ -64,9 +77,11 @@ async fn consecutive_failures_open_the_circuit_and_stop_model_calls() {
         ScriptedReply::error(400, "what"),
         ScriptedReply::error(429, "slow down"),
     ]);
+    let mut answers = Vec::new();
     for n in 0..7 {
-        request_verdict(routes, &format!("cs-{n}")).await;
+        answers.push(read_lost(routes, &format!("cs-{n}")).await);
     }
+    assert_eq!(answers, [503, 503, 200, 503, 502, 502, 503]);
     assert_ne!(read_health(routes).await["status"], "circuit_open");
 
     model.set_default(ScriptedReply::error(500, "not now"));
@@ -77,7 +92,7 @@ async fn consecutive_failures_open_the_circuit_and_stop_model_calls() {
         ["oracle_id", "status", "consecutive_failures", "held_open"].map(|name| status[name].clone());
     assert_eq!(fields, [json!("gemini"), json!("circuit_open"), json!(3), json!(false)]);
     assert!(status["last_error"].as_str().unwrap().contains("not now"), "{status}");
-    is_closed_to(&daemon, 25..=30).await;
+    check_open(&world, routes, 25..=30).await;
     assert_eq!(model.request_count(), call_count + 3);
     assert_eq!(event_names(control, "lost").await, ["session_registered"], "no attempt is counted");
     let open = "oracled_verdicts_made_total{path=\"regen\",outcome=\"circuit_open\"}";
@@ -104,7 +119,7 @@ async fn half_open_circuit_permits_one_call_and_closes_after_successes() {
         .await;
     assert!(opened.elapsed() > Duration::from_millis(800), "{:?}", opened.elapsed());
     // the call that is let through fails, and the circuit opens again at once
-    problem(&request_verdict(routes, "cs_1").await, 503, "model_unavailable");
+    assert_eq!(read_lost(routes, "cs_1").await, 503);
     assert_eq!(
         (read_health(routes).await["status"].as_str(), model.request_count()),
         (Some("circuit_open"), 4)
@@ -112,16 +127,20 @@ async fn half_open_circuit_permits_one_call_and_closes_after_successes() {
 
     eventually("the reset time has passed", async || read_health(routes).await["status"] == "unhealthy")
         .await;
-    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(400)));
-    let mut first = daemon.routes().await;
-    let first = tokio::spawn(async move { request_verdict(&mut first, "cs_2").await });
+    model.next([ScriptedReply::with_text(GOOD).after(Duration::from_millis(1500))]);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    register_session(routes, "lost", None).await;
+    place_order(&world, "cs_2").await;
     eventually("the call is permitted", async || model.request_count() == 5).await;
-    let second = request_verdict(routes, "cs_3").await;
+    assert_eq!(place_order(&world, "cs_3").await["attempts"], 0);
+    let second = read_verdict(routes, "lost").await;
     problem(&second, 503, "model_unavailable");
     assert!(retry_after_s(&second).is_some());
-    assert_eq!(first.await.expect("an answer").status, 201);
-    assert_eq!((model.request_count(), model.most_in_flight()), (5, 1));
-    assert_eq!(request_verdict(routes, "cs_3").await.status, 201);
+    assert_eq!(model.request_count(), 5);
+    for session in ["cs_2", "cs_3"] {
+        wait_for_order(routes, session, "delivered").await;
+    }
+    assert_eq!((model.request_count(), model.most_in_flight()), (6, 1));
     assert_eq!(read_health(routes).await["status"], "healthy");
     eventually("the log has the change", async || {
         changes(control).await.last().is_some_and(|last| last.1 == "healthy")
@@ -143,14 +162,14 @@ async fn administrator_opens_and_closes_the_circuit_with_a_log_entry() {
     register_session(routes, "lost", None).await;
     assert!(world.ctl(&["health", "open", "gemini"]).status.success());
     assert_eq!(read_health(routes).await["held_open"], true);
-    is_closed_to(&daemon, 5..=5).await;
+    check_open(&world, routes, 5..=5).await;
     // the reset time does not close a circuit that an administrator has opened
     tokio::time::sleep(Duration::from_millis(1200)).await;
-    is_closed_to(&daemon, 5..=5).await;
+    check_open(&world, routes, 5..=5).await;
     assert_eq!(model.request_count(), 0);
     assert!(world.ctl(&["health", "close", "gemini"]).status.success());
     assert_eq!(x_cache(&read_verdict(routes, "lost").await), Some("MISS"));
-    assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
+    wait_for_order(routes, "cs_1", "delivered").await;
 
     let entries = log(control, "event=oracle_health_changed").await;
     let transitions: Vec<_> =

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 43] = [
+const PATHS: [(&str, &[&str]); 45] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -31,6 +31,8 @@ const PATHS: [(&str, &[&str]); 43] = [
     ("/v1/verdicts/cs_1", &["DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
     ("/v1/divergence", &["GET"]),
+    ("/v1/orders", &["GET"]),
+    ("/v1/orders/cs_1", &["GET", "POST"]),
     ("/v1/outbox", &["GET"]),
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/drain", &["POST"]),
@@ -118,6 +120,9 @@ async fn actors_report_handled_messages_and_latency() {
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
     assert_eq!(send(control, Method::DELETE, "/v1/verdicts/cs_1", None).await.status, 200);
     problem(&get(routes, "/v1/verdicts/cs_1").await, 503, "model_unavailable");
+    // the order of a session whose verdict is lost
+    let order = json!({"tier": "quick", "query": "Sell honey?"});
+    problem(&post(routes, "/v1/verdicts/cs_1", &order).await, 409, "delivered_already");
     assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
     assert_eq!(get(control, "/v1/outbox").await.status, 200);
     assert_eq!(get(control, "/v1/runs").await.status, 200);

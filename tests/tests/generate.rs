@@ -31,14 +31,26 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         assert_eq!(read_cached(routes, tier.into_str()).await.body, created.body);
         let entries = log(control, &format!("session={tier}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
-        assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
-        assert!(entries.iter().all(|entry| entry["path"] == "generate"), "{entries:?}");
-        assert_eq!(entries[1]["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
+        let expected = [
+            "order_placed",
+            "order_attempted",
+            "oracle_interaction",
+            "tmm_crosscheck",
+            "verdict_cached",
+            "order_delivered",
+        ];
+        assert_eq!(events, expected);
+        let [attempted, interaction, judged, cached] = &entries[1..5] else { unreachable!("checked") };
+        for entry in [interaction, judged, cached] {
+            assert_eq!(entry["path"], "generate", "{entry}");
+        }
+        assert_eq!(judged["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
         let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
-        assert_eq!(entries[0]["prompt_sha256"], json!(prompt.sha256()));
+        assert_eq!(interaction["prompt_sha256"], json!(prompt.sha256()));
+        assert_eq!(attempted["generation"]["prompt_sha256"], interaction["prompt_sha256"], "{attempted}");
         let fields = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
         assert_eq!(
-            fields.map(|name| entries[0][name].clone()),
+            fields.map(|name| interaction[name].clone()),
             [
                 json!("success"),
                 json!(false),
@@ -118,7 +130,7 @@ async fn lost_verdict_is_regenerated_by_reads_only() {
 async fn rejected_model_answer_is_not_stored() {
     const MARK: &str = "q7x-secret-of-the-refused";
     let model = ModelServer::start().await;
-    let world = model.create_world("");
+    let world = model.create_world("[orders]\ngenerations_max = 1");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let refusals = [
@@ -128,30 +140,26 @@ async fn rejected_model_answer_is_not_stored() {
     ];
     for (n, (text, reason)) in refusals.into_iter().enumerate() {
         model.next([ScriptedReply::with_text(&text), ScriptedReply::with_text(&text)]);
-        let session = format!("cs_{n}");
-        let refused = problem(&request_verdict(routes, &session).await, 422, "crosscheck_rejected");
-        assert_eq!(refused["decision"]["crosscheck_reason"], reason);
-        problem(&read_verdict(routes, &session).await, 404, "session_unknown");
+        let (ordered, lost) = (format!("ordered_{n}"), format!("lost_{n}"));
+        let refused = problem(&request_verdict(routes, &ordered).await, 422, "order_failed");
+        let detail = refused["detail"].as_str().expect("the problem has a detail");
+        assert!(detail.contains(&format!("the crosscheck rejected the verdict: {reason}")), "{detail}");
+        problem(&read_verdict(routes, &ordered).await, 422, "order_failed");
 
-        register_session(routes, &session, None).await;
-        let refused = problem(&read_verdict(routes, &session).await, 422, "crosscheck_rejected");
+        register_session(routes, &lost, None).await;
+        let refused = problem(&read_verdict(routes, &lost).await, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["approved"], false);
-        problem(&read_cached(routes, &session).await, 404, "verdict_not_cached");
-        let events = event_names(control, &session).await;
-        assert_eq!(
-            events,
-            [
-                "oracle_interaction",
-                "tmm_crosscheck",
-                "session_registered",
-                "regen_attempted",
-                "oracle_interaction",
-                "tmm_crosscheck"
-            ]
-        );
-        let judged = log(control, &format!("session={session}&event=tmm_crosscheck")).await;
-        let hashes: Vec<_> = judged.iter().map(|entry| &entry["verdict_sha256"]).collect();
-        assert_eq!(hashes, [&json!(Sha256Hex::of(text.as_bytes())); 2], "only its hash");
+        assert_eq!(refused["decision"]["crosscheck_reason"], reason);
+        let call = ["oracle_interaction", "tmm_crosscheck"];
+        for (session, before, after) in [
+            (&ordered, ["order_placed", "order_attempted"], &["order_attempt_failed", "order_stopped"][..]),
+            (&lost, ["session_registered", "regen_attempted"], &[]),
+        ] {
+            problem(&read_cached(routes, session).await, 404, "verdict_not_cached");
+            assert_eq!(event_names(control, session).await, [&before[..], &call, after].concat());
+            let judged = log(control, &format!("session={session}&event=tmm_crosscheck")).await;
+            assert_eq!(judged[0]["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())), "only its hash");
+        }
     }
     let metrics = String::from_utf8(get(routes, "/metrics").await.body.to_vec()).unwrap();
     assert!(daemon.stop().success());
@@ -163,7 +171,7 @@ async fn rejected_model_answer_is_not_stored() {
 #[tokio::test]
 async fn code_fence_around_a_model_answer_is_removed() {
     let model = ModelServer::start().await;
-    let world = model.create_world("");
+    let world = model.create_world("[orders]\ngenerations_max = 1");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for (n, fenced) in [format!("```json\n{GOOD}\n```"), format!("```\n{GOOD}\n```\n"), format!("  {GOOD}\n")]
@@ -181,9 +189,16 @@ async fn code_fence_around_a_model_answer_is_removed() {
         purge_verdict(control, &session).await;
         assert_eq!(read_verdict(routes, &session).await.status, 200, "{fenced}");
     }
-    for twice in [format!("```json\n```json\n{GOOD}\n```\n```"), format!("Here you are:\n{GOOD}")] {
-        model.next([ScriptedReply::with_text(&twice)]);
-        problem(&request_verdict(routes, "cs_9").await, 422, "crosscheck_rejected");
+    for (session, other) in [
+        ("twice", format!("```json\n```json\n{GOOD}\n```\n```")),
+        ("preceded", format!("Here you are:\n{GOOD}")),
+    ] {
+        model.next([ScriptedReply::with_text(&other)]);
+        let failed = problem(&request_verdict(routes, session).await, 422, "order_failed");
+        assert!(
+            failed["detail"].as_str().is_some_and(|detail| detail.contains("the crosscheck")),
+            "{failed}"
+        );
     }
 }
 

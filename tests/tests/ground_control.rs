@@ -354,7 +354,7 @@ async fn repeated_upload_gets_the_run_in_progress() {
     register(control).await;
     let (ontology, source, definition) = ground::example_documents("samples");
     ground::register_all(control, &ontology, &source, &definition).await;
-    reading(control).await;
+    let first = reading(control).await;
     // this run waits for the other's slot
     let (row, other_row) = ("{\"number\": 1}\n", "{\"number\": 2}\n");
     let run_id = started_run(&ground::ingest(control, "samples", "1", "2020-01-01", row).await);
@@ -366,6 +366,7 @@ async fn repeated_upload_gets_the_run_in_progress() {
     assert!(detail.contains(&format!("oraclectl ingest show {run_id}")), "{detail}");
     assert_eq!(archived(&world), 2, "the other payload is not archived");
     assert_eq!(log(control, "event=ingestion_started").await.len(), 2);
+    assert_eq!(wait_for_run(control, &first).await["state"], "completed");
     assert_eq!(wait_for_run(control, &run_id).await["state"], "completed");
 }
 

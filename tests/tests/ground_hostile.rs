@@ -608,6 +608,12 @@ async fn a_disk_that_gets_full(world: &DaemonWorld, disk: &impl TestDisk) {
     assert_eq!(get(routes, "/healthz").await.status, 200);
     let known = query_all(routes, "samples", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1);
+    // all records are read, then the files are written, which fails
+    eventually("the run has read all records", async || {
+        let read = at(&get(control, &path).await, "/progress/read").as_u64();
+        read.is_none_or(|read| read == 30_000)
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     disk.empty(&daemon);
     let failed = wait_for_run(control, &run_id).await;

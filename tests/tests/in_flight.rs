@@ -74,16 +74,29 @@ async fn concurrent_requests_for_a_first_verdict_share_one_model_call() {
     for n in 0..64 {
         let mut routes = daemon.routes().await;
         callers.spawn(async move {
-            // some clients only read, and share the verdict in flight
-            if n % 8 == 7 {
+            // some clients only read, and call no model
+            let is_read = n % 8 == 7;
+            let answer = if is_read {
                 read_verdict(&mut routes, "cs_1").await
             } else {
                 request_verdict(&mut routes, "cs_1").await
-            }
+            };
+            (is_read, answer)
         });
     }
-    let answers = callers.join_all().await;
-    assert_eq!(model.request_count(), 1);
+    let (read, answers): (Vec<_>, Vec<_>) =
+        callers.join_all().await.into_iter().partition(|(is_read, _)| *is_read);
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(model.request_count(), 1, "{events:?}");
+    for (_, answer) in &read {
+        match answer.status.as_u16() {
+            202 => assert_eq!(at(answer, "/session_id"), "cs_1"),
+            // the read preceded the order
+            404 => drop(problem(answer, 404, "session_unknown")),
+            status => assert_eq!((status, x_cache(answer)), (200, Some("HIT")), "{}", document(answer)),
+        }
+    }
+    let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
     let generated: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
     assert_eq!(generated.len(), 1, "{answers:?}");
     for answer in &answers {
@@ -194,7 +207,8 @@ async fn stop_in_flight(
     (answer, began.elapsed())
 }
 
-#[tokio::test]
+// the model answers while this test waits for the daemon's end
+#[tokio::test(flavor = "multi_thread")]
 async fn stopped_daemon_completes_verdicts_in_flight() {
     for (session, request) in requests() {
         let model = ModelServer::start().await;
@@ -202,9 +216,17 @@ async fn stopped_daemon_completes_verdicts_in_flight() {
         let world = model.create_world("");
         let (answer, _) = stop_in_flight(&world, &model, request).await;
         let answer = answer.expect("the request is answered");
-        assert!(answer.status.is_success(), "{}", document(&answer));
         let daemon = world.serve().await;
-        assert_eq!(read_cached(&mut daemon.routes().await, session).await.body, answer.body);
+        let cached = read_cached(&mut daemon.routes().await, session).await;
+        assert_eq!(cached.status, 200, "{}", document(&cached));
+        if session == "read" {
+            assert_eq!((answer.status.as_u16(), &answer.body), (200, &cached.body));
+        } else {
+            // the request does not wait any longer, but the attempt of its order is completed
+            assert_eq!((answer.status.as_u16(), at(&answer, "/state")), (202, "generating".into()));
+            let order = get(&mut daemon.routes().await, "/v1/orders/ordered").await;
+            assert_eq!((at(&order, "/state"), at(&order, "/attempts")), ("delivered".into(), 1.into()));
+        }
         assert_eq!(model.request_count(), 1);
     }
 }
@@ -216,17 +238,23 @@ async fn stopped_daemon_does_not_wait_for_a_silent_model() {
         model.set_default(ScriptedReply::silence());
         let world = model.create_world("[limits]\nshutdown_s = 1");
         let (answer, took) = stop_in_flight(&world, &model, request).await;
-        assert!(answer.is_none(), "no answer is sent: {answer:?}");
         assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&took), "{took:?}");
+        model.set_default(ScriptedReply::with_text(GOOD));
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
         if session == "read" {
+            assert!(answer.is_none(), "no answer is sent: {answer:?}");
             assert_eq!(event_names(control, "read").await, ["session_registered", "regen_attempted"]);
             problem(&read_verdict(routes, "read").await, 429, "regen_rate_limited");
         } else {
-            // a first verdict that was not delivered may be requested again
-            model.set_default(ScriptedReply::with_text(GOOD));
-            assert_eq!(request_verdict(routes, "ordered").await.status, 201);
+            let answer = answer.expect("the request gets its order");
+            assert_eq!((answer.status.as_u16(), at(&answer, "/state")), (202, "generating".into()));
+            // the attempt that was cut off counts, and the order is continued after the restart
+            assert_eq!(request_verdict(routes, "ordered").await.status, 200);
+            let order = get(routes, "/v1/orders/ordered").await;
+            let outcomes =
+                ["/last_attempts/0/outcome", "/last_attempts/1/outcome"].map(|at_| at(&order, at_));
+            assert_eq!(outcomes, ["interrupted", "delivered"]);
         }
     }
 }

@@ -468,7 +468,7 @@ const CHAPTERS: [(&str, &str, &str); 10] = [
         "delivered: NULL, regenerated: RED; divergence: significant",
         "mail/divergence:dev-1-generated:",
     ),
-    ("a failing model is not called until it recovers", "circuit open after ", "model_unavailable"),
+    ("an order survives a failing model", "circuit open after ", "model_unavailable"),
     (
         "two releases of a source are ingested, and both can be queried",
         "3554108 as of 2018-01-01, 2835978 as of now",
@@ -621,7 +621,7 @@ async fn dev_skips_the_regeneration_if_the_configured_model_is_unreachable() {
         &output,
         [
             "· the model generates a verdict",
-            "503",
+            "the model is not available",
             "· a lost verdict is regenerated, and the difference is reported: skipped",
             "7 of 9 steps passed, 2 not checked",
         ],

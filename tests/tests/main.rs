@@ -42,6 +42,7 @@ mod observability;
 mod openapi;
 mod openapi_answers;
 mod openapi_shapes;
+mod orders;
 mod panics;
 mod real_model;
 mod reference;

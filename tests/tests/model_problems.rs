@@ -1,44 +1,52 @@
-//! Problems of the model: each has its status and code, and leaves no state.
+//! Problems of the model: each has its status and code for a read, and its outcome for an order. None of them caches a
+//! verdict.
 
-use oracled_api::base::client::DaemonResponse;
-use oracled_domain::ProductTier;
+use jiff::{SignedDuration, Timestamp};
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_tests::generation::{
-    KEY, event_names, generation_request, read_cached, read_metric, read_verdict, register_session,
-    request_verdict, retry_after_s, unreachable_url, world_with_model, x_cache,
+    KEY, event_names, place_order, read_cached, read_metric, read_verdict, register_session, request_verdict,
+    retry_after_s, unreachable_url, wait_for_first_attempt, wait_for_order, world_with_model, x_cache,
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::{DaemonWorld, at, eventually, get, log, post, problem};
+use oracled_tests::{DaemonProcess, DaemonWorld, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A failure of the model and the expected answer to the caller.
+/// A failure of the model and its expected effects.
 struct ModelProblemCase {
     reply: ScriptedReply,
+    /// Expected status of a read.
     status: u16,
+    /// Expected code of a read.
     code: &'static str,
     /// Expected `error_code` of the log entry.
     error_code: &'static str,
-    /// Expected `Retry-After` of a request for a first verdict.
-    retry_after_s: Option<u64>,
+    /// Expected outcome of an order's attempt.
+    outcome: &'static str,
+    /// Expected time until an order's next attempt; `None` if the order fails at the limit of unusable answers.
+    pause_s: Option<i64>,
     message: &'static str,
 }
 
+/// All failures but the timeout, which needs a short deadline.
 fn cases() -> Vec<ModelProblemCase> {
-    let unavailable = |reply, error_code, retry_after_s, message| ModelProblemCase {
+    let unavailable = |reply, error_code, pause_s, message| ModelProblemCase {
         reply,
         status: 503,
         code: "model_unavailable",
         error_code,
-        retry_after_s,
+        outcome: "model_unavailable",
+        pause_s: Some(pause_s),
         message,
     };
-    let refused = |answer: &Value, error_code, message| ModelProblemCase {
+    let refused = |answer: &Value, error_code, outcome, message| ModelProblemCase {
         reply: ScriptedReply::json(200, answer),
         status: 502,
         code: "model_refused",
         error_code,
-        retry_after_s: None,
+        outcome,
+        pause_s: None,
         message,
     };
     let refused_request = |status, error_code, message| ModelProblemCase {
@@ -46,51 +54,64 @@ fn cases() -> Vec<ModelProblemCase> {
         status: 502,
         code: "model_refused_request",
         error_code,
-        retry_after_s: None,
+        outcome: "request_refused",
+        pause_s: Some(5),
         message,
     };
+    let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
     let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
     vec![
-        unavailable(ScriptedReply::error(500, "inside out"), "http_500", Some(5), "inside out"),
+        unavailable(ScriptedReply::error(500, "inside out"), "http_500", 5, "inside out"),
         unavailable(
             ScriptedReply::error(503, "overloaded").header("retry-after", "77"),
             "http_503",
-            Some(77),
+            77,
             "overloaded",
         ),
-        unavailable(
-            ScriptedReply::error(429, "quota").header("retry-after", "61"),
-            "http_429",
-            Some(61),
-            "quota",
-        ),
+        unavailable(ScriptedReply::error(429, "quota").header("retry-after", "61"), "http_429", 61, "quota"),
         refused_request(400, "http_400", "bad request"),
         refused_request(401, "http_401", "no such key"),
         refused_request(403, "http_403", "not allowed"),
         refused_request(404, "http_404", "no such model"),
         refused_request(413, "http_413", "too large"),
         refused_request(422, "http_422", "no such option"),
-        unavailable(ScriptedReply::hang_up(), "broken", Some(5), "not available"),
-        unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", Some(5), "not available"),
-        ModelProblemCase {
-            reply: ScriptedReply::silence(),
-            status: 504,
-            code: "model_timeout",
-            error_code: "timeout",
-            retry_after_s: Some(5),
-            message: "in time",
-        },
-        refused(&json!({"promptFeedback": {"blockReason": "SAFETY"}}), "prompt_blocked:SAFETY", "SAFETY"),
-        refused(&stopped, "finish_reason:MAX_TOKENS", "MAX_TOKENS"),
-        refused(&json!({}), "empty_answer", "gave no verdict"),
+        unavailable(ScriptedReply::hang_up(), "broken", 5, "not available"),
+        unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "not available"),
+        refused(&blocked, "prompt_blocked:SAFETY", "prompt_blocked", "SAFETY"),
+        refused(&stopped, "finish_reason:MAX_TOKENS", "stopped_early", "MAX_TOKENS"),
+        refused(&json!({}), "empty_answer", "empty_answer", "gave no verdict"),
     ]
 }
 
-fn check_answer(answer: &DaemonResponse, case: &ModelProblemCase, retry_after_s_: Option<u64>) {
+/// Checks the answer to a read of a lost verdict.
+fn check_answer(answer: &DaemonResponse, case: &ModelProblemCase) {
     let document = problem(answer, case.status, case.code);
     let detail = field(&document, "detail").as_str().expect("the problem has a detail");
     assert!(detail.contains(case.message), "{detail}");
-    assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
+    // after the model was called, the session's limit of five minutes applies, whatever the model answered
+    let wait = retry_after_s(answer);
+    let waits = wait.is_some_and(|wait_s| (290..=300).contains(&wait_s));
+    assert_eq!(waits, case.code != "model_refused_request", "{}: {wait:?}", case.error_code);
+}
+
+/// Checks an order after its first attempt, if `orders.generations_max` is 1.
+fn check_order(order: &Value, case: &ModelProblemCase) {
+    let attempt = &order["last_attempts"][0];
+    assert_eq!((&order["attempts"], &attempt["outcome"]), (&json!(1), &json!(case.outcome)), "{order}");
+    assert!(attempt["cause"].as_str().is_some_and(|cause| cause.contains(case.message)), "{order}");
+    let time = |name: &str| order[name].as_str()?.parse::<Timestamp>().ok();
+    let changed_at = time("changed_at").expect("a time");
+    let pause = time("next_attempt_at").map(|due| due.duration_since(changed_at));
+    assert_eq!(pause, case.pause_s.map(SignedDuration::from_secs), "{order}");
+    let state = if case.pause_s.is_some() { "queued" } else { "failed" };
+    assert_eq!(order["state"], state, "{order}");
+}
+
+/// An operator's `action` on an order.
+async fn change_order(control: &mut DaemonClient, session: &str, action: &str) {
+    let body = json!({"action": action, "reason": "test"});
+    let answer = post(control, &format!("/v1/orders/{session}"), &body).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
 /// Ends the wait after an exhausted quota, so that the next call reaches the model.
@@ -101,46 +122,61 @@ async fn end_wait(world: &DaemonWorld, case: &ModelProblemCase) {
     }
 }
 
+/// Checks the effects of a failure of the model on an order and on a read, whose sessions get the suffix `n`.
+async fn check_case(
+    model: &ModelServer,
+    world: &DaemonWorld,
+    daemon: &DaemonProcess<'_>,
+    n: usize,
+    case: &ModelProblemCase,
+) {
+    let (mut routes, mut control) = (daemon.routes().await, daemon.control().await);
+    model.set_default(case.reply.clone());
+    let (ordered, lost) = (format!("ordered-{n}"), format!("lost-{n}"));
+    place_order(world, &ordered).await;
+    check_order(&wait_for_first_attempt(&mut routes, &ordered).await, case);
+    if case.pause_s.is_some() {
+        // the next attempt would interfere with the next case
+        change_order(&mut control, &ordered, "fail").await;
+    }
+    end_wait(world, case).await;
+    problem(&read_verdict(&mut routes, &ordered).await, 422, "order_failed");
+    assert_eq!(
+        event_names(&mut control, &ordered).await,
+        ["order_placed", "order_attempted", "oracle_interaction", "order_attempt_failed", "order_stopped"]
+    );
+
+    register_session(&mut routes, &lost, None).await;
+    check_answer(&read_verdict(&mut routes, &lost).await, case);
+    assert_eq!(
+        event_names(&mut control, &lost).await,
+        ["session_registered", "regen_attempted", "oracle_interaction"]
+    );
+    for session in [&ordered, &lost] {
+        problem(&read_cached(&mut routes, session).await, 404, "verdict_not_cached");
+        let attempt =
+            log(&mut control, &format!("session={session}&event=oracle_interaction")).await.remove(0);
+        assert_eq!(attempt["error_code"], case.error_code);
+        let status = if case.code == "model_timeout" { "timeout" } else { "error" };
+        assert_eq!(attempt["status"], status);
+    }
+    problem(&read_verdict(&mut routes, &lost).await, 429, "regen_rate_limited");
+    // an order has no such limit
+    end_wait(world, case).await;
+    model.set_default(ScriptedReply::with_text(oracled_tests::GOOD));
+    change_order(&mut control, &ordered, "retry").await;
+    wait_for_order(&mut routes, &ordered, "delivered").await;
+}
+
 #[tokio::test]
 async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
     let model = ModelServer::start().await;
-    let config = "deadline_ms = 400\n[health]\nfailure_threshold = 1000";
-    let world = model.create_world(config);
+    let world = model.create_world("[health]\nfailure_threshold = 1000\n[orders]\ngenerations_max = 1");
     let daemon = world.serve().await;
-    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for (n, case) in cases().into_iter().enumerate() {
-        model.set_default(case.reply.clone());
-        let (first, lost) = (format!("first-{n}"), format!("lost-{n}"));
-        check_answer(&request_verdict(routes, &first).await, &case, case.retry_after_s);
-        end_wait(&world, &case).await;
-        problem(&read_verdict(routes, &first).await, 404, "session_unknown");
-        assert_eq!(event_names(control, &first).await, ["oracle_interaction"]);
-
-        register_session(routes, &lost, None).await;
-        let answer = read_verdict(routes, &lost).await;
-        // after the model was called, the session's limit of five minutes applies, whatever the model answered
-        let wait = retry_after_s(&answer);
-        check_answer(&answer, &case, wait);
-        let waits = wait.is_some_and(|wait_s| (290..=300).contains(&wait_s));
-        assert_eq!(waits, case.code != "model_refused_request", "{}: {wait:?}", case.error_code);
-        assert_eq!(
-            event_names(control, &lost).await,
-            ["session_registered", "regen_attempted", "oracle_interaction"]
-        );
-        for session in [&first, &lost] {
-            problem(&read_cached(routes, session).await, 404, "verdict_not_cached");
-            let attempt =
-                log(control, &format!("session={session}&event=oracle_interaction")).await.remove(0);
-            assert_eq!(attempt["error_code"], case.error_code);
-            let status = if case.code == "model_timeout" { "timeout" } else { "error" };
-            assert_eq!(attempt["status"], status);
-        }
-        problem(&read_verdict(routes, &lost).await, 429, "regen_rate_limited");
-        // a first verdict may be requested again at once
-        end_wait(&world, &case).await;
-        model.next([ScriptedReply::with_text(oracled_tests::GOOD)]);
-        assert_eq!(request_verdict(routes, &first).await.status, 201);
+    for (n, case) in cases().iter().enumerate() {
+        check_case(&model, &world, &daemon, n, case).await;
     }
+    let routes = &mut daemon.routes().await;
     assert_eq!(read_metric(routes, "oracled_cached_verdicts").await, cases().len() as f64);
     for outcome in ["prompt_blocked", "stopped_early", "empty_answer"] {
         for path in ["generate", "regen"] {
@@ -151,15 +187,39 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
 }
 
 #[tokio::test]
-async fn unreachable_model_is_503_model_unavailable() {
+async fn model_timeout_has_its_status_and_code_and_caches_nothing() {
+    let model = ModelServer::start().await;
+    let world = model.create_world("deadline_ms = 400");
+    let daemon = world.serve().await;
+    let case = ModelProblemCase {
+        reply: ScriptedReply::silence(),
+        status: 504,
+        code: "model_timeout",
+        error_code: "timeout",
+        outcome: "model_timeout",
+        pause_s: Some(5),
+        message: "in time",
+    };
+    check_case(&model, &world, &daemon, 0, &case).await;
+}
+
+#[tokio::test]
+async fn unreachable_model_is_503_for_a_read_and_keeps_an_order_queued() {
     let (_kept, url) = unreachable_url();
     let world = world_with_model(&url, "[health]\nfailure_threshold = 1000");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let answer = request_verdict(routes, "cs_1").await;
+    register_session(routes, "lost", None).await;
+    let answer = read_verdict(routes, "lost").await;
     problem(&answer, 503, "model_unavailable");
     assert_eq!(retry_after_s(&answer), Some(5));
-    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
+    place_order(&world, "cs_1").await;
+    let order = wait_for_first_attempt(routes, "cs_1").await;
+    assert_eq!(
+        (&order["state"], &order["last_attempts"][0]["outcome"]),
+        (&json!("queued"), &json!("model_unavailable"))
+    );
+    assert_eq!(read_verdict(routes, "cs_1").await.status, 202);
 }
 
 #[tokio::test]
@@ -181,50 +241,54 @@ async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
 }
 
 #[tokio::test]
-async fn calls_over_the_concurrency_limit_get_model_busy() {
+async fn orders_over_the_concurrency_limit_wait_and_reads_get_model_busy() {
     let model = ModelServer::start().await;
     model.set_default(ScriptedReply::silence());
     let world = model.create_world("calls_at_once = 2\nhard_timeout_ms = 20000");
     let daemon = world.serve().await;
     for n in 0..2 {
-        let mut routes = daemon.routes().await;
-        tokio::spawn(async move { request_verdict(&mut routes, &format!("cs_{n}")).await });
+        place_order(&world, &format!("cs_{n}")).await;
     }
     eventually("two calls are in flight", async || model.request_count() == 2).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     register_session(routes, "lost", None).await;
-    for refused in [request_verdict(routes, "cs_2").await, read_verdict(routes, "lost").await] {
-        let document = problem(&refused, 503, "model_busy");
-        assert!(document["detail"].as_str().unwrap().contains("(limit 2)"), "{document}");
-        assert_eq!(retry_after_s(&refused), Some(1));
-    }
-    assert_eq!((event_names(control, "cs_2").await.len(), event_names(control, "lost").await.len()), (0, 1));
+    let order = place_order(&world, "cs_2").await;
+    assert_eq!((&order["state"], &order["attempts"]), (&json!("queued"), &json!(0)), "{order}");
+    let refused = read_verdict(routes, "lost").await;
+    let document = problem(&refused, 503, "model_busy");
+    assert!(document["detail"].as_str().unwrap().contains("(limit 2)"), "{document}");
+    assert_eq!(retry_after_s(&refused), Some(1));
+    assert_eq!(event_names(control, "cs_2").await, ["order_placed"]);
+    assert_eq!(event_names(control, "lost").await, ["session_registered"]);
     assert_eq!((model.request_count(), model.most_in_flight()), (2, 2));
 }
 
 #[tokio::test]
-async fn calls_over_the_rate_limit_get_retry_after() {
+async fn orders_over_the_rate_limit_wait_and_reads_get_retry_after() {
     let model = ModelServer::start().await;
-    let world = model.create_world("calls_per_minute = 12");
+    let world = model.create_world("calls_per_minute = 24");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    for n in 0..3 {
+    for n in 0..6 {
         assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 201);
     }
     register_session(routes, "lost", None).await;
-    for refused in [request_verdict(routes, "cs_3").await, read_verdict(routes, "lost").await] {
-        let document = problem(&refused, 503, "model_busy");
-        assert!(document["detail"].as_str().unwrap().contains("limit 12 a minute"), "{document}");
-        let wait_s = retry_after_s(&refused).unwrap();
-        // a quarter of the calls is available at once, and the rest is spread over the minute
-        assert!((5..=7).contains(&wait_s), "{wait_s}");
-    }
+    let refused = read_verdict(routes, "lost").await;
+    let document = problem(&refused, 503, "model_busy");
+    assert!(document["detail"].as_str().unwrap().contains("limit 24 a minute"), "{document}");
+    let wait_s = retry_after_s(&refused).unwrap();
+    // a quarter of the calls is available at once, and the rest is spread over the minute
+    assert!((2..=4).contains(&wait_s), "{wait_s}");
     assert_eq!(
         event_names(control, "lost").await,
         ["session_registered"],
         "a refused read does not count as an attempt"
     );
-    assert_eq!((model.request_count(), x_cache(&read_verdict(routes, "cs_0").await)), (3, Some("HIT")));
+    let order = place_order(&world, "cs_6").await;
+    assert_eq!((&order["state"], &order["attempts"]), (&json!("queued"), &json!(0)), "{order}");
+    assert_eq!((model.request_count(), x_cache(&read_verdict(routes, "cs_0").await)), (6, Some("HIT")));
+    wait_for_order(routes, "cs_6", "delivered").await;
+    assert_eq!(model.request_count(), 7);
 }
 
 #[tokio::test]
@@ -234,9 +298,13 @@ async fn retries_count_against_the_budget() {
     let world = model.create_world("calls_per_minute = 8\nmax_retries = 3");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    problem(&request_verdict(routes, "cs_1").await, 503, "model_unavailable");
+    for session in ["first", "second"] {
+        register_session(routes, session, None).await;
+    }
+    problem(&read_verdict(routes, "first").await, 503, "model_unavailable");
     assert_eq!(model.request_count(), 2, "the first attempt, and the one retry that the budget permits");
-    problem(&request_verdict(routes, "cs_1").await, 503, "model_busy");
+    problem(&read_verdict(routes, "second").await, 503, "model_busy");
+    assert_eq!(place_order(&world, "cs_1").await["attempts"], 0);
     assert_eq!(model.request_count(), 2);
 }
 
@@ -246,10 +314,10 @@ async fn model_deadline_ends_before_the_request_timeout() {
     model.set_default(ScriptedReply::silence());
     let world = model.create_world("deadline_ms = 1000\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1");
     let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    register_session(routes, "lost", None).await;
     let began = Instant::now();
-    let answer =
-        post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &generation_request(ProductTier::Full)).await;
-    problem(&answer, 504, "model_timeout");
+    problem(&read_verdict(routes, "lost").await, 504, "model_timeout");
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
@@ -259,7 +327,9 @@ async fn read_all_output(world: &DaemonWorld, answers: &[DaemonResponse]) -> Str
     for answer in answers {
         text.push_str(&format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body)));
     }
-    for arguments in [&["status", "--json"][..], &["health"], &["log", "--json"], &["actors"]] {
+    for arguments in
+        [&["status", "--json"][..], &["health"], &["log", "--json"], &["actors"], &["orders", "--json"]]
+    {
         let output = world.ctl(arguments);
         text.push_str(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
     }
@@ -281,15 +351,20 @@ async fn rejected_key_is_reported_without_its_value() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     register_session(routes, "lost", None).await;
+    place_order(&world, "cs_1").await;
+    let order = wait_for_first_attempt(routes, "cs_1").await;
     let answers = vec![
-        request_verdict(routes, "cs_1").await,
         read_verdict(routes, "lost").await,
+        get(routes, "/v1/orders/cs_1").await,
+        read_verdict(routes, "cs_1").await,
         get(routes, "/metrics").await,
         get(routes, "/v1/health/oracles").await,
         get(routes, "/openapi.json").await,
     ];
     let rejection = problem(&answers[0], 502, "model_refused_request");
-    assert!(rejection["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{rejection}");
+    for cause in [&rejection["detail"], &order["last_attempts"][0]["cause"]] {
+        assert!(cause.as_str().unwrap().contains("the key [key] is not valid"), "{cause}");
+    }
     let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
     assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
@@ -314,8 +389,10 @@ async fn permanent_refusals_are_counted_and_open_no_circuit() {
         let shown = String::from_utf8_lossy(&metrics.body).into_owned();
         assert!(shown.contains(&format!("{counter} 0")), "{counter} exists before the first refusal");
         model.next([ScriptedReply::error(status, "no"), ScriptedReply::error(status, "no")]);
-        for _ in 0..2 {
-            problem(&request_verdict(routes, "cs_1").await, 502, "model_refused_request");
+        for n in 0..2 {
+            let lost = format!("lost-{status}-{n}");
+            register_session(routes, &lost, None).await;
+            problem(&read_verdict(routes, &lost).await, 502, "model_refused_request");
         }
         assert_eq!(read_metric(routes, &counter).await, 2.0);
     }
@@ -328,28 +405,32 @@ async fn wait_requested_by_the_model_holds_for_all_sessions() {
     let world = model.create_world("[health]\nhealth_check_interval_seconds = 3600");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    register_session(routes, "lost", None).await;
+    for session in ["first", "second", "third"] {
+        register_session(routes, session, None).await;
+    }
     model.next([ScriptedReply::error(429, "quota").header("retry-after", "61")]);
-    problem(&request_verdict(routes, "cs_1").await, 503, "model_unavailable");
-    for answer in [
-        request_verdict(routes, "cs_2").await,
-        read_verdict(routes, "lost").await,
-        request_verdict(routes, "cs_1").await,
-    ] {
+    problem(&read_verdict(routes, "first").await, 503, "model_unavailable");
+    let order = place_order(&world, "cs_1").await;
+    assert_eq!((&order["state"], &order["attempts"]), (&json!("queued"), &json!(0)), "{order}");
+    for session in ["second", "third"] {
+        let answer = read_verdict(routes, session).await;
         problem(&answer, 503, "model_unavailable");
         assert!(retry_after_s(&answer).is_some_and(|wait_s| (50..=61).contains(&wait_s)), "{answer:?}");
     }
     assert_eq!(model.request_count(), 1, "the model is not called");
     let status = at(&get(routes, "/v1/health/oracles").await, "/0");
     assert_eq!((&status["status"], status["retry_at"].is_string()), (&json!("healthy"), true), "{status}");
-    // closing the circuit ends the wait
+    // closing the circuit ends the wait, also for the order
+    let began = Instant::now();
     let closed = world.ctl_in_thread(&["health", "close", "gemini"]).await;
     assert!(closed.status.success(), "{closed:?}");
-    assert_eq!(request_verdict(routes, "cs_2").await.status, 201);
+    assert_eq!(x_cache(&read_verdict(routes, "second").await), Some("MISS"));
+    wait_for_order(routes, "cs_1", "delivered").await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // a 429 without `Retry-After` asks for no wait
     model.next([ScriptedReply::error(429, "quota")]);
-    problem(&request_verdict(routes, "cs_3").await, 503, "model_unavailable");
-    assert_eq!(request_verdict(routes, "cs_3").await.status, 201);
+    problem(&read_verdict(routes, "third").await, 503, "model_unavailable");
+    assert_eq!(request_verdict(routes, "cs_2").await.status, 201);
 }
 
 #[tokio::test]
@@ -369,9 +450,5 @@ async fn refused_regenerations_carry_the_limiters_retry_after() {
         assert!(retry_after_s(&answer).is_some_and(|wait_s| (290..=300).contains(&wait_s)), "{answer:?}");
     }
     model.next([ScriptedReply::with_text("no JSON")]);
-    assert_eq!(
-        retry_after_s(&request_verdict(routes, "cs_3").await),
-        None,
-        "a first verdict has no such limit"
-    );
+    assert_eq!(request_verdict(routes, "cs_3").await.status, 201, "an order has no such limit");
 }

@@ -12,7 +12,7 @@ use oracled_tests::ground::{
 };
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register_offices, workflow};
-use oracled_tests::{DaemonWorld, at, document, lines, submission};
+use oracled_tests::{at, document, lines, submission};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +126,8 @@ fn validator(document: &Value, schema: &Value) -> Validator {
 #[tokio::test]
 async fn answers_of_both_sockets_match_their_descriptions() {
     let (_reserved, mailbox) = unreachable_url();
-    let world = DaemonWorld::with_config(&format!(
+    let model = ModelServer::start().await;
+    let world = model.create_world(&format!(
         "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n"
     ));
     let daemon = world.serve().await;
@@ -137,6 +138,7 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     // a mail stays queued while the circuit is open
     assert_eq!(control.post("/v1/health/oracles/mail", json!({"action": "open"})).await.status, 200);
     verdicts(&mut routes).await;
+    orders(&mut routes, &mut control, &model).await;
     texts(&mut routes).await;
     let execution_id = verification(&mut routes, &mut control).await;
     let record_id = facts(&mut routes).await;
@@ -360,6 +362,20 @@ async fn follow(control: &mut Described, mut client: DaemonClient) {
         ResponseLines::new(body).next_line().await.expect("the answer arrives").expect("the log has entries");
     let answer = DaemonResponse { status: parts.status, headers: parts.headers, body: line };
     control.check(&Method::GET, path, &answer);
+}
+
+async fn orders(routes: &mut Described, control: &mut Described, model: &ModelServer) {
+    let order = json!({"tier": "quick", "query": "Sell honey?"});
+    model.next((0..3).map(|_| ScriptedReply::with_text("{}")));
+    assert_eq!(routes.post("/v1/verdicts/cs_order", order.clone()).await.status, 422);
+    assert_eq!(routes.get("/v1/verdicts/cs_order").await.status, 422);
+    assert_eq!(routes.get("/v1/orders/cs_order").await.status, 200);
+    assert_eq!(control.get("/v1/orders?state=failed").await.status, 200);
+    assert_eq!(control.get("/v1/orders/cs_order").await.status, 200);
+    let retry = json!({"action": "retry", "reason": "a test"});
+    assert_eq!(control.post("/v1/orders/cs_order", retry).await.status, 200);
+    assert!(matches!(routes.post("/v1/verdicts/cs_order", order).await.status.as_u16(), 200 | 201));
+    assert_eq!(control.get("/v1/orders/none").await.status, 404);
 }
 
 async fn sessions(control: &mut Described) {

@@ -5,8 +5,8 @@ use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
 use oracled_domain::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{
-    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_verdict,
-    x_cache,
+    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
+    read_verdict, x_cache,
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -46,6 +46,13 @@ async fn submit_verdict(routes: &mut DaemonClient, session: &str, body: &Value) 
 /// Checks that the rules rejected the verdict, and returns their evaluation.
 fn rules_refusal(answer: &DaemonResponse) -> Value {
     field(&problem(answer, 422, "rules_rejected"), "evaluation").clone()
+}
+
+/// Checks that the order failed because the rules rejected its last answer.
+fn order_refusal(answer: &DaemonResponse) {
+    let failed = problem(answer, 422, "order_failed");
+    let detail = field(&failed, "detail").as_str().expect("the problem has a detail");
+    assert!(detail.ends_with("the rules rejected the verdict"), "{detail}");
 }
 
 fn violations(evaluation: &Value) -> Vec<Value> {
@@ -232,20 +239,30 @@ async fn generated_verdict_passes_the_rules_gate() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let ordered = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
-    let expected = ["oracle_interaction", "tmm_crosscheck", "rules_evaluated"];
-    model.next([ScriptedReply::with_text(UNFOUNDED)]);
-    let evaluation = rules_refusal(&submit_verdict(routes, "cs_1", &ordered).await);
-    assert_eq!(violations(&evaluation)[0]["text"], "Q7X is cheese");
+    let attempt = [
+        "order_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "rules_evaluated",
+        "order_attempt_failed",
+    ];
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
+    order_refusal(&submit_verdict(routes, "cs_1", &ordered).await);
+    let expected = [&["order_placed"][..], &attempt, &attempt, &attempt, &["order_stopped"]].concat();
     assert_eq!(event_names(control, "cs_1").await, expected);
-    problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
+    order_refusal(&read_verdict(routes, "cs_1").await);
+    problem(&read_cached(routes, "cs_1").await, 404, "verdict_not_cached");
     assert!(
         model.requests().iter().all(|request| !request.body.to_string().contains("holds together")),
         "facts are not shown to the model"
     );
 
-    let created = submit_verdict(routes, "cs_1", &ordered).await;
+    // after an unsupported answer, the model is called again
+    model.set_default(ScriptedReply::with_text(GOOD));
+    model.next([ScriptedReply::with_text(UNFOUNDED)]);
+    let created = submit_verdict(routes, "cs_2", &ordered).await;
     assert_eq!(created.status, 201, "{}", document(&created));
-    let entries = log(control, "session=cs_1&event=rules_evaluated").await;
+    let entries = log(control, "session=cs_2&event=rules_evaluated").await;
     let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
     assert_eq!(paths, [(&json!("FAIL"), &json!("generate")), (&json!("PASS"), &json!("generate"))]);
     assert!(daemon.stop().success());
@@ -308,7 +325,7 @@ async fn known_session_keeps_the_check_that_its_verdict_failed() {
     assert_eq!(event_names(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
     rules_refusal(&read_verdict(routes, "cs_1").await);
     rules_refusal(&submit_verdict(routes, "cs_1", &submission(UNFOUNDED)).await);
-    rules_refusal(&submit_verdict(routes, "cs_1", &generation_request(ProductTier::Quick)).await);
+    order_refusal(&submit_verdict(routes, "cs_1", &generation_request(ProductTier::Quick)).await);
     // a session whose verdict was delivered before, here or elsewhere, keeps its check as well
     assert_eq!(
         put_session(routes, "cs_2", &with(registration, json!({"original_verdict": "RED"}))).await.status,
@@ -446,18 +463,22 @@ async fn check_of_nearly_1_mib_is_stored_with_its_session() {
 }
 
 #[tokio::test]
-async fn request_without_facts_waits_for_one_with_facts_and_is_refused() {
+async fn request_without_facts_shares_the_order_of_one_with_facts() {
     let model = ModelServer::start().await;
     let world = model.create_world("");
     let daemon = world.serve().await;
-    model.set_default(ScriptedReply::with_text(UNFOUNDED).after(Duration::from_millis(500)));
+    model.set_default(ScriptedReply::with_text(UNFOUNDED));
+    model.next([ScriptedReply::with_text(UNFOUNDED).after(Duration::from_millis(500))]);
     let mut other = daemon.routes().await;
     let checked = with(generation_request(ProductTier::Quick), json!({"facts": FACTS}));
     let first = tokio::spawn(async move { submit_verdict(&mut other, "cs_1", &checked).await });
     eventually("the model is called", async || model.request_count() == 1).await;
     let second =
         submit_verdict(&mut daemon.routes().await, "cs_1", &generation_request(ProductTier::Quick)).await;
-    rules_refusal(&second);
-    rules_refusal(&first.await.expect("the server answers"));
-    assert_eq!(model.request_count(), 2);
+    order_refusal(&second);
+    order_refusal(&first.await.expect("the server answers"));
+    let entries = log(&mut daemon.control().await, "session=cs_1&event=rules_evaluated").await;
+    let verdicts: Vec<_> = entries.iter().map(|entry| &entry["verdict"]).collect();
+    assert_eq!(verdicts, ["FAIL"; 3]);
+    assert_eq!(model.request_count(), 3, "one order for both");
 }

@@ -67,7 +67,13 @@ async fn invisible_query_and_address_are_refused() {
     let hidden = with(submission(GOOD), "customer_email", json!("a\u{3164}@example.org"));
     problem(&submit(routes, "cs_1", &hidden).await, 400, "invalid_request");
     model.set_default(ScriptedReply::with_text("\u{200b}\u{feff}"));
-    problem(&submit(routes, "cs_1", &generation_request(ProductTier::Quick)).await, 502, "model_refused");
+    problem(&submit(routes, "cs_1", &generation_request(ProductTier::Quick)).await, 422, "order_failed");
+    let order = document(&get(routes, "/v1/orders/cs_1").await);
+    let attempts = field(&order, "last_attempts").as_array().expect("an array").iter();
+    let outcomes: Vec<_> = attempts.map(|attempt| field(attempt, "outcome")).collect();
+    assert_eq!(outcomes, ["empty_answer"; 3], "{order}");
+    assert_eq!(put_session(routes, "cs_2", &generation_request(ProductTier::Quick)).await.status, 201);
+    problem(&read_verdict(routes, "cs_2").await, 502, "model_refused");
 }
 
 #[tokio::test]
@@ -230,12 +236,15 @@ async fn refusal_by_rules_outlives_a_registration_and_binds_orders() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     model.set_default(ScriptedReply::with_text(UNSUPPORTED));
-    problem(
-        &submit(routes, "ordered", &with_facts(generation_request(ProductTier::Quick))).await,
-        422,
-        "rules_rejected",
-    );
-    problem(&submit(routes, "ordered", &generation_request(ProductTier::Quick)).await, 422, "rules_rejected");
+    let order = generation_request(ProductTier::Quick);
+    problem(&submit(routes, "ordered", &with_facts(order.clone())).await, 422, "order_failed");
+    problem(&submit(routes, "ordered", &order).await, 422, "order_failed");
+    problem(&submit(routes, "ordered", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
+
+    problem(&submit(routes, "refused", &with_facts(submission(UNSUPPORTED))).await, 422, "rules_rejected");
+    let failed = problem(&submit(routes, "refused", &order).await, 422, "order_failed");
+    let detail = failed["detail"].as_str().expect("the problem has a detail");
+    assert!(detail.ends_with("the rules rejected the verdict"), "{detail}");
 
     problem(&submit(routes, "registered", &with_facts(submission(UNSUPPORTED))).await, 422, "rules_rejected");
     assert_eq!(put_session(routes, "registered", &generation_request(ProductTier::Quick)).await.status, 201);

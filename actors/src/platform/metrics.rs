@@ -3,18 +3,20 @@
 mod generation;
 mod ingestion;
 mod mail;
+mod orders;
 mod queries;
 mod rules;
 mod verification;
 
-pub(crate) use generation::GenerationOutcome;
 pub(crate) use mail::MailOutcome;
+pub(crate) use orders::WAITING;
 pub(crate) use queries::QueryOutcome;
 pub(crate) use rules::RuleMetrics;
 
 use generation::GenerationMetrics;
 use ingestion::IngestionMetrics;
 use mail::MailMetrics;
+use orders::OrderMetrics;
 use queries::QueryMetrics;
 use verification::VerificationMetrics;
 
@@ -103,6 +105,7 @@ pub struct ActorMetrics {
     pub(crate) queries: QueryMetrics,
     pub(crate) generation: GenerationMetrics,
     pub(crate) mail: MailMetrics,
+    pub(crate) orders: OrderMetrics,
     pub(crate) verification: VerificationMetrics,
     pub(crate) cache_reads: Family<CacheReadLabels, Counter>,
     pub(crate) committed_records: Counter,
@@ -123,6 +126,7 @@ impl Default for ActorMetrics {
             queries: QueryMetrics::default(),
             generation: GenerationMetrics::default(),
             mail: MailMetrics::default(),
+            orders: OrderMetrics::default(),
             verification: VerificationMetrics::default(),
             cache_reads: init_counters([HIT_MEMORY, HIT_STORE, MISS]),
             committed_records: Counter::default(),
@@ -151,6 +155,7 @@ impl ActorMetrics {
         self.queries.register(registry);
         self.generation.register(registry);
         self.mail.register(registry);
+        self.orders.register(registry);
         self.verification.register(registry);
         registry.register(
             "cache_reads",

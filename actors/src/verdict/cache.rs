@@ -15,7 +15,9 @@ pub use admit::AdmitVerdict;
 pub use find::{FindSession, FindSessionOutcome};
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
+pub(crate) use rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
 pub use session_admin::{CorrectSession, CorrectSessionOutcome, RemoveSession};
+pub(crate) use session_record::address_change_event;
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};

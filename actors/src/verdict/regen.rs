@@ -1,49 +1,26 @@
-//! Generation of verdicts: first verdicts at a route's request, and regeneration of lost ones when they are read.
+//! Regeneration of lost verdicts when they are read.
 //!
-//! A generation in progress is a *flight*. It is a separate task, so that a disconnecting caller does not
-//! cancel it. A session has at most one flight. Callers with the same request share its model call and its
-//! answer; callers with another request wait until it has ended. Only a read that finds no verdict starts a
-//! regeneration (seed: `regen-consistency`, invariant 6).
-
-mod generation_task;
-mod model;
-mod outcome;
-
-pub use generation_task::{GenerationError, GenerationResult};
-pub use model::ConfiguredModel;
+//! A regeneration is a separate task, so that a disconnecting caller does not cancel it. A session has at most one, and
+//! concurrent readers share its model call and its answer. Only a read that finds no verdict starts a regeneration
+//! (seed: `regen-consistency`, invariant 6).
 
 use crate::audit::logger::LoggerHandle;
-use crate::platform::actor_handle::{ActorCall, ActorCallError, ActorHandle};
-use crate::platform::caller::{current_caller_uid, run_as_current_caller};
-use crate::platform::clock::Clock;
-use crate::platform::metrics::ActorMetrics;
-use crate::upstream::oracle_health::OracleHealth;
-use crate::verdict::cache::{FindSession, FindSessionOutcome, VerdictCache};
-use crate::verdict::crosscheck::CrosscheckActor;
-use crate::verdict::rate_limiter::RateLimiter;
-use crate::verdict::submission::{Submission, SubmissionOutcome};
-use actix::{
-    Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
-};
-use generation_task::GenerationRunner;
+use crate::platform::caller::run_as_current_caller;
+use crate::verdict::generation::{GenerationError, GenerationResult, GenerationRunner};
+use crate::verdict::submission::SubmissionOutcome;
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::divergence::{
     RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
 };
-use oracled_domain::{AuditEvent, CustomerQuery, DivergenceCheck, EventKind, ProductTier, SessionId};
+use oracled_domain::{AuditEvent, DivergenceCheck, EventKind, SessionId};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// Maximum number of log entries that are read to restore the variance watch after a restart.
 const REMEMBERED_MAX: usize = 100_000;
-
-/// Generates a first verdict and delivers it.
-#[derive(Debug, Clone, Message)]
-#[rtype(result = "GenerationResult")]
-pub struct GenerateVerdict(pub Submission);
 
 /// Reads a verdict that is not in the cache: regenerates it if its session is known.
 #[derive(Debug, Message)]
@@ -55,7 +32,7 @@ pub struct RegenerateVerdict(pub SessionId);
 #[rtype(result = "RegenVariance")]
 pub struct ReadVariance;
 
-/// Waits until all flights that are in progress now have ended.
+/// Waits until all regenerations that are in progress now have ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AwaitGenerations;
@@ -65,7 +42,7 @@ pub struct AwaitGenerations;
 #[rtype(result = "()")]
 struct NoteDivergence(DivergenceCheck);
 
-/// Removes a flight that has ended.
+/// Removes a regeneration that has ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct ClearGeneration(SessionId);
@@ -73,93 +50,50 @@ struct ClearGeneration(SessionId);
 #[derive(Debug)]
 pub struct RegenActor {
     runner: Arc<GenerationRunner>,
-    cache: ActorHandle<VerdictCache>,
     log: LoggerHandle,
-    running: HashMap<SessionId, RunningGeneration>,
+    running: HashMap<SessionId, RunningRegeneration>,
     variance: RegenVarianceWindow,
 }
 
-/// The generation in progress for a session.
+/// The regeneration in progress for a session.
 #[derive(Debug, Clone)]
-struct RunningGeneration {
-    request: GenerationRequest,
-    result: watch::Receiver<Option<GenerationResult>>,
-}
+struct RunningRegeneration(watch::Receiver<Option<GenerationResult>>);
 
-/// The request that a flight serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum GenerationRequest {
-    Read,
-    /// `uid` is part of the request: a stored rejecting check applies only to its own user id.
-    Deliver {
-        tier: ProductTier,
-        query: CustomerQuery,
-        check: Option<Arc<CandidateCheck>>,
-        uid: Option<u32>,
-    },
-}
-
-impl RunningGeneration {
-    /// Waits for the flight's result.
+impl RunningRegeneration {
     async fn wait_for_result(mut self) -> GenerationResult {
-        let result = self.result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        let result = self.0.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
         result.unwrap_or_else(|| Err(Arc::new(GenerationError::Crashed)))
     }
-}
 
-/// The actors that this actor calls.
-#[derive(Debug)]
-pub(crate) struct RegenHandles {
-    pub(crate) rate_limiter: ActorHandle<RateLimiter>,
-    pub(crate) oracle_health: ActorHandle<OracleHealth>,
-    pub(crate) crosscheck: ActorHandle<CrosscheckActor>,
-    pub(crate) cache: ActorHandle<VerdictCache>,
-    pub(crate) log: LoggerHandle,
+    fn is_running(&self) -> bool {
+        // the task has ended once its sender is dropped, either with a result or after a panic
+        self.0.borrow().is_none() && self.0.has_changed().is_ok()
+    }
 }
 
 impl RegenActor {
-    pub(crate) fn new(
-        model: Option<ConfiguredModel>,
-        handles: RegenHandles,
-        store: Store,
-        clock: Clock,
-        metrics: ActorMetrics,
-    ) -> Self {
-        let (cache, log) = (handles.cache.clone(), handles.log.clone());
-        let runner = Arc::new(GenerationRunner { model, handles, store, clock, metrics });
-        Self { runner, cache, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
+    pub(crate) fn new(runner: Arc<GenerationRunner>) -> Self {
+        let log = runner.handles.log.clone();
+        Self { runner, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
     }
 
-    /// The session's flight that is still in progress.
-    fn find_running_generation(&self, session_id: &SessionId) -> Option<RunningGeneration> {
-        let generation = self.running.get(session_id)?;
-        // the task has ended once its sender is dropped, either with a result or after a panic
-        let flies = generation.result.borrow().is_none() && generation.result.has_changed().is_ok();
-        flies.then(|| generation.clone())
-    }
-
-    fn start_generation(
-        &mut self,
-        session_id: SessionId,
-        request: GenerationRequest,
-        generation: impl Future<Output = GenerationResult> + 'static,
-        ctx: &Context<Self>,
-    ) -> RunningGeneration {
+    /// Starts the regeneration of a session's verdict.
+    fn start(&mut self, session_id: SessionId, ctx: &Context<Self>) -> RunningRegeneration {
         let (sender, result) = watch::channel(None);
-        let (tower, id) = (ctx.address(), session_id.clone());
-        let new = RunningGeneration { request, result };
-        self.running.insert(session_id, new.clone());
+        let (me, runner, id) = (ctx.address(), Arc::clone(&self.runner), session_id.clone());
+        let started = RunningRegeneration(result);
+        self.running.insert(session_id, started.clone());
         actix_rt::spawn(run_as_current_caller(async move {
-            let outcome = generation.await;
+            let outcome = runner.regenerate(id.clone()).await;
             if let Ok(SubmissionOutcome::Regenerated(_, check)) = &outcome {
-                tower.do_send(NoteDivergence(check.clone()));
+                me.do_send(NoteDivergence(check.clone()));
             }
             sender.send_replace(Some(outcome));
             drop(sender);
-            // if this message is lost, the next flight of the session replaces the entry
-            tower.do_send(ClearGeneration(id));
+            // if this message is lost, the next regeneration of the session replaces the entry
+            me.do_send(ClearGeneration(id));
         }));
-        new
+        started
     }
 
     /// Logs that regenerated verdicts differ too often.
@@ -238,71 +172,9 @@ impl Handler<RegenerateVerdict> for RegenActor {
         RegenerateVerdict(session_id): RegenerateVerdict,
         ctx: &mut Context<Self>,
     ) -> Self::Result {
-        let Some(generation) = self.find_running_generation(&session_id) else {
-            let (runner, id) = (Arc::clone(&self.runner), session_id.clone());
-            let generation = async move { runner.regenerate(id).await };
-            return Box::pin(
-                self.start_generation(session_id, GenerationRequest::Read, generation, ctx).wait_for_result(),
-            );
-        };
-        if generation.request == GenerationRequest::Read {
-            return Box::pin(generation.wait_for_result());
-        }
-        let me = ctx.address();
-        Box::pin(async move {
-            match generation.wait_for_result().await {
-                Ok(
-                    SubmissionOutcome::RejectedByCrosscheck { .. }
-                    | SubmissionOutcome::RejectedByRules { .. }
-                    | SubmissionOutcome::Mismatch(_),
-                )
-                | Err(_) => resend_message(&me, RegenerateVerdict(session_id)).await,
-                brought => brought,
-            }
-        })
+        let running = self.running.get(&session_id).filter(|running| running.is_running()).cloned();
+        Box::pin(running.unwrap_or_else(|| self.start(session_id, ctx)).wait_for_result())
     }
-}
-
-impl Handler<GenerateVerdict> for RegenActor {
-    type Result = ResponseFuture<GenerationResult>;
-
-    fn handle(&mut self, deliver: GenerateVerdict, ctx: &mut Context<Self>) -> Self::Result {
-        let submission = deliver.0.clone();
-        let Submission { session_id, tier, query, check, .. } = submission.clone();
-        let request = GenerationRequest::Deliver { tier, query, check, uid: current_caller_uid() };
-        let Some(generation) = self.find_running_generation(&session_id) else {
-            let runner = Arc::clone(&self.runner);
-            let generation = async move { runner.generate(submission).await };
-            return Box::pin(self.start_generation(session_id, request, generation, ctx).wait_for_result());
-        };
-        let (same, cache, me) = (generation.request == request, self.cache.clone(), ctx.address());
-        Box::pin(async move {
-            let result = generation.wait_for_result().await;
-            if !same {
-                return resend_message(&me, deliver).await;
-            }
-            let outcome = result?;
-            match cache.ask(FindSession(submission)).await {
-                Ok(Ok(FindSessionOutcome::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
-                Ok(Ok(FindSessionOutcome::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
-                Ok(Ok(FindSessionOutcome::Nothing(_))) => Ok(outcome),
-                Ok(Err(error)) => Err(Arc::new(error.into())),
-                Err(error) => Err(Arc::new(error.into())),
-            }
-        })
-    }
-}
-
-/// Sends the message again, after another request's flight has ended.
-async fn resend_message<M>(regen: &Addr<RegenActor>, message: M) -> GenerationResult
-where
-    M: Message<Result = GenerationResult> + Send + 'static,
-    RegenActor: Handler<M, Result = ResponseFuture<GenerationResult>>,
-{
-    let lost = |_| Err(Arc::new(GenerationError::NoAnswer(ActorCallError::Failed { actor: "regen" })));
-    let (reply, result) = oneshot::channel();
-    regen.do_send::<ActorCall<RegenActor>>(ActorHandle::wrap_message(message, reply));
-    result.await.unwrap_or_else(lost)
 }
 
 impl Handler<AwaitGenerations> for RegenActor {
@@ -340,7 +212,7 @@ impl Handler<ClearGeneration> for RegenActor {
     type Result = ();
 
     fn handle(&mut self, ClearGeneration(session_id): ClearGeneration, _: &mut Context<Self>) {
-        if self.find_running_generation(&session_id).is_none() {
+        if self.running.get(&session_id).is_some_and(|running| !running.is_running()) {
             self.running.remove(&session_id);
         }
     }

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
+use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{
     AuditEvent, CrosscheckDecision, CustomerQuery, DivergenceCheck, GatePath, ProductTier, SessionId,
-    VerdictDelivery, VerdictGeneration, VerdictPayload,
+    SessionRecord, VerdictDelivery, VerdictGeneration, VerdictPayload,
 };
 use oracled_store::JournalRecord;
 use std::sync::Arc;
@@ -32,6 +33,23 @@ pub struct Submission {
     pub generation_trace: Option<GenerationTrace>,
 }
 
+impl Submission {
+    /// The verdict to generate for the order of a session.
+    pub(crate) fn of_order(session: &SessionRecord) -> Self {
+        Self {
+            session_id: session.session_id.clone(),
+            tier: session.tier,
+            query: session.query.clone(),
+            payload: None,
+            // the session has the address, which may be corrected during the attempt
+            customer_email: None,
+            check: session.check.clone(),
+            path: GatePath::Generate,
+            generation_trace: None,
+        }
+    }
+}
+
 /// How the model generated a verdict.
 #[derive(Debug, Clone)]
 pub struct GenerationTrace {
@@ -42,6 +60,11 @@ pub struct GenerationTrace {
 }
 
 impl GenerationTrace {
+    /// The tokens used by the model calls.
+    pub(crate) fn usage(trace: Option<&Self>) -> Option<ModelTokenUsage> {
+        ModelTokenUsage::sum(Self::entries(trace).filter_map(|entry| entry.token_usage()))
+    }
+
     /// The log entries of the model calls.
     pub(crate) fn entries(trace: Option<&Self>) -> impl Iterator<Item = AuditEvent> {
         trace.into_iter().flat_map(|trace| trace.interactions.iter().cloned())

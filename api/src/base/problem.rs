@@ -84,6 +84,8 @@ problem_codes! {
     MailUnknown = 404: "Use an id from `oraclectl outbox`.",
     /// The session is not registered.
     SessionUnknown = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
+    /// The session has no order.
+    OrderUnknown = 404: "Place an order with `POST /v1/verdicts/{session_id}`.",
     /// The ontology is not registered.
     OntologyUnknown = 404: "Register it first.",
     /// The source is not registered.
@@ -115,6 +117,8 @@ problem_codes! {
     SessionMismatch = 409: "Use a new session id, or the session's own data.",
     /// The session's first verdict was delivered already.
     DeliveredAlready = 409: "Read the verdict instead.",
+    /// The state of the order does not permit the change. `detail` names it.
+    OrderStateRefused = 409: "Wait until the attempt has ended, or use another action.",
     /// The review is resolved. `detail` has the reviewer and the time.
     ReviewResolved = 409: "Revoke the resolution first.",
     /// The review is dismissed. `detail` has the reviewer and the time.
@@ -160,6 +164,8 @@ problem_codes! {
     CrosscheckRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
     /// The verdict did not pass the rules. `evaluation` has the evidence.
     RulesRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
+    /// The order of the session failed: no answer of the model could be delivered. `detail` has the last cause.
+    OrderFailed = 422: "Do not deliver a verdict. An operator can retry the order with `oraclectl order retry`.",
     /// The query exceeds the work limit.
     QueryTooCostly = 422: "Fix identity axes or an indexed axis, or use fewer filters.",
     /// The session's verdict was regenerated a short time ago.
@@ -180,8 +186,8 @@ problem_codes! {
     ModelRefusedRequest = 502: "Correct the model's configuration: its key, name or URL.",
     /// The payload could not be pulled. `detail` has the cause.
     PullFailed = 502: "Correct the pipeline or its credential, or pull again later.",
-    /// The limit of requests to the model is reached.
-    ModelBusy = 503: "Wait for `Retry-After`, or raise `model.calls_per_minute` or `model.calls_at_once`.",
+    /// The limit of requests to the model, or of open orders, is reached.
+    ModelBusy = 503: "Wait for `Retry-After`, or raise the limit that `detail` names.",
     /// The model cannot be reached, or no model is configured.
     ModelUnavailable = 503: "Wait for `Retry-After`. Without that header, configure a model.",
     /// The daemon is overloaded. Nothing was delivered.

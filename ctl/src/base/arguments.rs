@@ -34,6 +34,10 @@ mod tests {
             &["health", "open"],
             &["health", "close"],
             &["health", "probe"],
+            &["orders", "--after"],
+            &["order", "show"],
+            &["order", "retry", "--reason=r"],
+            &["order", "fail", "--reason=r"],
             &["outbox", "--after"],
             &["outbox", "requeue"],
             &["outbox", "drop"],
@@ -79,6 +83,7 @@ mod tests {
     fn limit_of_zero_rows_is_a_usage_error_of_every_verb() {
         for line in [
             &["log"][..],
+            &["orders"],
             &["outbox"],
             &["ingest", "list"],
             &["review", "list"],

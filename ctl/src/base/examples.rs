@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 37] = [
+const EXAMPLES: [(&str, &[&str]); 40] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -30,6 +30,9 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     ("drain", &["oraclectl drain", "oraclectl drain --off"]),
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),
     ("health", &["oraclectl health", "oraclectl health open gemini"]),
+    ("orders", &["oraclectl orders --state held"]),
+    ("order retry", &["oraclectl order retry cs_1 --reason 'the model works again'"]),
+    ("order fail", &["oraclectl order fail cs_1 --reason 'the customer has cancelled'"]),
     ("outbox", &["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]),
     ("outbox requeue", &["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]),
     ("calibrate", &["oraclectl calibrate corpus.ndjson"]),

@@ -4,7 +4,7 @@ use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::api::{health, metrics, oracles, reserved_body};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::rules::api::rules;
-use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
+use crate::verdict::api::{cache, crosscheck, orders, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::response::Response;
 use hyper::StatusCode;
@@ -35,6 +35,7 @@ use utoipa::OpenApi;
         crosscheck::post,
         verdicts::post,
         verdicts::get,
+        orders::get,
         sessions::put,
         cache::post,
         cache::get,

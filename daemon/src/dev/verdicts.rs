@@ -17,8 +17,8 @@ const TRUNCATED_QUERY: &str = "Adopt a second rescue dog while working from home
 /// The recipient. The domain `.invalid` is reserved, so no one has this address.
 const CUSTOMER: &str = "customer@example.invalid";
 const ORACLES: &str = "/v1/health/oracles";
-/// Maximum number of calls until the circuit opens.
-const CALLS_MAX: u32 = 100;
+/// Maximum number of calls until the circuit opens: an order lists its last ten attempts.
+const CALLS_MAX: u32 = 10;
 
 pub(super) async fn deliver_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("good"));
@@ -73,7 +73,7 @@ pub(super) async fn refuse_verdicts(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
 pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("generated");
     let request = json!({"tier": "full", "query": RECORDED_QUERY, "customer_email": CUSTOMER});
-    let generated = walk.post(&format!("/v1/verdicts/{session}"), &request, StatusCode::CREATED).await?;
+    let generated = walk.order(&session, &request).await?;
     walk.check(&generated, "/verdict/verdict", "NULL")?;
     let mail = walk.mail(&format!("verdict:{session}")).await?;
     Ok([format_summary(&generated)].into_iter().chain(mail).collect())
@@ -99,34 +99,40 @@ pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result
     Ok([difference].into_iter().chain(mail).collect())
 }
 
-/// The recorded model fails until its circuit opens, then recovers.
+/// The recorded model fails until its circuit opens, then recovers. A request waits meanwhile.
 pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
-    let path = format!("/v1/verdicts/{}", walk.id("later"));
+    let session = walk.id("later");
     let request = json!({"tier": "full", "query": RECORDED_QUERY});
+    let order_path = format!("/v1/orders/{session}");
+    let retry = json!({"action": "retry", "reason": "the walk does not wait"}).to_string();
     set_down(walk, true);
-    let (mut calls, mut error) = (0, String::new());
-    let open = loop {
-        let failed = walk.post(&path, &request, StatusCode::SERVICE_UNAVAILABLE).await?;
-        walk.check(&failed, "/code", "model_unavailable")?;
-        let oracles = walk.control(Method::GET, ORACLES, "", StatusCode::OK).await?;
+    let waiting = walk.post_in_background(&format!("/v1/verdicts/{session}"), &request).await?;
+    // the request has arrived
+    walk.wait_for("/v1/orders?limit=1", "/items/0/session_id", &session).await?;
+    let mut calls = 0;
+    let (open, error) = loop {
+        let outcome = format!("/last_attempts/{calls}/outcome");
+        let order = walk.wait_for(&order_path, &outcome, "model_unavailable").await?;
+        let error = text(&order, &format!("/last_attempts/{calls}/cause"));
         calls += 1;
-        if error.is_empty() {
-            error = text(&failed, "/detail");
-        }
+        let oracles = walk.control(Method::GET, ORACLES, "", StatusCode::OK).await?;
         if text(&oracles, "/0/status") == "circuit_open" || calls == CALLS_MAX {
-            break oracles;
+            break (oracles, error);
         }
+        walk.control(Method::POST, &order_path, &retry, StatusCode::OK).await?;
     };
     set_down(walk, false);
     let failures = text(&open, "/0/consecutive_failures");
     walk.check(&open, "/0/status", "circuit_open")?;
     walk.wait_for(ORACLES, "/0/status", "unhealthy").await?;
-    let generated = walk.post(&path, &request, StatusCode::CREATED).await?;
+    walk.control(Method::POST, &order_path, &retry, StatusCode::OK).await?;
+    let generated: Value = waiting.await??.json()?;
+    walk.wait_for(&order_path, "/state", "delivered").await?;
     walk.wait_for(ORACLES, "/0/status", "healthy").await?;
     Ok(vec![
         error,
         format!(
-            "circuit open after {failures} failures, closed after a probe; next answer: {}",
+            "circuit open after {failures} failures, closed after a probe; the waiting request gets {}",
             format_summary(&generated)
         ),
     ])

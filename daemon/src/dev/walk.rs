@@ -4,11 +4,12 @@ use super::upstreams::DevUpstreams;
 use anyhow::{Context, bail};
 use hyper::{Method, StatusCode};
 use oracled_actors::platform::clock::monotonic;
-use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// Time limit for a change that happens without a further request.
@@ -39,6 +40,7 @@ pub(super) struct DevWalk<'w> {
     pub(super) passed: usize,
     pub(super) unchecked: usize,
     pub(super) failed: usize,
+    socket: PathBuf,
     routes: DaemonClient,
     control: DaemonClient,
     /// The number of the last log entry before the walk. Ids contain it, so that several walks can use one
@@ -69,6 +71,7 @@ impl<'w> DevWalk<'w> {
             passed: 0,
             unchecked: 0,
             failed: 0,
+            socket: socket.to_owned(),
             routes: DaemonClient::connect(socket).await?,
             control: DaemonClient::connect(control_socket).await?,
             before: 0,
@@ -150,6 +153,42 @@ impl<'w> DevWalk<'w> {
     ) -> anyhow::Result<Value> {
         let answer = self.call(DevSocket::Routes, Method::POST, path, &body.to_string(), status).await?;
         Ok(answer.json()?)
+    }
+
+    /// Orders a verdict, and waits for it until the first attempt fails: the daemon would try again for a day.
+    pub(super) async fn order(&mut self, session: &str, request: &Value) -> anyhow::Result<Value> {
+        let waiting = self.post_in_background(&format!("/v1/verdicts/{session}"), request).await?;
+        let before = self.detail.len();
+        while !waiting.is_finished() {
+            self.detail.truncate(before);
+            let orders = self.control(Method::GET, "/v1/orders?limit=1", "", StatusCode::OK).await?;
+            let order = |name: &str| text(&orders, &format!("/items/0/{name}"));
+            if order("session_id") == session && order("state") == "queued" && order("attempts") != "0" {
+                bail!("{}", order("last_attempts/0/cause"));
+            }
+            sleep(PAUSE).await;
+        }
+        self.detail.truncate(before);
+        let answer = waiting.await??;
+        self.detail.push_str(&format!("      {}\n", answer.status));
+        let response = String::from_utf8_lossy(&answer.body);
+        self.detail.push_str(&format!("      {}\n", shortened(&response, BODY_CHARS)));
+        if answer.status != StatusCode::CREATED {
+            bail!("expected status 201 Created, got {}: {}", answer.status, shortened(&response, LINE_CHARS));
+        }
+        Ok(answer.json()?)
+    }
+
+    /// Posts to the routes' socket on a connection of its own, so that other requests can be sent while it waits.
+    pub(super) async fn post_in_background(
+        &mut self,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<JoinHandle<Result<DaemonResponse, ClientError>>> {
+        let (mut client, path, body) =
+            (DaemonClient::connect(&self.socket).await?, path.to_owned(), body.to_string());
+        self.describe(&format!("POST {path}"), &body);
+        Ok(tokio::spawn(async move { client.call(Method::POST, &path, Some(body.into())).await }))
     }
 
     /// Sends a request to the control socket.

@@ -11,6 +11,7 @@ mod keys;
 mod load;
 mod mail;
 mod model;
+mod orders;
 mod rules;
 mod variables;
 
@@ -23,10 +24,12 @@ pub use ingestion::{ConfiguredCredential, ConfiguredSecrets, IngestionSection, S
 pub use mail::{MailSection, MailTls, MailTransport};
 pub use model::{ModelProvider, ModelSection};
 use oracled_api::base::directories::DefaultDirectories;
+pub use orders::{OrderLimitAction, OrdersSection};
 pub use rules::RulesSection;
 
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
+use oracled_actors::SupervisionLimits;
 use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
@@ -35,6 +38,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
@@ -113,6 +117,8 @@ pub struct DaemonConfig {
     pub supervision: SupervisionSection,
     /// The model and its calls.
     pub model: ModelSection,
+    /// Orders: first verdicts that the model generates.
+    pub orders: OrdersSection,
     /// Mail to customers.
     pub mail: MailSection,
     /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
@@ -244,6 +250,18 @@ pub struct SupervisionSection {
     pub max_pause_ms: u64,
 }
 
+impl SupervisionSection {
+    /// The limits of supervision.
+    #[must_use]
+    pub const fn to_limits(&self) -> SupervisionLimits {
+        SupervisionLimits {
+            max_panics: self.max_panics,
+            window: Duration::from_secs(self.window_s),
+            max_pause: Duration::from_millis(self.max_pause_ms),
+        }
+    }
+}
+
 impl Default for DaemonConfig {
     fn default() -> Self {
         let dirs = DefaultDirectories::from_environment();
@@ -280,6 +298,7 @@ impl Default for DaemonConfig {
             },
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: ModelSection::default(),
+            orders: OrdersSection::default(),
             mail: MailSection::default(),
             health: OracleHealthConfig::default(),
             gate: GateSection::default(),

@@ -16,9 +16,9 @@ use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use oracled_actors::upstream::{
     BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient, UpstreamEndpointError,
 };
+use oracled_actors::verdict::generation::ConfiguredModel;
 use oracled_actors::verdict::notifier::NotifierConfig;
 use oracled_actors::verdict::rate_limiter::ModelCallLimits;
-use oracled_actors::verdict::regen::ConfiguredModel;
 use oracled_domain::OracleId;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use secrecy::SecretString;

@@ -1,6 +1,7 @@
 //! Handlers of verdicts and sessions on the control socket.
 
 pub mod divergence;
+pub mod orders;
 pub mod outbox;
 pub mod purge;
 pub mod session;

@@ -19,12 +19,14 @@ pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 use crate::base::digest::Sha256Hex;
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::generation::{ModelTokenUsage, VerdictGeneration};
+use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::health::OracleHealthLevel;
 use crate::verdict::interaction::OracleInteractionLog;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
+use crate::verdict::order::{OrderState, OrderStopCause};
 use crate::verdict::session::SessionId;
 use ground::{
     ConfirmationEntry, DocumentEntry, InvalidationEntry, PruneEntry, PullEndedEntry, PullFailedEntry,
@@ -154,6 +156,63 @@ pub enum EventKind {
         tier: ProductTier,
         /// The digest of the prompt, and the settings of the model.
         generation: VerdictGeneration,
+    },
+    /// A request for a verdict that the model is to generate was accepted, and stored with its session.
+    OrderPlaced {
+        /// The tier of the verdict.
+        tier: ProductTier,
+        /// The first 80 Unicode scalar values of the query.
+        query_preview: String,
+        /// Whether the session has an e-mail address.
+        has_email: bool,
+        /// The user id that owns the session.
+        owner_uid: Option<u32>,
+    },
+    /// The model is about to be asked for the verdict of an order. This entry is committed before the call, so that the limit
+    /// on calls holds after a restart.
+    OrderAttempted {
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// The digest of the prompt, and the settings of the model.
+        generation: VerdictGeneration,
+    },
+    /// An attempt brought no verdict that can be delivered.
+    OrderAttemptFailed {
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// The outcome.
+        outcome: GenerationOutcome,
+        /// The error.
+        cause: String,
+        /// The time of the next attempt; null if the order was stopped.
+        next_attempt_at: Option<Timestamp>,
+    },
+    /// A limit or an operator stopped an order. It is held or failed.
+    OrderStopped {
+        /// The new state: `held` or `failed`.
+        state: OrderState,
+        /// Why it was stopped.
+        cause: OrderStopCause,
+        /// The number of attempts.
+        attempts: u32,
+        /// The operator's reason; null if a limit stopped the order.
+        reason: Option<String>,
+        /// The operator's process; null if a limit stopped the order.
+        peer: Option<PeerCredentials>,
+    },
+    /// An operator retried an order. Its limits count from now on.
+    OrderRetried {
+        /// The operator's reason.
+        reason: String,
+        /// The operator's process.
+        peer: PeerCredentials,
+    },
+    /// The verdict of an order was delivered.
+    OrderDelivered {
+        /// The path on which the verdict arrived.
+        path: GatePath,
+        /// The number of attempts.
+        attempts: u32,
     },
     /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
     OracleInteraction(OracleInteractionLog),
@@ -323,6 +382,15 @@ impl AuditEvent {
     #[must_use]
     pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
         Self { kind, session_id: session_id.into(), timestamp }
+    }
+
+    /// The tokens used by the model call that the event is about.
+    #[must_use]
+    pub const fn token_usage(&self) -> Option<ModelTokenUsage> {
+        match &self.kind {
+            EventKind::OracleInteraction(interaction) => interaction.usage,
+            _ => None,
+        }
     }
 }
 

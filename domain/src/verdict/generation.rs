@@ -51,6 +51,22 @@ pub struct ModelTokenUsage {
     pub total_tokens: Option<u64>,
 }
 
+impl ModelTokenUsage {
+    /// The sum of several calls; `None` if there is none.
+    #[must_use]
+    pub fn sum(usages: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        usages.into_iter().reduce(|a, b| Self {
+            prompt_tokens: add(a.prompt_tokens, b.prompt_tokens),
+            output_tokens: add(a.output_tokens, b.output_tokens),
+            total_tokens: add(a.total_tokens, b.total_tokens),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use crate::rules::CandidateCheck;
 use crate::verdict::crosscheck::ApprovedVerdict;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::order::Order;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -223,6 +224,9 @@ pub struct SessionRecord {
     /// The check of the first verdict, which also applies to regenerated verdicts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<Arc<CandidateCheck>>,
+    /// The order of the first verdict, if the model was to generate it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub order: Option<Order>,
 }
 
 impl SessionRecord {
@@ -244,6 +248,7 @@ impl SessionRecord {
             delivered_sha256: None,
             cached_sha256: None,
             check: None,
+            order: None,
         }
     }
 

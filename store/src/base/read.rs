@@ -88,8 +88,13 @@ impl TableReader {
     ) -> Result<Vec<String>, StoreError> {
         let Range { start, end } = rows::all(table);
         let to = before.map_or(end, |before| key(table, &[before.as_bytes()]));
+        self.last_names(start..to, most)
+    }
+
+    /// The names of the last `most` rows among `keys`, the last one first.
+    pub(crate) fn last_names(&self, keys: Range<Vec<u8>>, most: usize) -> Result<Vec<String>, StoreError> {
         self.read(|db, _| {
-            let heads = rows::heads(db, self.dir(), start..to);
+            let heads = rows::heads(db, self.dir(), keys);
             heads.rev().map(name_of).take(most).collect()
         })
     }

@@ -50,11 +50,13 @@ pub struct StoreCounts {
     pub pending: u64,
     /// Stored checks of rules that rejected verdicts of unknown sessions.
     pub refusals: u64,
+    /// Orders, open or not.
+    pub orders: u64,
 }
 
 impl StoreCounts {
     /// The tables that are counted, each with the name of its rows in messages.
-    pub(crate) const TABLES: [(TableId, &'static str); 12] = [
+    pub(crate) const TABLES: [(TableId, &'static str); 13] = [
         (TableId::Verdicts, "verdicts"),
         (TableId::Sessions, "sessions"),
         (TableId::Outbox, "mails"),
@@ -67,6 +69,7 @@ impl StoreCounts {
         (TableId::Kept, "cached answers"),
         (TableId::Pending, "pending decisions"),
         (TableId::Refusals, "refusals by the rules"),
+        (TableId::Orders, "orders"),
     ];
 
     /// The count of `table`'s rows; `None` if they are not counted.
@@ -84,6 +87,7 @@ impl StoreCounts {
             TableId::Kept => Some(&mut self.kept),
             TableId::Pending => Some(&mut self.pending),
             TableId::Refusals => Some(&mut self.refusals),
+            TableId::Orders => Some(&mut self.orders),
             TableId::Meta
             | TableId::ByEvent
             | TableId::Log
@@ -96,7 +100,7 @@ impl StoreCounts {
     }
 
     /// All counts in the order of the stored format: new ones are appended.
-    const fn each(&mut self) -> [&mut u64; 13] {
+    const fn each(&mut self) -> [&mut u64; 14] {
         [
             &mut self.entries,
             &mut self.verdicts,
@@ -111,6 +115,7 @@ impl StoreCounts {
             &mut self.kept,
             &mut self.pending,
             &mut self.refusals,
+            &mut self.orders,
         ]
     }
 

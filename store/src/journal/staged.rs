@@ -8,9 +8,11 @@ use crate::base::rows::{self, StoredRow, TableId};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
+use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verdict::rejecting_checks::rejecting_check_name;
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
 use oracled_domain::SessionId;
+use oracled_domain::verdict::order::OrderState;
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -114,6 +116,9 @@ impl<'a> StagedGroup<'a> {
         let row = write.row();
         let (table, name) = row_location(&row);
         if table.is_in_session_row() {
+            if table == TableId::Sessions {
+                self.index_order(&name, write, revision)?;
+            }
             return self.set_part(table, &name, write.value(), revision);
         }
         self.set(table, &name, write.value(), revision)?;
@@ -126,6 +131,29 @@ impl<'a> StagedGroup<'a> {
                 self.set(TableId::OpenByWorkflow, by_caller.as_bytes(), open.clone(), revision)?;
             }
             self.set(TableId::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
+        }
+        Ok(())
+    }
+
+    /// Updates the index of orders for a change of the session `name`.
+    fn index_order(&mut self, name: &[u8], write: &TableWrite, revision: u64) -> Result<(), StoreError> {
+        let (position, state) = match write {
+            TableWrite::PutSession(session) => match &session.order {
+                Some(order) => (OrderPosition::of(&session.session_id, order.placed_at), Some(order.state)),
+                None => return Ok(()),
+            },
+            _ => {
+                // if the session is damaged, its name stays in the index, and readers skip it
+                let before = self.session_row(name)?.session.as_ref();
+                let Some(position) = before.and_then(|part| OrderPosition::read(&part.json)) else {
+                    return Ok(());
+                };
+                (position, None)
+            }
+        };
+        for other in OrderState::ALL {
+            let value = (state == Some(*other)).then(Vec::new);
+            self.set(TableId::Orders, order_name(*other, &position).as_bytes(), value, revision)?;
         }
         Ok(())
     }

@@ -14,7 +14,8 @@ event. The file mirrors the log in the database, which `oraclectl log` reads. To
 
 An entry that a request caused has `caller`. The `request_id` in it is the `X-Request-Id` of the response, and
 `oraclectl log --request ID` shows all entries of one request. An entry without `caller` comes from the daemon itself: a
-schedule, a probe, the retry of a mail, or a run that is resumed after a restart. If several callers share one regeneration,
+schedule, a probe, the retry of a mail, an attempt of an order that waited, or a run that is resumed after a restart. If
+several callers share one regeneration,
 its entries name the caller whose request started it.
 
 The text of a rejected verdict is not stored, only its SHA-256. An entry may omit a field whose type includes null.

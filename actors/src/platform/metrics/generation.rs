@@ -2,6 +2,7 @@
 
 use super::{MetricLabelValue, init_counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::interaction::{InteractionStatus, PERMANENT_STATUSES};
 use oracled_domain::{AuditEvent, DivergenceCheck, DivergenceLevel, EventKind, GatePath, VerdictLabel};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,40 +10,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use strum::{IntoStaticStr, VariantArray};
+use strum::VariantArray;
 
 /// The paths on which the model is called.
 const PATHS: [GatePath; 2] = [GatePath::Generate, GatePath::Regen];
 /// The kinds of the model's tokens.
 const DIRECTIONS: [&str; 2] = ["prompt", "output"];
-
-/// The outcome of a request for a verdict by the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub(crate) enum GenerationOutcome {
-    Delivered,
-    Regenerated,
-    Replayed,
-    Rejected,
-    RefusedByRules,
-    SessionMismatch,
-    SessionUnknown,
-    DeliveredAlready,
-    NoModel,
-    RateLimited,
-    ModelBusy,
-    CircuitOpen,
-    QuotaWait,
-    RequestRefused,
-    ModelUnavailable,
-    ModelTimeout,
-    PromptBlocked,
-    StoppedEarly,
-    Declined,
-    EmptyAnswer,
-    StorageFailed,
-    Failed,
-}
 
 /// The labels of a requested verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

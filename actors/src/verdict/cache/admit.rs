@@ -2,7 +2,7 @@
 
 use super::find::{find_session, mail_queued_event, wake_notifier};
 use super::rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
-use super::session_record::address_change_event;
+use super::session_record::{address_change_event, deliver_order};
 use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
@@ -18,6 +18,7 @@ use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::session::{OriginalVerdict, SessionMismatch};
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail, SessionRecord,
@@ -43,7 +44,8 @@ impl AdmitVerdict {
     /// Whether the rules checked the verdict against the check of its session, or against one of its own.
     fn is_checked_against(&self, session_check: &Arc<CandidateCheck>) -> bool {
         let Submission { check, path, .. } = &self.submission;
-        check.as_ref().is_some_and(|check| *path != GatePath::Regen || check == session_check)
+        let is_generated = matches!(path, GatePath::Generate | GatePath::Regen);
+        check.as_ref().is_some_and(|check| !is_generated || check == session_check)
     }
 }
 
@@ -54,6 +56,8 @@ struct DeliveryRecord {
     check: Option<DivergenceCheck>,
     /// The mail that was queued.
     mail_id: Option<MailId>,
+    /// Whether an order ends by it.
+    ends_order: bool,
 }
 
 async fn admit(
@@ -69,8 +73,10 @@ async fn admit(
         let stored = || Ok(store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
         find_session(&store, session_id, admit.approved.tier(), query, stored)
     };
-    // The caller has already looked a submitted verdict up. If that has changed since, the record is stale.
-    let mut lookup = (*path != GatePath::Regen).then_some((FindSessionOutcome::Nothing(None), None));
+    // The caller has already looked a submitted verdict up. If that has changed since, the record is stale. A generated
+    // verdict has a session.
+    let is_generated = matches!(path, GatePath::Generate | GatePath::Regen);
+    let mut lookup = (!is_generated).then_some((FindSessionOutcome::Nothing(None), None));
     let admitted = log.decide_and_commit(|| {
         let (there, session) = lookup.take().map_or_else(&look, Ok)?;
         let (check_in_force, refusal_revision) =
@@ -81,6 +87,12 @@ async fn admit(
         let seen = match there {
             // a verdict is regenerated for a reader, and only for a session that is known
             FindSessionOutcome::Nothing(_) if *path == GatePath::Regen && session.is_none() => {
+                return Err(stale().into());
+            }
+            // the session was removed meanwhile, and its order with it
+            FindSessionOutcome::Nothing(_)
+                if *path == GatePath::Generate && !is_generating(session.as_ref()) =>
+            {
                 return Err(stale().into());
             }
             FindSessionOutcome::Nothing(_) if *path != GatePath::Regen && foreign => {
@@ -99,10 +111,10 @@ async fn admit(
         };
         if let Some(seen) = seen {
             let record = GenerationTrace::record(generation_trace.as_ref(), admit.judged.clone());
-            return Ok(CommitDecision::Change((seen, None), record));
+            return Ok(CommitDecision::Change((seen, None, false), record));
         }
         let mails = notifier.is_some();
-        let DeliveryRecord { mut record, delivery, check, mail_id } =
+        let DeliveryRecord { mut record, delivery, check, mail_id, ends_order } =
             build_delivery_record(&admit, session.as_ref(), &store, mails, clock.now())?;
         if session.is_none() {
             remove_owner_check(&mut record, rejecting_check_key(session_id), refusal_revision);
@@ -112,14 +124,23 @@ async fn admit(
             Some(check) => SubmissionOutcome::Regenerated(cached, check),
             None => SubmissionOutcome::Stored(cached),
         };
-        Ok::<_, VerdictCacheError>(CommitDecision::Change((admission, mail_id), record))
+        Ok::<_, VerdictCacheError>(CommitDecision::Change((admission, mail_id, ends_order), record))
     });
-    let ((admission, mail_id), _) = admitted.await?;
+    let ((admission, mail_id, ends_order), _) = admitted.await?;
+    if ends_order {
+        metrics.orders.count_end(OrderState::Delivered);
+    }
     wake_notifier(notifier.as_ref(), mail_id);
     if let SubmissionOutcome::Regenerated(_, check) = &admission {
         metrics.generation.count_comparison(check);
     }
     Ok(admission)
+}
+
+/// Whether the order of a session has an attempt in progress.
+fn is_generating(session: Option<&(SessionRecord, u64)>) -> bool {
+    let order = session.and_then(|(session, _)| session.order.as_ref());
+    order.is_some_and(|order| order.state == OrderState::Generating)
 }
 
 /// Builds the record of a delivery: how the verdict was generated and judged, the verdict, its session, and
@@ -137,7 +158,7 @@ fn build_delivery_record(
     let original = known.and_then(|session| session.original.as_ref());
     // a regeneration for a read does not count as a delivery
     let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
-    let session = session_after(admit, known, first, now);
+    let mut session = session_after(admit, known, first, now);
     let check = comparison(admit, original);
     let delivery = Arc::new(VerdictDelivery {
         session_id: session_id.clone(),
@@ -151,6 +172,13 @@ fn build_delivery_record(
     events.extend(judged.clone());
     events.push(cached_event(approved, &session, *path, now));
     events.extend(address_change_event(store, known, &session, now)?);
+    let usage = GenerationTrace::usage(generation_trace.as_ref());
+    let delivered_order = if first { deliver_order(&session, *path, usage, now) } else { None };
+    let ends_order = delivered_order.is_some();
+    if let Some((order, delivered)) = delivered_order {
+        session.order = Some(order);
+        events.push(delivered);
+    }
     let compared = check.clone().map(EventKind::RegenDivergenceCheck);
     events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
     let mut writes = vec![TableWrite::PutVerdict(Arc::clone(&delivery))];
@@ -170,7 +198,7 @@ fn build_delivery_record(
         RowExpectation { row: RowKey::Session(session_id.clone()), revision },
     ];
     let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
-    Ok(DeliveryRecord { record, delivery, check, mail_id })
+    Ok(DeliveryRecord { record, delivery, check, mail_id, ends_order })
 }
 
 /// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that

@@ -1,7 +1,9 @@
 //! Looking up a session before a verdict is submitted or generated for it.
 
 use super::rejecting_checks::find_check_in_force;
-use super::session_record::{address_change_event, session_registered_event, session_update_record};
+use super::session_record::{
+    address_change_event, deliver_order, session_registered_event, session_update_record,
+};
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
@@ -159,13 +161,17 @@ impl CachedVerdictDelivery {
         // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
         let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
+        let delivered = deliver_order(known, find.path, None, now);
+        let (order, order_delivered) = delivered.unzip();
         let session = SessionRecord {
             customer_email,
             original: Some(known.original.clone().unwrap_or_else(original)),
             delivered_sha256: Some(known.delivered_sha256.clone().unwrap_or_else(|| sha256.clone())),
+            order: order.or_else(|| known.order.clone()),
             ..known.clone()
         };
         let mut events = vec![session_registered_event(&session, now)];
+        events.extend(order_delivered);
         events.extend(address_change_event(&self.store, Some(known), &session, now)?);
         let mut writes = vec![TableWrite::PutVerdict(Arc::clone(&delivery))];
         let mail = to.map(|to| OutboxMail::queued(MailKind::Verdict, Arc::clone(&delivery), to));

@@ -84,13 +84,13 @@ impl RejectingCheckUsage {
 }
 
 /// The key of the current caller's rejecting check for the session.
-pub(super) fn rejecting_check_key(session_id: &SessionId) -> RejectingCheckKey {
+pub(crate) fn rejecting_check_key(session_id: &SessionId) -> RejectingCheckKey {
     RejectingCheckKey { session_id: session_id.clone(), owner_uid: current_caller_uid() }
 }
 
 /// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
 /// stored rejecting check with its revision.
-pub(super) fn find_check_in_force(
+pub(crate) fn find_check_in_force(
     store: &Store,
     session_id: &SessionId,
     session: Option<&SessionRecord>,
@@ -104,7 +104,7 @@ pub(super) fn find_check_in_force(
 
 /// Makes `record`, which stores a session, also remove the stored rejecting check of its owner. The record is stale
 /// if that rejecting check has changed since.
-pub(super) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
+pub(crate) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
     record.expect.push(RowExpectation { row: RowKey::Refusal(key.clone()), revision });
     if revision.is_some() {
         record.writes.push(TableWrite::RemoveRefusal(key));

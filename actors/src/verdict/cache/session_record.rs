@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::generation::ModelTokenUsage;
+use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::CustomerEmail;
-use oracled_domain::{AuditEvent, EventKind, SessionRecord};
+use oracled_domain::{AuditEvent, EventKind, GatePath, SessionRecord};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 
 /// The record that stores `session`, and requires `revision` of its row.
@@ -36,8 +38,22 @@ pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Times
     )
 }
 
+/// Ends the open order of a session whose verdict is delivered. Returns the order and the log entry; `None` if there is no
+/// order, or it was delivered before.
+pub(super) fn deliver_order(
+    session: &SessionRecord,
+    path: GatePath,
+    usage: Option<ModelTokenUsage>,
+    now: Timestamp,
+) -> Option<(Order, AuditEvent)> {
+    let order = session.order.as_ref().filter(|order| order.state != OrderState::Delivered)?;
+    let order = order.clone().delivered(usage, now);
+    let delivered = EventKind::OrderDelivered { path, attempts: order.attempts };
+    Some((order, AuditEvent::new(now, session.session_id.clone(), delivered)))
+}
+
 /// The log entry for a changed address of a known session.
-pub(super) fn address_change_event(
+pub(crate) fn address_change_event(
     store: &Store,
     before: Option<&SessionRecord>,
     after: &SessionRecord,

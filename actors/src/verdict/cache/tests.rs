@@ -189,7 +189,7 @@ async fn regenerated(
     second: VerdictLabel,
 ) -> SubmissionOutcome {
     if let Some(first) = first {
-        let message = test_submission("cs_1", &verdict(first), GatePath::Generate);
+        let message = test_submission("cs_1", &verdict(first), GatePath::Submit);
         judge_submission(
             system,
             Submission { customer_email: address(), generation_trace: generation_trace("prompt"), ..message },

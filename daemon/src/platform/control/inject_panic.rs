@@ -20,6 +20,7 @@ pub async fn post(
     match actor.as_str() {
         "crosscheck" => system.crosscheck.ask(InjectPanic).await,
         "regen" => system.regen.ask(InjectPanic).await,
+        "orders" => system.orders.ask(InjectPanic).await,
         "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
         "notifier" => system.notifier.ask(InjectPanic).await,

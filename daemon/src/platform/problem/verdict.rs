@@ -6,10 +6,16 @@ use oracled_actors::rules::EvaluationError;
 use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
+use oracled_actors::verdict::generation::GenerationError;
 use oracled_actors::verdict::notifier::OutboxError;
+use oracled_actors::verdict::orders::OrderChangeError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
-use oracled_actors::verdict::regen::GenerationError;
 use oracled_domain::SessionId;
+use oracled_domain::verdict::order::Order;
+use std::time::Duration;
+
+/// When to retry after too many orders are open.
+const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Problem {
     /// The verdict of `session_id` could not be generated.
@@ -39,6 +45,7 @@ impl Problem {
                 };
                 return problem.retry_after(wait);
             }
+            GenerationError::QueueFull { .. } => (ProblemCode::ModelBusy, Some(QUEUE_RETRY_AFTER)),
             GenerationError::NoModel => (ProblemCode::ModelUnavailable, None),
             GenerationError::NotPermitted { retry_after, .. } => {
                 (ProblemCode::ModelUnavailable, Some(*retry_after))
@@ -63,6 +70,41 @@ impl Problem {
             GenerationError::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
         };
         Self::new(code, failed.to_string()).retry_after(retry_after)
+    }
+}
+
+impl Problem {
+    /// The session has no order.
+    #[must_use]
+    pub fn order_unknown(session_id: &SessionId) -> Self {
+        Self::new(ProblemCode::OrderUnknown, format!("session {session_id} has no order"))
+    }
+
+    /// The order of the session failed.
+    #[must_use]
+    pub fn order_failed(session_id: &SessionId, order: &Order) -> Self {
+        let cause: &str = order.stop_cause.map_or("failed", Into::into);
+        let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_deref());
+        let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
+        let detail = format!(
+            "the order of session {session_id} failed after {} attempts ({cause}){last}",
+            order.attempts
+        );
+        Self::new(ProblemCode::OrderFailed, detail)
+    }
+}
+
+impl From<OrderChangeError> for Problem {
+    fn from(error: OrderChangeError) -> Self {
+        match error {
+            OrderChangeError::Unknown(session_id) => Self::order_unknown(&session_id),
+            OrderChangeError::State { .. } => Self::new(ProblemCode::OrderStateRefused, error.to_string()),
+            OrderChangeError::Failed(error) => match error {
+                GenerationError::Store(error) => error.into(),
+                GenerationError::Commit(error) => error.into(),
+                other => Self::new(ProblemCode::InternalError, other.to_string()),
+            },
+        }
     }
 }
 

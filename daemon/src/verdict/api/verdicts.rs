@@ -2,36 +2,45 @@
 
 use crate::platform::api::request::{self, JsonBody, PathSessionId, RequestedCheck, SourcedCheck};
 use crate::platform::api::reserved_body::json_response;
-use crate::platform::config::ModelProvider;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::api::answers::replayed_response;
+use crate::verdict::api::orders;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use bytes::Bytes;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
+use oracled_actors::platform::clock::stopwatch;
 use oracled_actors::verdict::cache::{FindSession, FindSessionOutcome, ReadVerdict};
 use oracled_actors::verdict::crosscheck::JudgeVerdict;
-use oracled_actors::verdict::regen::{self, GenerationError};
+use oracled_actors::verdict::generation::GenerationError;
+use oracled_actors::verdict::regen;
 use oracled_actors::verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
-use oracled_domain::{CrosscheckDecision, GatePath, SessionId};
+use oracled_domain::verdict::order::OrderState;
+use oracled_domain::{CrosscheckDecision, GatePath, PeerCredentials, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected OrderFailed);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
-/// The verdict is judged, and delivered if it passes. If the request has no verdict, the model generates it first.
-/// With `facts` or `facts_from`, the verdict must also pass the rules, after the crosscheck. A request without a verdict
-/// gets 409 `delivered_already` if the first verdict of the session is lost.
+/// The verdict is judged, and delivered if it passes. With `facts` or `facts_from`, it must also pass the rules, after the
+/// crosscheck.
+///
+/// A request without a verdict is an order: it is stored, and the model generates the verdict. If the verdict is not there
+/// within the time limit of the request, or at once with the header `Prefer: respond-async`, the answer is 202 with the order,
+/// and the work continues. The request can be repeated; the facts of the first one apply. It gets 409 `delivered_already` if
+/// the first verdict of the session is lost.
 #[utoipa::path(
     post,
     path = "/v1/verdicts/{session_id}",
@@ -43,13 +52,16 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
         SubmitProblems,
         (status = 201, description = "The verdict passed, is durable, and may be delivered", body = VerdictResponse),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
+        (status = 202, description = "The order is accepted, and the verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
     ),
 )]
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
+    headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
+    let began = stopwatch();
     let mut request: SubmitVerdictRequest = body.parse()?;
     let check = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
     let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, .. } = request;
@@ -79,12 +91,19 @@ pub async fn post(
     {
         return Ok(answer);
     }
+    // the facts of a repeated order are those of its first request
+    let session = service.system.store.session(&submission.session_id)?;
+    let has_order = is_generated && session.is_some_and(|(session, _)| session.order.is_some());
     let mut _held = None;
-    if let Some(check) = check {
+    if let Some(check) = check.filter(|_| !has_order) {
         let SourcedCheck { request: check, held } = check.gather_facts(&service).await?;
         (submission.check, _held) = (Some(check), Some(held));
     }
-    if is_generated { generate(service, submission).await } else { deliver(service, submission).await }
+    if is_generated {
+        orders::place(service, submission, orders::prefers_async(&headers), began).await
+    } else {
+        deliver(service, submission).await
+    }
 }
 
 /// The answer to a submission for a session that already has a verdict: that verdict, whatever the current facts of its
@@ -101,27 +120,18 @@ async fn find_delivered(
     let cache = service.system.cache.clone();
     let find = FindSession(Submission { payload: None, ..submission.clone() });
     match service.run_work(async move { Ok(cache.ask(find).await??) }).await? {
-        FindSessionOutcome::Cached(cached) => Ok(Some(json_response(StatusCode::OK, mark_replayed(&cached)))),
+        FindSessionOutcome::Cached(cached) => Ok(Some(replayed_response(&cached))),
         FindSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
         FindSessionOutcome::Nothing(_) => Ok(None),
     }
 }
 
-async fn generate(service: Arc<DaemonService>, submission: Submission) -> Result<Response, Problem> {
-    let (session_id, regen) = (submission.session_id.clone(), service.system.regen.clone());
-    let order = regen::GenerateVerdict(submission);
-    match service.run_work(async move { Ok(regen.ask(order).await?) }).await? {
-        Ok(outcome) => delivery_response(&service, &session_id, outcome),
-        Err(failed) if matches!(*failed, GenerationError::NoModel) => Err(no_model_problem(&service)),
-        Err(failed) => Err(Problem::generation_failed(&session_id, &failed)),
-    }
-}
-
-problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
-/// If the verdict is lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
+/// If the session has an order that is not delivered, the answer is 202 with the order, or 422 if it failed. If the verdict is
+/// lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
 /// 5 minutes get 422.
 #[utoipa::path(
@@ -133,11 +143,13 @@ problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch Verd
     responses(
         ReadProblems,
         (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
+        (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
     ),
 )]
 pub async fn get(
     method: Method,
     State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
@@ -146,8 +158,17 @@ pub async fn get(
         // a HEAD request does not start a regeneration
         None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
         None if service.is_draining() => return Err(Problem::draining()),
+        None if let Some(session) = find_unfinished(&service, &session_id, peer)? => {
+            return orders::answer(&service, session, false);
+        }
         None => {
             let regenerated = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
+            // the order was placed after the check above
+            if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::SessionUnknown))
+                && let Some(session) = find_unfinished(&service, &session_id, peer)?
+            {
+                return orders::answer(&service, session, false);
+            }
             if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::NoModel)) {
                 return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
@@ -163,15 +184,23 @@ pub async fn get(
     Ok(response)
 }
 
-/// The reason why no verdict can be generated, and the remedy.
-fn no_model_problem(service: &DaemonService) -> Problem {
-    let cause = match service.config.model.provider {
-        ModelProvider::None => {
-            "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
-        }
-        _ => "the model has no key; see `model.api_key_file`".to_owned(),
+/// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict. Only its owner may
+/// see the order.
+fn find_unfinished(
+    service: &DaemonService,
+    session_id: &SessionId,
+    peer: PeerCredentials,
+) -> Result<Option<SessionRecord>, Problem> {
+    let session = service.system.store.session(session_id)?.map(|(session, _)| session);
+    let is_unfinished = |session: &SessionRecord| {
+        session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
     };
-    Problem::new(ProblemCode::ModelUnavailable, cause)
+    match session.filter(is_unfinished) {
+        Some(session) if session.is_foreign_to(Some(peer.uid)) => {
+            Err(Problem::verdict_not_cached(session_id.to_string()))
+        }
+        session => Ok(session),
+    }
 }
 
 /// The verdict of an outcome, or the problem if it has none.
@@ -206,7 +235,7 @@ fn delivery_response(
     let is_replayed = matches!(outcome, SubmissionOutcome::Replayed(_));
     let cached = require_verdict(service, session_id, outcome)?;
     Ok(if is_replayed {
-        json_response(StatusCode::OK, mark_replayed(&cached))
+        replayed_response(&cached)
     } else {
         json_response(StatusCode::CREATED, cached.body.clone())
     })
@@ -272,10 +301,4 @@ fn rejection_problem(
     let mut problem = Problem::new(code, detail);
     problem.document.contact.clone_from(contact);
     problem
-}
-
-/// The document with `"replayed":true` as its last member.
-fn mark_replayed(cached: &CachedVerdict) -> Bytes {
-    let members = cached.body.strip_suffix(b"}").expect("the document is an object");
-    [members, br#","replayed":true}"#].concat().into()
 }

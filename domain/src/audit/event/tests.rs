@@ -276,12 +276,44 @@ fn all() -> Vec<AuditEvent> {
     let mut events = events.to_vec();
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(mail_events(&session_id, peer, timestamp));
+    events.extend(order_events(&session_id, peer, timestamp));
     let [action, health, recovered, started, stopped] = daemon_events(timestamp);
     events.extend([action, health]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
     events.extend([recovered, started, stopped]);
     events
+}
+
+/// One event of each kind about orders.
+fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
+    let settings = GenerationSettings::locked("gemini-2.5-flash".into());
+    let generation = VerdictGeneration { prompt_sha256: Sha256Hex::of(b"prompt"), settings };
+    let kinds = [
+        EventKind::OrderPlaced {
+            tier: ProductTier::Full,
+            query_preview: "Sell honey?".into(),
+            has_email: true,
+            owner_uid: Some(1001),
+        },
+        EventKind::OrderAttempted { attempt: 1, generation },
+        EventKind::OrderAttemptFailed {
+            attempt: 1,
+            outcome: GenerationOutcome::ModelUnavailable,
+            cause: "a fault".into(),
+            next_attempt_at: Some(timestamp),
+        },
+        EventKind::OrderStopped {
+            state: OrderState::Failed,
+            cause: OrderStopCause::Operator,
+            attempts: 1,
+            reason: Some("cancelled".into()),
+            peer: Some(peer),
+        },
+        EventKind::OrderRetried { reason: "mended".into(), peer },
+        EventKind::OrderDelivered { path: GatePath::Generate, attempts: 2 },
+    ];
+    kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()
 }
 
 #[test]

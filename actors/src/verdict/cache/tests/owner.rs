@@ -43,7 +43,7 @@ fn registration_by_another_uid_is_a_mismatch_and_changes_nothing() {
 fn delivery_by_another_uid_to_a_registered_session_is_a_mismatch() {
     with_system(|TestSystem { system, .. }| async move {
         run_as_uid(OWNER, register(&system, None, address())).await;
-        for path in [GatePath::Submit, GatePath::Generate, GatePath::CacheWrite] {
+        for path in [GatePath::Submit, GatePath::CacheWrite] {
             let message = test_submission("cs_1", GOOD, path);
             let outcome = run_as_uid(OTHER, judge_submission(&system, message)).await;
             assert!(matches!(outcome, SubmissionOutcome::Mismatch(SessionMismatch::Owner)), "{outcome:?}");

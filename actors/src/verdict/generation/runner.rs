@@ -1,43 +1,48 @@
-//! One generation in progress: limits, model call, gate.
+//! One generation: limits, model call, gate.
 
-use super::{ConfiguredModel, RegenHandles};
+use super::ConfiguredModel;
 use crate::audit::logger::CommitError;
-use crate::platform::actor_handle::ActorCallError;
+use crate::audit::logger::LoggerHandle;
+use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle_health::{
-    ApplyQuotaWait, CallLease, ListHealthStatuses, PermitError, RequestCallPermit,
+    ApplyQuotaWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
 };
 use crate::upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError, ModelHealthEffect};
-use crate::verdict::cache::{FindSession, FindSessionOutcome, VerdictCacheError};
-use crate::verdict::crosscheck::{GateError, JudgeVerdict};
+use crate::verdict::cache::{VerdictCache, VerdictCacheError};
+use crate::verdict::crosscheck::{CrosscheckActor, GateError, JudgeVerdict};
 use crate::verdict::rate_limiter::{
-    CallLimitError, ModelCallSlot, RegenPermit, RegenPermitError, RequestCallRetry, RequestFirstCall,
-    RequestRegen,
+    CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RegenPermitError, RequestCallRetry,
+    RequestFirstCall, RequestRegen,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use oracled_domain::verdict::generation::GenerationSettings;
+use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
+use oracled_domain::verdict::order::OrderState;
 use oracled_domain::{
-    AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, VerdictGeneration, VerdictPayload,
+    AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, SessionRecord, VerdictGeneration, VerdictPayload,
     build_verdict_prompt,
 };
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The result of a flight, for all callers that wait for it.
+/// The result of a generation, for all callers that wait for it.
 pub type GenerationResult = Result<SubmissionOutcome, Arc<GenerationError>>;
 
 /// Why there is no verdict. Nothing was delivered, and no part of the verdict is cached.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
-    /// The session is unknown, and so is its question.
+    /// The session is unknown, and so is its question. Or its verdict was never delivered, and its order generates it.
     #[error("the session is not known")]
     SessionUnknown,
     /// The session's first verdict was already delivered. It is regenerated only by a read.
     #[error("the session's verdict was already delivered")]
     DeliveredAlready,
+    /// Too many orders are open.
+    #[error("too many orders are open (limit {queue_max}: `orders.queue_max`)")]
+    QueueFull { queue_max: usize },
     /// No model is configured.
     #[error("no model is configured")]
     NoModel,
@@ -93,14 +98,39 @@ impl From<RegenPermitError> for GenerationError {
 /// When to retry if an administrator holds the circuit open, or the model reports no wait.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Runs the flights, which share its parts.
+/// The actors that a generation calls.
+#[derive(Debug, Clone)]
+pub(crate) struct GenerationHandles {
+    pub(crate) rate_limiter: ActorHandle<RateLimiter>,
+    pub(crate) oracle_health: ActorHandle<OracleHealth>,
+    pub(crate) crosscheck: ActorHandle<CrosscheckActor>,
+    pub(crate) cache: ActorHandle<VerdictCache>,
+    pub(crate) log: LoggerHandle,
+}
+
+/// Runs generations, which share its parts.
 #[derive(Debug)]
-pub(super) struct GenerationRunner {
-    pub(super) model: Option<ConfiguredModel>,
-    pub(super) handles: RegenHandles,
-    pub(super) store: Store,
-    pub(super) clock: Clock,
-    pub(super) metrics: ActorMetrics,
+pub(crate) struct GenerationRunner {
+    pub(crate) model: Option<ConfiguredModel>,
+    pub(crate) handles: GenerationHandles,
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: ActorMetrics,
+}
+
+/// The permits of one call of the model for a first verdict.
+#[derive(Debug)]
+pub(crate) struct FirstCallPermits {
+    lease: CallLease,
+    slot: ModelCallSlot,
+}
+
+/// The end of one generation.
+#[derive(Debug)]
+pub(crate) struct GenerationEnd {
+    pub(crate) result: Result<SubmissionOutcome, GenerationError>,
+    /// The tokens used, with retries.
+    pub(crate) usage: Option<ModelTokenUsage>,
 }
 
 /// A verdict to generate: the submission, its prompt and the settings.
@@ -120,25 +150,50 @@ struct ModelCallPermits {
 
 impl GenerationRunner {
     /// Regenerates the lost verdict of a session.
-    pub(super) async fn regenerate(&self, session_id: SessionId) -> GenerationResult {
-        self.finish_generation(GatePath::Regen, self.try_regenerate(session_id).await)
+    pub(crate) async fn regenerate(&self, session_id: SessionId) -> GenerationResult {
+        let result = self.try_regenerate(session_id).await;
+        self.count_outcome(GatePath::Regen, &result);
+        Ok(result?)
     }
 
-    /// Generates a first verdict.
-    pub(super) async fn generate(&self, submission: Submission) -> GenerationResult {
-        self.finish_generation(GatePath::Generate, self.try_generate(submission).await)
-    }
-
-    fn finish_generation(
+    /// Generates the first verdict of an order.
+    pub(crate) async fn generate(
         &self,
-        path: GatePath,
-        result: Result<SubmissionOutcome, GenerationError>,
-    ) -> GenerationResult {
+        submission: Submission,
+        settings: GenerationSettings,
+        permits: FirstCallPermits,
+    ) -> GenerationEnd {
+        let prompt = build_verdict_prompt(submission.tier, &submission.query);
+        let job = GenerationJob { submission, prompt, settings };
+        let FirstCallPermits { lease, slot } = permits;
+        let end = match self.require_model() {
+            Ok(model) => {
+                self.call_and_judge(model, job, ModelCallPermits { lease, _slot: slot, regen_permit: None })
+                    .await
+            }
+            Err(error) => GenerationEnd { result: Err(error), usage: None },
+        };
+        self.count_outcome(GatePath::Generate, &end.result);
+        end
+    }
+
+    /// The permits of a call for a first verdict, or why the model may not be called now.
+    pub(crate) async fn request_first_call(&self) -> Result<FirstCallPermits, GenerationError> {
+        let lease = self.request_lease(self.require_model()?).await?;
+        let slot = self.handles.rate_limiter.ask(RequestFirstCall).await?;
+        Ok(FirstCallPermits { lease, slot: slot.map_err(GenerationError::Limited)? })
+    }
+
+    /// The settings of a first verdict.
+    pub(crate) fn first_settings(&self) -> Result<GenerationSettings, GenerationError> {
+        Ok(self.require_model()?.original.clone())
+    }
+
+    fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
         let outcome = result
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
         self.metrics.generation.count_outcome(path, outcome);
-        Ok(result?)
     }
 
     async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, GenerationError> {
@@ -146,7 +201,13 @@ impl GenerationRunner {
         if let Some((delivery, _)) = self.store.verdict(&session_id)? {
             return Ok(SubmissionOutcome::Replayed(Arc::new(delivery.into())));
         }
-        let (session, _) = self.store.session(&session_id)?.ok_or(GenerationError::SessionUnknown)?;
+        let session = self.store.session(&session_id)?.map(|(session, _)| session);
+        // an order that was placed since the reader's cache miss generates the verdict
+        let is_unfinished = |session: &SessionRecord| {
+            session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
+        };
+        let session =
+            session.filter(|session| !is_unfinished(session)).ok_or(GenerationError::SessionUnknown)?;
         let model = self.require_model()?;
         if let Some(wait) = self.regen_wait(&session_id) {
             return Err(GenerationError::Limited(CallLimitError::Session { wait }));
@@ -168,31 +229,8 @@ impl GenerationRunner {
         let lease = self.request_lease(model).await?;
         let take = RequestRegen { session_id, tier: session.tier, generation: job.generation() };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
-        self.call_and_judge(
-            model,
-            job,
-            ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) },
-        )
-        .await
-    }
-
-    async fn try_generate(&self, mut submission: Submission) -> Result<SubmissionOutcome, GenerationError> {
-        match self.handles.cache.ask(FindSession(submission.clone())).await?? {
-            FindSessionOutcome::Cached(cached) => return Ok(SubmissionOutcome::Replayed(cached)),
-            FindSessionOutcome::Mismatch(mismatch) => return Ok(SubmissionOutcome::Mismatch(mismatch)),
-            FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
-        }
-        let session = self.store.session(&submission.session_id)?;
-        if session.is_some_and(|(session, _)| session.original.is_some()) {
-            return Err(GenerationError::DeliveredAlready);
-        }
-        let model = self.require_model()?;
-        let prompt = build_verdict_prompt(submission.tier, &submission.query);
-        let job = GenerationJob { submission, prompt, settings: model.original.clone() };
-        let lease = self.request_lease(model).await?;
-        let slot =
-            self.handles.rate_limiter.ask(RequestFirstCall).await?.map_err(GenerationError::Limited)?;
-        self.call_and_judge(model, job, ModelCallPermits { lease, _slot: slot, regen_permit: None }).await
+        let permits = ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) };
+        self.call_and_judge(model, job, permits).await.result
     }
 
     fn require_model(&self) -> Result<&ConfiguredModel, GenerationError> {
@@ -229,7 +267,7 @@ impl GenerationRunner {
         model: &ConfiguredModel,
         mut job: GenerationJob,
         leave: ModelCallPermits,
-    ) -> Result<SubmissionOutcome, GenerationError> {
+    ) -> GenerationEnd {
         let ModelCallPermits { lease, _slot, regen_permit } = leave;
         let began = monotonic();
         let mut called = self.call_model(model, &model.caller, &job).await;
@@ -252,7 +290,8 @@ impl GenerationRunner {
         }
         lease.report(health_outcome(&called));
         let ModelCallResult { outcome, interactions, reached, .. } = called;
-        match outcome {
+        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
+        let result = match outcome {
             Ok(answer) => self.judge_text(job, answer.text, interactions).await,
             Err(error) => {
                 let wait = self.log_failed_call(&job, interactions, regen_permit.filter(|_| !reached)).await;
@@ -266,7 +305,8 @@ impl GenerationRunner {
                 };
                 Err(GenerationError::Model { error, retry_after })
             }
-        }
+        };
+        GenerationEnd { result, usage }
     }
 
     async fn call_model(

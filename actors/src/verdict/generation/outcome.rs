@@ -1,14 +1,14 @@
-//! The outcomes of generation and regeneration, for the metrics.
+//! The outcomes of generation and regeneration, for metrics and orders.
 
-use super::generation_task::GenerationError;
-use crate::platform::metrics::GenerationOutcome;
+use super::runner::GenerationError;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, ModelRefusal};
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::SubmissionOutcome;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 
 impl SubmissionOutcome {
-    pub(super) const fn generation_outcome(&self) -> GenerationOutcome {
+    pub(crate) const fn generation_outcome(&self) -> GenerationOutcome {
         match self {
             Self::Stored(_) => GenerationOutcome::Delivered,
             Self::Regenerated(..) => GenerationOutcome::Regenerated,
@@ -22,11 +22,12 @@ impl SubmissionOutcome {
 }
 
 impl GenerationError {
-    pub(super) const fn generation_outcome(&self) -> GenerationOutcome {
+    pub(crate) const fn generation_outcome(&self) -> GenerationOutcome {
         match self {
             Self::SessionUnknown => GenerationOutcome::SessionUnknown,
             Self::DeliveredAlready => GenerationOutcome::DeliveredAlready,
             Self::NoModel => GenerationOutcome::NoModel,
+            Self::QueueFull { .. } => GenerationOutcome::ModelBusy,
             Self::Limited(CallLimitError::Session { .. }) => GenerationOutcome::RateLimited,
             Self::Limited(CallLimitError::Places { .. } | CallLimitError::Budget { .. }) => {
                 GenerationOutcome::ModelBusy

@@ -1,0 +1,278 @@
+//! Orders: first verdicts that the model generates at a route's request.
+//!
+//! An order is stored with its session before the model is asked, so it survives failures of the model and
+//! restarts. The store is authoritative. The actor keeps the open orders in a queue by the time at which they
+//! are due, and starts their attempts one after the other within the limits of model calls. Each attempt is a
+//! task of its own. It is committed before the model is called; an attempt that a restart cut off counts as one.
+
+mod admin;
+mod attempt;
+mod in_flight;
+mod place;
+mod progress;
+mod survey;
+
+pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
+pub use place::{PlaceOrder, PlacedOrder};
+
+use crate::platform::clock::Clock;
+use crate::verdict::generation::{GenerationError, GenerationRunner};
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
+};
+use attempt::DispatchOutcome;
+use in_flight::OrdersInFlight;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::SessionId;
+use oracled_domain::verdict::order::{OrderPolicy, OrderState};
+use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
+use progress::OrderProgress;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+/// Interval between checks for due orders.
+const TICK: Duration = Duration::from_secs(1);
+/// Interval between surveys of the orders that wait, for the metrics.
+const SURVEY_PERIOD: Duration = Duration::from_secs(10);
+/// The number of orders that are read at a time when the queue is loaded.
+const AT_ONCE: usize = 100;
+
+/// The limits of orders.
+#[derive(Debug, Clone, Copy)]
+pub struct OrdersConfig {
+    pub policy: OrderPolicy,
+    /// Maximum number of open orders.
+    pub queue_max: usize,
+}
+
+/// Stops starting attempts. Returns when those in flight have ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopOrders;
+
+/// Puts an order into the queue.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct EnqueueOrder {
+    session_id: SessionId,
+    due: Timestamp,
+    /// Whether an operator retries it. This ends a pause.
+    is_retry: bool,
+}
+
+/// Reports that the attempt of an order ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct ReportOrder {
+    session_id: SessionId,
+    /// When the order is due again; `None` if it is not open any longer.
+    due: Option<Timestamp>,
+}
+
+/// The parts that the actor shares with its tasks.
+#[derive(Debug, Clone)]
+struct OrderDesk {
+    runner: Arc<GenerationRunner>,
+    config: OrdersConfig,
+    in_flight: OrdersInFlight,
+    progress: OrderProgress,
+}
+
+impl OrderDesk {
+    fn store(&self) -> &Store {
+        &self.runner.store
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.runner.clock
+    }
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct OrdersActor {
+    desk: OrderDesk,
+    /// The open orders that are not in flight, by the time at which they are due.
+    queue: BTreeSet<(Timestamp, SessionId)>,
+    /// Whether an attempt is being started. One at a time keeps the order of arrival.
+    dispatching: bool,
+    /// No attempt is started before this time: the limits of model calls are reached, or the model is not available.
+    paused_until: Option<Timestamp>,
+    /// Whether the queue was loaded from the store.
+    is_loaded: bool,
+    stopped: bool,
+}
+
+impl OrdersActor {
+    pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig) -> Self {
+        let (in_flight, progress) = (OrdersInFlight::default(), OrderProgress::default());
+        Self {
+            desk: OrderDesk { runner, config, in_flight, progress },
+            queue: BTreeSet::new(),
+            dispatching: false,
+            paused_until: None,
+            is_loaded: false,
+            stopped: false,
+        }
+    }
+
+    /// Reads the open orders from the store.
+    fn load(&mut self, ctx: &mut Context<Self>) {
+        let desk = self.desk.clone();
+        let load =
+            spawn_blocking(move || read_open_orders(desk.store(), desk.clock().now())).into_actor(self);
+        ctx.spawn(load.map(|loaded, orders, ctx| {
+            match loaded.map_err(|panic| panic.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
+                Ok(open) => {
+                    orders.queue.extend(open);
+                    orders.is_loaded = true;
+                    orders.dispatch(ctx);
+                }
+                Err(error) => {
+                    tracing::error!(error, "could not read the open orders; trying again");
+                    ctx.run_later(TICK, |orders, ctx| orders.load(ctx));
+                }
+            }
+        }));
+    }
+
+    /// Starts the attempt of the order that is due first, if the limits permit it.
+    fn dispatch(&mut self, ctx: &mut Context<Self>) {
+        let now = self.desk.clock().now();
+        // a pause that is further ahead than any wait was set before the clock was set back
+        let paused =
+            self.paused_until.is_some_and(|until| now < until && until.duration_since(now) <= PAUSE_MAX);
+        if self.dispatching || self.stopped || paused {
+            return;
+        }
+        if self.queue.first().is_none_or(|(due, _)| *due > now) {
+            return;
+        }
+        let Some((due, session_id)) = self.queue.pop_first() else { return };
+        self.dispatching = true;
+        let (desk, me, id) = (self.desk.clone(), ctx.address(), session_id.clone());
+        let dispatched = async move { desk.dispatch(&id, me).await }.into_actor(self);
+        ctx.spawn(dispatched.map(move |outcome, orders, ctx| {
+            orders.dispatching = false;
+            let now = orders.desk.clock().now();
+            match outcome {
+                DispatchOutcome::Left => {}
+                DispatchOutcome::Due(due) => drop(orders.queue.insert((due, session_id))),
+                DispatchOutcome::Blocked(wait) => {
+                    let until =
+                        now.saturating_add(wait.clamp(PAUSE_MIN, PAUSE_MAX)).unwrap_or(Timestamp::MAX);
+                    orders.paused_until = Some(until);
+                    orders.queue.insert((due, session_id));
+                }
+            }
+            orders.dispatch(ctx);
+        }));
+    }
+
+    fn open_orders(&self) -> usize {
+        self.queue.len() + self.desk.in_flight.len() + usize::from(self.dispatching)
+    }
+}
+
+/// The shortest and the longest pause after the limits were reached or the model was not available. The longest one is
+/// short, because an operator may close the circuit before its reset time.
+const PAUSE_MIN: SignedDuration = SignedDuration::from_millis(100);
+const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(2);
+
+/// The open orders, each with the time at which it is due. Blocks on disk reads.
+fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, SessionId)>, StoreError> {
+    let mut open = Vec::new();
+    for state in [OrderState::Queued, OrderState::Generating] {
+        let mut before = None;
+        loop {
+            let query = OrderQuery { state: Some(state), before, limit: AT_ONCE };
+            let sessions = store.orders(&query)?;
+            before = sessions.last().and_then(|session| {
+                session.order.as_ref().map(|order| OrderPosition::of(&session.session_id, order.placed_at))
+            });
+            open.extend(sessions.into_iter().filter_map(|session| {
+                let due = session.order?.due_at(now).unwrap_or(now);
+                Some((due, session.session_id))
+            }));
+            if before.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(open)
+}
+
+impl Actor for OrdersActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.load(ctx);
+        ctx.run_interval(TICK, |orders, ctx| orders.dispatch(ctx));
+        self.survey(ctx);
+        ctx.run_interval(SURVEY_PERIOD, Self::survey);
+    }
+}
+
+impl Supervised for OrdersActor {
+    fn restarting(&mut self, _: &mut Context<Self>) {
+        // `started` loads the queue again; attempts in flight continue
+        self.queue.clear();
+        (self.dispatching, self.paused_until, self.is_loaded) = (false, None, false);
+    }
+}
+
+impl Handler<PlaceOrder> for OrdersActor {
+    type Result = ResponseFuture<Result<PlacedOrder, GenerationError>>;
+
+    fn handle(&mut self, PlaceOrder(submission): PlaceOrder, ctx: &mut Context<Self>) -> Self::Result {
+        let now = self.desk.clock().now();
+        let is_full = self.open_orders() >= self.desk.config.queue_max;
+        // a new order may not overtake the orders that wait
+        let may_start = self.is_loaded
+            && !self.stopped
+            && !self.dispatching
+            && self.queue.first().is_none_or(|(due, _)| *due > now);
+        let (desk, me) = (self.desk.clone(), ctx.address());
+        Box::pin(async move { desk.place(submission, is_full, may_start, me).await })
+    }
+}
+
+impl Handler<EnqueueOrder> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, message: EnqueueOrder, ctx: &mut Context<Self>) {
+        let EnqueueOrder { session_id, due, is_retry } = message;
+        self.queue.insert((due, session_id));
+        if is_retry {
+            self.paused_until = None;
+        }
+        self.dispatch(ctx);
+    }
+}
+
+impl Handler<ReportOrder> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, ReportOrder { session_id, due }: ReportOrder, ctx: &mut Context<Self>) {
+        self.queue.extend(due.map(|due| (due, session_id)));
+        // the slot of the attempt is free
+        self.paused_until = None;
+        self.dispatch(ctx);
+    }
+}
+
+impl Handler<StopOrders> for OrdersActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: StopOrders, _: &mut Context<Self>) -> Self::Result {
+        self.stopped = true;
+        Box::pin(self.desk.in_flight.clone().wait_until_empty())
+    }
+}
+
+crate::platform::actor_handle::handle_actor_calls!(OrdersActor);
+
+#[cfg(test)]
+mod tests;

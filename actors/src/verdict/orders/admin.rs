@@ -1,0 +1,94 @@
+//! Changes that operators make to an order.
+
+use super::{EnqueueOrder, OrdersActor};
+use crate::verdict::generation::GenerationError;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::verdict::order::{Order, OrderState, OrderStopCause};
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
+
+/// What an operator does with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderChange {
+    /// Try again. The limits of the order count from now on.
+    Retry,
+    /// End it without a verdict.
+    Fail,
+}
+
+/// Changes an order. Returns its session afterwards.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
+pub struct ChangeOrder {
+    pub session_id: SessionId,
+    pub change: OrderChange,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub peer: PeerCredentials,
+}
+
+/// Why an order was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderChangeError {
+    /// The session has no order.
+    #[error("session {0} has no order")]
+    Unknown(SessionId),
+    /// The order is in a state in which the change is not possible.
+    #[error("the order of session {session_id} is {}", .state.into_str())]
+    State { session_id: SessionId, state: OrderState },
+    /// The change could not be stored.
+    #[error(transparent)]
+    Failed(#[from] GenerationError),
+}
+
+impl OrderChange {
+    /// Whether the change is possible in `state`. An attempt in progress ends first.
+    const fn is_possible(self, state: OrderState) -> bool {
+        match self {
+            Self::Retry => matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed),
+            Self::Fail => matches!(state, OrderState::Queued | OrderState::Held),
+        }
+    }
+}
+
+impl Handler<ChangeOrder> for OrdersActor {
+    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
+
+    fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
+        let (desk, me) = (self.desk.clone(), ctx.address());
+        Box::pin(async move {
+            let ChangeOrder { session_id, change, reason, peer } = message;
+            let changed = desk.change_order(&session_id, |session, order, now| {
+                change.is_possible(order.state).then(|| {
+                    let (order, event) = match change {
+                        OrderChange::Retry => {
+                            let retried = EventKind::OrderRetried { reason: reason.clone(), peer };
+                            (order.retried(now), retried)
+                        }
+                        OrderChange::Fail => {
+                            let order = order.failed_by_operator(now);
+                            let Order { state, attempts, .. } = order;
+                            let (reason, peer) = (Some(reason.clone()), Some(peer));
+                            let cause = OrderStopCause::Operator;
+                            (order, EventKind::OrderStopped { state, cause, attempts, reason, peer })
+                        }
+                    };
+                    let event = AuditEvent::new(now, session_id.clone(), event);
+                    (SessionRecord { order: Some(order), ..session }, vec![event])
+                })
+            });
+            let Some(session) = changed.await? else {
+                let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
+                let order = session.and_then(|(session, _)| session.order);
+                return Err(match order {
+                    Some(order) => OrderChangeError::State { session_id, state: order.state },
+                    None => OrderChangeError::Unknown(session_id),
+                });
+            };
+            if change == OrderChange::Retry {
+                me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
+            }
+            Ok(session)
+        })
+    }
+}

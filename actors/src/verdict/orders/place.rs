@@ -1,0 +1,199 @@
+//! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
+
+use super::attempt::StartedOrder;
+use super::in_flight::OrderClaim;
+use super::{EnqueueOrder, OrderDesk, OrdersActor};
+use crate::audit::commit_loop::CommitDecision;
+use crate::platform::caller::current_caller_uid;
+use crate::verdict::cache::{
+    FindSession, FindSessionOutcome, address_change_event, find_check_in_force, rejecting_check_key,
+    remove_owner_check,
+};
+use crate::verdict::generation::{FirstCallPermits, GenerationError};
+use crate::verdict::submission::{CachedVerdict, Submission};
+use actix::{Addr, Message};
+use oracled_domain::verdict::generation::GenerationSettings;
+use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::verdict::session::SessionMismatch;
+use oracled_domain::{AuditEvent, EventKind, SessionRecord};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Orders a first verdict. The order is durable when this returns.
+///
+/// A session has at most one order. A repeated request for it gets the same order; the facts of the first request apply.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<PlacedOrder, GenerationError>")]
+pub struct PlaceOrder(pub Submission);
+
+/// The result of a request for a verdict.
+#[derive(Debug)]
+pub enum PlacedOrder {
+    /// The session already has a verdict.
+    Replayed(Arc<CachedVerdict>),
+    /// The session has another tier, query or owner.
+    Mismatch(SessionMismatch),
+    /// The order of the session.
+    Order {
+        /// Its states from now on. The last one stays after the order has ended.
+        progress: watch::Receiver<Order>,
+        /// Whether this request placed it.
+        is_new: bool,
+    },
+}
+
+/// The outcome of the commit that places an order.
+enum PlacedRow {
+    Mismatch(SessionMismatch),
+    Existing(Order),
+    New(Box<SessionRecord>),
+}
+
+impl OrderDesk {
+    pub(super) async fn place(
+        &self,
+        mut submission: Submission,
+        is_full: bool,
+        may_start: bool,
+        me: Addr<OrdersActor>,
+    ) -> Result<PlacedOrder, GenerationError> {
+        let session_id = submission.session_id.clone();
+        // the facts of a repeated request do not change those of the order
+        if self.has_order(&submission)? {
+            submission.check = None;
+        }
+        match self.runner.handles.cache.ask(FindSession(submission.clone())).await?? {
+            FindSessionOutcome::Cached(cached) => return Ok(PlacedOrder::Replayed(cached)),
+            FindSessionOutcome::Mismatch(mismatch) => return Ok(PlacedOrder::Mismatch(mismatch)),
+            FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
+        }
+        let known = self.store().session(&session_id)?.map(|(session, _)| session);
+        let known = check_known(known.as_ref(), &submission)?;
+        // a repeated request needs no model
+        let settings = match known {
+            None => Some(self.runner.first_settings()?),
+            Some(_) => None,
+        };
+        // an attempt of a session that was removed may still be in flight
+        let may_start = may_start && !is_full && known.is_none();
+        let claim = if may_start { self.in_flight.claim(&session_id) } else { None };
+        let permits = match claim {
+            Some(claim) => self.runner.request_first_call().await.ok().map(|permits| (permits, claim)),
+            None => None,
+        };
+        let attempt = settings.as_ref().filter(|_| permits.is_some());
+        let queue_max = self.config.queue_max;
+        let placed = self.runner.handles.log.decide_and_commit(|| {
+            let known = self.store().session(&session_id)?;
+            if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
+                return Ok(CommitDecision::Already(row));
+            }
+            if is_full {
+                return Err(GenerationError::QueueFull { queue_max });
+            }
+            self.build_order(&submission, known, attempt)
+        });
+        match placed.await?.0 {
+            PlacedRow::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
+            PlacedRow::Existing(order) => {
+                let progress = self.progress.subscribe(&session_id, order);
+                // the order may have changed before the subscription
+                if let Some((SessionRecord { order: Some(order), .. }, _)) =
+                    self.store().session(&session_id)?
+                {
+                    self.progress.publish(&session_id, &order);
+                }
+                Ok(PlacedOrder::Order { progress, is_new: false })
+            }
+            PlacedRow::New(session) => Ok(self.start_or_queue(*session, permits.zip(settings), &me)),
+        }
+    }
+
+    fn has_order(&self, submission: &Submission) -> Result<bool, GenerationError> {
+        let session = self.store().session(&submission.session_id)?;
+        Ok(session.is_some_and(|(session, _)| session.order.is_some()))
+    }
+
+    /// The record of a new order. With `attempt` its first attempt is part of it.
+    fn build_order(
+        &self,
+        submission: &Submission,
+        known: Option<(SessionRecord, u64)>,
+        attempt: Option<&GenerationSettings>,
+    ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
+        let Submission { session_id, tier, query, customer_email, check, .. } = submission;
+        let (known, revision) = known.unzip();
+        let (in_force, refusal_revision) = find_check_in_force(self.store(), session_id, known.as_ref())?;
+        let now = self.clock().now();
+        let new = || SessionRecord::new(session_id.clone(), *tier, query.clone(), current_caller_uid());
+        let base = known.clone().unwrap_or_else(new);
+        let session = SessionRecord {
+            customer_email: customer_email.clone().or_else(|| base.customer_email.clone()),
+            check: check.clone().or(in_force),
+            order: Some(Order::placed(now)),
+            ..base
+        };
+        let placed = EventKind::OrderPlaced {
+            tier: *tier,
+            query_preview: query.preview(),
+            has_email: session.customer_email.is_some(),
+            owner_uid: session.owner_uid,
+        };
+        let mut record = JournalRecord {
+            expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision }],
+            events: vec![AuditEvent::new(now, session_id.clone(), placed)],
+            ..JournalRecord::default()
+        };
+        record.events.extend(address_change_event(self.store(), known.as_ref(), &session, now)?);
+        if known.is_none() {
+            remove_owner_check(&mut record, rejecting_check_key(session_id), refusal_revision);
+        }
+        let session = match attempt {
+            None => session,
+            Some(settings) => {
+                let started = StartedOrder::of(session, settings.clone(), now);
+                record.events.push(started.event);
+                started.session
+            }
+        };
+        record.writes.push(TableWrite::PutSession(session.clone().into()));
+        Ok(CommitDecision::Change(PlacedRow::New(Box::new(session)), record))
+    }
+
+    fn start_or_queue(
+        &self,
+        session: SessionRecord,
+        start: Option<((FirstCallPermits, OrderClaim), GenerationSettings)>,
+        me: &Addr<OrdersActor>,
+    ) -> PlacedOrder {
+        let session_id = session.session_id.clone();
+        let order = session.order.clone().unwrap_or_else(|| Order::placed(self.clock().now()));
+        let progress = self.progress.subscribe(&session_id, order.clone());
+        match start {
+            Some((permits, settings)) => self.start(session, settings, permits, me.clone()),
+            None => me.do_send(EnqueueOrder { session_id, due: order.placed_at, is_retry: false }),
+        }
+        PlacedOrder::Order { progress, is_new: true }
+    }
+}
+
+/// The answer for a session that is known and may not get a new order.
+fn check_known(
+    known: Option<&SessionRecord>,
+    submission: &Submission,
+) -> Result<Option<PlacedRow>, GenerationError> {
+    let Some(session) = known else { return Ok(None) };
+    if let Some(mismatch) = session.mismatch(submission.tier, &submission.query) {
+        return Ok(Some(PlacedRow::Mismatch(mismatch)));
+    }
+    if session.is_foreign_to(current_caller_uid()) {
+        return Ok(Some(PlacedRow::Mismatch(SessionMismatch::Owner)));
+    }
+    match &session.order {
+        Some(order) if order.state != OrderState::Delivered => Ok(Some(PlacedRow::Existing(order.clone()))),
+        // the verdict is lost, and only a read regenerates it
+        _ if session.original.is_some() => Err(GenerationError::DeliveredAlready),
+        order => Ok(order.clone().map(PlacedRow::Existing)),
+    }
+}

@@ -1,0 +1,390 @@
+use super::*;
+use crate::platform::caller::run_as_caller;
+use crate::testing::model::{
+    PEER, ScriptedModel, failure, order, outside, place, register, submission_of_query, verdict, with_model,
+};
+use crate::testing::{GOOD, TestSystem, id, logged_events};
+use crate::upstream::failure::RequestFailureKind;
+use crate::upstream::{ModelRefusal, ModelTextError};
+use crate::verdict::cache::RemoveSession;
+use crate::verdict::crosscheck::JudgeVerdict;
+use crate::verdict::regen::RegenerateVerdict;
+use crate::verdict::submission::{Submission, SubmissionOutcome};
+use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
+use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::order::OrderStopCause;
+use oracled_domain::verdict::session::SessionMismatch;
+use oracled_domain::{GatePath, PeerCredentials, RequestCaller, SessionRecord, VerdictLabel, VerdictPayload};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use tokio::sync::{Notify, watch};
+
+const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
+
+/// A model that answers after a notification.
+fn held_model(answers: impl Into<VecDeque<Result<String, ModelTextError>>>) -> Arc<ScriptedModel> {
+    let answers = Mutex::new(answers.into());
+    Arc::new(ScriptedModel { answers, held: Some(Notify::new()), ..ScriptedModel::default() })
+}
+
+/// Lets the model answer one call.
+fn answer_one(model: &ScriptedModel) {
+    model.held.as_ref().expect("`held` is set").notify_one();
+}
+
+async fn until_called(model: &ScriptedModel, calls: usize) {
+    while model.calls() < calls {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn place_order(world: &TestSystem, submission: Submission) -> (watch::Receiver<Order>, bool) {
+    match place(world, submission).await.expect("the order is accepted") {
+        PlacedOrder::Order { progress, is_new } => (progress, is_new),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn wait_for(progress: &mut watch::Receiver<Order>, state: OrderState) -> Order {
+    progress.wait_for(|order| order.state == state).await.expect("the order has this state").clone()
+}
+
+fn stored(world: &TestSystem, session_id: &str) -> Order {
+    let session = world.system.store.session(&id(session_id)).expect("the session is readable");
+    session.and_then(|(session, _)| session.order).expect("the session has an order")
+}
+
+async fn change(
+    world: &TestSystem,
+    session_id: &str,
+    change: OrderChange,
+) -> Result<SessionRecord, OrderChangeError> {
+    let reason = "a reason".to_owned();
+    let message = ChangeOrder { session_id: id(session_id), change, reason, peer: PEER };
+    world.system.orders.ask(message).await.expect("the actor answers")
+}
+
+/// Whether `text` is the label of the delivered verdict of the session.
+fn delivered_label(world: &TestSystem, session_id: &str) -> VerdictLabel {
+    let verdict = world.system.store.verdict(&id(session_id)).expect("the verdict is readable");
+    verdict.expect("a verdict is cached").0.approved.label()
+}
+
+#[test]
+fn order_is_stored_before_the_model_is_asked() {
+    with_model(held_model([]), |world, model| async move {
+        let (mut progress, is_new) = place_order(&world, submission_of_query("Sell honey?")).await;
+        assert!(is_new);
+        until_called(&model, 1).await;
+        assert_eq!(stored(&world, "cs_1").state, OrderState::Generating);
+        assert_eq!(logged_events(&world.system.store), ["order_placed", "order_attempted"]);
+        answer_one(&model);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, order.next_attempt_at), (1, None));
+        assert_eq!(stored(&world, "cs_1"), order);
+        assert_eq!(
+            logged_events(&world.system.store)[2..],
+            ["oracle_interaction", "tmm_crosscheck", "verdict_cached", "order_delivered"]
+        );
+    });
+}
+
+#[test]
+fn repeated_order_is_the_same_one_and_another_query_is_a_mismatch() {
+    with_model(held_model([]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        let check = Some(Arc::new(CandidateCheck { facts: vec!["x".into()], ..CandidateCheck::default() }));
+        let other_facts = Submission { check, ..submission_of_query("Sell honey?") };
+        for again in [submission_of_query("Sell honey?"), other_facts] {
+            let (_, is_new) = place_order(&world, again).await;
+            assert!(!is_new);
+        }
+        let other = place(&world, submission_of_query("Sell wax?")).await;
+        assert!(matches!(other, Ok(PlacedOrder::Mismatch(SessionMismatch::Query))), "{other:?}");
+        until_called(&model, 1).await;
+        answer_one(&model);
+        wait_for(&mut progress, OrderState::Delivered).await;
+        let replayed = place(&world, submission_of_query("Sell honey?")).await;
+        assert!(matches!(replayed, Ok(PlacedOrder::Replayed(_))), "{replayed:?}");
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn order_of_another_uid_is_a_mismatch() {
+    with_model(held_model([]), |world, _| async move {
+        let by = |uid| {
+            let peer = PeerCredentials { uid, gid: uid, pid: None };
+            let caller = RequestCaller { peer, request_id: "r".into() };
+            run_as_caller(caller, place(&world, submission_of_query("Sell honey?")))
+        };
+        assert!(matches!(by(1001).await, Ok(PlacedOrder::Order { is_new: true, .. })));
+        let other = by(1002).await;
+        assert!(matches!(other, Ok(PlacedOrder::Mismatch(SessionMismatch::Owner))), "{other:?}");
+    });
+}
+
+#[test]
+fn unusable_answer_is_tried_again_until_the_limit() {
+    let unusable = || Ok(UNUSABLE.to_owned());
+    with_model(
+        ScriptedModel::with_answers([unusable(), verdict(VerdictLabel::Red)]),
+        |world, model| async move {
+            let order = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+            assert_eq!((order.state, order.attempts, order.generations), (OrderState::Delivered, 2, 1));
+            assert_eq!((delivered_label(&world, "cs_1"), model.calls()), (VerdictLabel::Red, 2));
+        },
+    );
+    with_model(ScriptedModel::with_answers([unusable(), unusable()]), |world, model| async move {
+        let failed = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((failed.state, failed.attempts), (OrderState::Failed, 2));
+        assert_eq!(failed.stop_cause, Some(OrderStopCause::GenerationsUsedUp));
+        assert!(failed.last_attempts.iter().all(|a| a.outcome == Some(GenerationOutcome::Rejected)));
+        assert!(world.system.store.verdict(&id("cs_1")).expect("the store is readable").is_none());
+        // a repeated request gets the failed order, and calls no model
+        let (progress, is_new) = place_order(&world, submission_of_query("Sell honey?")).await;
+        assert_eq!((progress.borrow().state, is_new, model.calls()), (OrderState::Failed, false, 2));
+        let log = world.system.store.log(&oracled_store::LogQuery { limit: 100, ..Default::default() });
+        let log = log.expect("the log is readable");
+        assert!(!log.iter().any(|line| line.json.contains("\\\" \\\"")), "{log:?}");
+    });
+}
+
+#[test]
+fn order_survives_an_outage_of_the_model() {
+    let outage = || failure(RequestFailureKind::Status(503));
+    let model = ScriptedModel::with_answers([outage(), outage(), verdict(VerdictLabel::Green)]);
+    with_model(model, |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        for (calls, wait_s) in [(1, 5), (2, 10)] {
+            let failed = |order: &Order| order.state == OrderState::Queued && order.attempts == calls;
+            let order = progress.wait_for(failed).await.expect("the attempt fails").clone();
+            let due = order.next_attempt_at.expect("the order is queued");
+            assert_eq!(due.duration_since(order.changed_at), SignedDuration::from_secs(wait_s));
+            assert_eq!(
+                (order.failures_in_a_row, order.generations, model.calls()),
+                (calls, 0, calls as usize)
+            );
+            world.time.advance(wait_s);
+        }
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, model.calls()), (3, 3));
+    });
+}
+
+#[test]
+fn order_that_is_too_old_fails_without_another_call() {
+    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(503))]);
+    with_model(model, |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        progress.wait_for(is_queued).await.expect("the attempt fails");
+        world.time.advance(3601);
+        let order = wait_for(&mut progress, OrderState::Failed).await;
+        assert_eq!((order.stop_cause, order.attempts), (Some(OrderStopCause::Expired), 1));
+        assert_eq!(model.calls(), 1);
+        assert_eq!(logged_events(&world.system.store).last().map(String::as_str), Some("order_stopped"));
+    });
+}
+
+#[test]
+fn attempt_cut_off_by_a_restart_counts_as_one() {
+    with_model(held_model([]), |world, model| async move {
+        place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        // the first system goes on waiting for the model: only the store connects the two
+        let again = ScriptedModel::with_answers([verdict(VerdictLabel::Amber)]);
+        let services = outside(&again, &world.time);
+        let world = world.restarted(services).await;
+        while stored(&world, "cs_1").state.is_open() {
+            tokio::task::yield_now().await;
+        }
+        let order = stored(&world, "cs_1");
+        assert_eq!((order.state, order.attempts, order.generations), (OrderState::Delivered, 2, 1));
+        assert_eq!(order.last_attempts[0].outcome, Some(GenerationOutcome::Interrupted));
+        assert_eq!(again.calls(), 1);
+    });
+}
+
+#[test]
+fn operator_retries_a_failed_order_and_fails_a_queued_one() {
+    let refusal = || Err(ModelTextError::Refused(ModelRefusal::Empty));
+    let model = ScriptedModel::with_answers([
+        refusal(),
+        refusal(),
+        verdict(VerdictLabel::Green),
+        failure(RequestFailureKind::Status(503)),
+    ]);
+    with_model(model, |world, _| async move {
+        let failed = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!(failed.state, OrderState::Failed);
+        let refused = change(&world, "cs_1", OrderChange::Fail).await;
+        assert!(
+            matches!(refused, Err(OrderChangeError::State { state: OrderState::Failed, .. })),
+            "{refused:?}"
+        );
+        change(&world, "cs_1", OrderChange::Retry).await.expect("a failed order can be retried");
+        while stored(&world, "cs_1").state.is_open() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            (stored(&world, "cs_1").state, stored(&world, "cs_1").attempts),
+            (OrderState::Delivered, 3)
+        );
+        let refused = change(&world, "cs_1", OrderChange::Retry).await;
+        assert!(matches!(refused, Err(OrderChangeError::State { state: OrderState::Delivered, .. })));
+
+        let submission = Submission { session_id: id("cs_2"), ..submission_of_query("Sell honey?") };
+        let (mut progress, _) = place_order(&world, submission).await;
+        let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        progress.wait_for(is_queued).await.expect("the attempt fails");
+        change(&world, "cs_2", OrderChange::Fail).await.expect("a queued order can be failed");
+        let failed = wait_for(&mut progress, OrderState::Failed).await;
+        assert_eq!(failed.stop_cause, Some(OrderStopCause::Operator));
+        let unknown = change(&world, "cs_3", OrderChange::Retry).await;
+        assert!(matches!(unknown, Err(OrderChangeError::Unknown(_))), "{unknown:?}");
+        let events = logged_events(&world.system.store);
+        assert_eq!(events.iter().filter(|event| *event == "order_retried").count(), 1);
+        assert_eq!(events.last().map(String::as_str), Some("order_stopped"));
+    });
+}
+
+#[test]
+fn orders_beyond_the_calls_at_once_wait_in_the_order_of_arrival() {
+    with_model(held_model([]), |world, model| async move {
+        let mut all = Vec::new();
+        for n in 0..8 {
+            let submission = Submission {
+                session_id: id(&format!("cs_{n}")),
+                ..submission_of_query(&format!("Sell {n}?"))
+            };
+            all.push(place_order(&world, submission).await.0);
+            world.time.advance(1);
+        }
+        until_called(&model, 4).await;
+        assert!(all[4..].iter().all(|progress| progress.borrow().state == OrderState::Queued));
+        for _ in 0..8 {
+            answer_one(&model);
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for progress in &mut all {
+            while progress.borrow().state != OrderState::Delivered {
+                answer_one(&model);
+                tokio::task::yield_now().await;
+            }
+        }
+        let requests = model.requests.lock().expect("the lock is not poisoned").clone();
+        let asked: Vec<_> = requests
+            .iter()
+            .map(|(prompt, _)| (0..8).find(|n| prompt.contains(&format!("Sell {n}?"))))
+            .collect();
+        assert_eq!(asked, (0..8).map(Some).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn order_is_refused_if_too_many_are_open() {
+    with_model(held_model([]), |world, _| async move {
+        for n in 0..100 {
+            let session_id = id(&format!("cs_{n}"));
+            place_order(&world, Submission { session_id, ..submission_of_query("Sell honey?") }).await;
+        }
+        let refused =
+            place(&world, Submission { session_id: id("cs_100"), ..submission_of_query("x") }).await;
+        assert!(matches!(refused, Err(GenerationError::QueueFull { queue_max: 100 })), "{refused:?}");
+        // the orders that are open are found again
+        let (_, is_new) =
+            place_order(&world, Submission { session_id: id("cs_50"), ..submission_of_query("Sell honey?") })
+                .await;
+        assert!(!is_new);
+    });
+}
+
+#[test]
+fn submitted_verdict_ends_the_order() {
+    with_model(held_model([]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let submitted = Submission {
+            payload: Some(VerdictPayload::raw(GOOD)),
+            path: GatePath::Submit,
+            ..submission_of_query("Sell honey?")
+        };
+        let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
+        assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
+        assert_eq!(stored(&world, "cs_1").state, OrderState::Delivered);
+        answer_one(&model);
+        wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!(logged_events(&world.system.store).iter().filter(|e| *e == "order_delivered").count(), 1);
+    });
+}
+
+#[test]
+fn attempt_delivers_nothing_after_its_session_was_removed() {
+    with_model(held_model([]), |world, model| async move {
+        place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let remove = RemoveSession { session_id: id("cs_1"), mails: None, peer: PEER };
+        world.system.cache.ask(remove).await.expect("the actor answers").expect("the commit succeeds");
+        answer_one(&model);
+        world.system.orders.ask(StopOrders).await.expect("the actor answers");
+        assert!(world.system.store.session(&id("cs_1")).expect("the store is readable").is_none());
+        assert!(world.system.store.verdict(&id("cs_1")).expect("the store is readable").is_none());
+        let query = OrderQuery { limit: 10, ..OrderQuery::default() };
+        assert!(world.system.store.orders(&query).expect("the store is readable").is_empty());
+    });
+}
+
+#[test]
+fn read_during_an_order_does_not_call_the_model() {
+    with_model(held_model([]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers");
+        let error = read.expect_err("the order is open");
+        assert!(matches!(*error, GenerationError::SessionUnknown), "{error:?}");
+        answer_one(&model);
+        wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn verdict_read_before_the_order_is_delivered_by_it() {
+    let model = ScriptedModel::with_answers([verdict(VerdictLabel::Amber)]);
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers");
+        assert!(matches!(read, Ok(SubmissionOutcome::Regenerated(..))), "{read:?}");
+        let replayed = place(&world, submission_of_query("Sell honey?")).await;
+        assert!(matches!(replayed, Ok(PlacedOrder::Replayed(_))), "{replayed:?}");
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn orders_are_listed_by_state_from_the_latest_on() {
+    let refusal = || Err(ModelTextError::Refused(ModelRefusal::Empty));
+    let model = ScriptedModel::with_answers([verdict(VerdictLabel::Green), refusal(), refusal()]);
+    with_model(model, |world, _| async move {
+        for n in 0..5 {
+            order(&world, &format!("cs_{n}"), "Sell honey?").await.expect("it is accepted");
+            world.time.advance(1);
+        }
+        let list = |state, before, limit| {
+            let query = OrderQuery { state, before, limit };
+            let sessions = world.system.store.orders(&query).expect("the orders are readable");
+            sessions.iter().map(|session| session.session_id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(list(None, None, 10), ["cs_4", "cs_3", "cs_2", "cs_1", "cs_0"]);
+        assert_eq!(list(Some(OrderState::Failed), None, 10), ["cs_1"]);
+        assert_eq!(list(Some(OrderState::Delivered), None, 2), ["cs_4", "cs_3"]);
+        let before = OrderPosition::of(&id("cs_3"), stored(&world, "cs_3").placed_at);
+        assert_eq!(list(None, Some(before.clone()), 2), ["cs_2", "cs_1"]);
+        assert_eq!(list(Some(OrderState::Delivered), Some(before), 2), ["cs_2", "cs_0"]);
+        assert!(list(Some(OrderState::Held), None, 10).is_empty());
+    });
+}

@@ -1,0 +1,65 @@
+//! Orders of first verdicts.
+
+use crate::base::page::PageLimit;
+use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::{ProductTier, SessionId, SessionRecord};
+use serde::{Deserialize, Serialize};
+
+/// An order with its session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OrderReport {
+    /// The session, which also names the order.
+    pub session_id: SessionId,
+    /// The tier that was bought.
+    pub tier: ProductTier,
+    /// The user id that placed the order.
+    pub owner_uid: Option<u32>,
+    /// The order.
+    #[serde(flatten)]
+    pub order: Order,
+}
+
+impl OrderReport {
+    /// The order of a session; `None` if it has none.
+    #[must_use]
+    pub fn of(session: SessionRecord) -> Option<Self> {
+        let SessionRecord { session_id, tier, owner_uid, order, .. } = session;
+        Some(Self { session_id, tier, owner_uid, order: order? })
+    }
+}
+
+/// The query of `GET /v1/orders`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OrdersParams {
+    /// Only orders after this position: the `next` of the previous page.
+    pub after: Option<String>,
+    /// The most orders in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+    /// Only orders in this state.
+    pub state: Option<OrderState>,
+}
+
+/// `POST /v1/orders/{session_id}`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderActionRequest {
+    /// `retry` or `fail`.
+    pub action: OrderAction,
+    /// The reason, for the log: 1 to 1,024 bytes.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub reason: String,
+}
+
+/// A change that an operator makes to an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderAction {
+    /// Try again. The age and the unusable answers of the order count from now on.
+    Retry,
+    /// End it without a verdict.
+    Fail,
+}

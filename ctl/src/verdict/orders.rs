@@ -1,0 +1,184 @@
+//! `oraclectl orders` and `oraclectl order`.
+
+use crate::base::arguments::{id_parser, limit_parser};
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, format_table, print_json, warn_of_omitted_rows};
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_api::base::page::{ListPage, PageLimit};
+use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport};
+use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
+use std::io::Write;
+
+/// List the orders of verdicts that the model generates, the latest one first
+#[derive(Debug, clap::Args)]
+pub(crate) struct OrdersArgs {
+    /// Only orders in this state: queued, generating, held, delivered, failed
+    #[arg(long, value_name = "STATE")]
+    state: Option<OrderState>,
+    /// Only orders after this position in the list
+    #[arg(long, value_name = "POSITION", value_parser = id_parser())]
+    after: Option<String>,
+    /// Maximum number of orders, up to 1000 [default: 100]
+    #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
+    limit: Option<usize>,
+}
+
+/// Show, retry or fail one order
+#[derive(Debug, clap::Args)]
+pub(crate) struct OrderArgs {
+    #[command(subcommand)]
+    action: OrderVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum OrderVerb {
+    /// Show an order with its last attempts
+    Show {
+        /// Session id
+        #[arg(value_parser = id_parser())]
+        session_id: String,
+    },
+    /// Retry an order; its age and its unusable answers count from now on
+    Retry {
+        /// Session id
+        #[arg(value_parser = id_parser())]
+        session_id: String,
+        /// Reason, for the audit log
+        #[arg(long)]
+        reason: String,
+    },
+    /// Fail a queued or held order
+    Fail {
+        /// Session id
+        #[arg(value_parser = id_parser())]
+        session_id: String,
+        /// Reason, for the audit log
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+impl OrdersArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let limit = self.limit.unwrap_or(*<PageLimit>::default());
+        let state = self.state.map(|state| format!("&state={}", state.into_str())).unwrap_or_default();
+        let after = self
+            .after
+            .as_deref()
+            .map(|after| format!("&after={}", encode_segment(after)))
+            .unwrap_or_default();
+        let path = format!("/v1/orders?limit={limit}{state}{after}");
+        let page: ListPage<OrderReport> = options.call_control(Method::GET, &path, None).await?.json()?;
+        if options.json {
+            return print_json(out, &page);
+        }
+        if let Some(next) = &page.next {
+            warn_of_omitted_rows(Some(next));
+        }
+        Ok(writeln!(out, "{}", format_orders(&page.items))?)
+    }
+}
+
+impl OrderArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let report = match &self.action {
+            OrderVerb::Show { session_id } => {
+                options.call_control(Method::GET, &order_path(session_id), None).await?.json()?
+            }
+            OrderVerb::Retry { session_id, reason } => {
+                change(options, session_id, OrderAction::Retry, reason).await?
+            }
+            OrderVerb::Fail { session_id, reason } => {
+                change(options, session_id, OrderAction::Fail, reason).await?
+            }
+        };
+        if options.json {
+            return print_json(out, &report);
+        }
+        Ok(write!(out, "{}", format_order(&report))?)
+    }
+}
+
+async fn change(
+    options: &GlobalOptions,
+    session_id: &str,
+    action: OrderAction,
+    reason: &str,
+) -> Result<OrderReport, CtlError> {
+    let request = OrderActionRequest { action, reason: reason.to_owned() };
+    let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
+    Ok(options.call_control(Method::POST, &order_path(session_id), Some(body.into())).await?.json()?)
+}
+
+fn order_path(session_id: &str) -> String {
+    format!("/v1/orders/{}", encode_segment(session_id))
+}
+
+/// Why an order waits, or was stopped: the cause of its last attempt.
+fn last_cause(order: &Order) -> String {
+    order.last_attempts.last().and_then(|attempt| attempt.cause.clone()).unwrap_or_else(|| "none".into())
+}
+
+fn next_attempt(order: &Order) -> String {
+    order.next_attempt_at.map_or_else(|| "none".into(), |at: Timestamp| at.to_string())
+}
+
+fn format_orders(orders: &[OrderReport]) -> String {
+    if orders.is_empty() {
+        return "no orders".into();
+    }
+    let rows = orders.iter().map(|report| {
+        let order = &report.order;
+        [
+            report.session_id.to_string(),
+            order.state.into_str().to_owned(),
+            report.tier.to_string(),
+            order.placed_at.to_string(),
+            order.attempts.to_string(),
+            next_attempt(order),
+            last_cause(order),
+        ]
+    });
+    format_table(
+        ["session", "state", "tier", "placed at", "attempts", "next attempt", "last error"],
+        rows.collect(),
+    )
+}
+
+fn format_order(report: &OrderReport) -> String {
+    let order = &report.order;
+    let mut pairs = vec![
+        ("session", report.session_id.to_string()),
+        ("state", order.state.into_str().to_owned()),
+        ("tier", report.tier.to_string()),
+        ("placed at", order.placed_at.to_string()),
+        ("changed at", order.changed_at.to_string()),
+        ("attempts", order.attempts.to_string()),
+        ("next attempt", next_attempt(order)),
+    ];
+    if let Some(cause) = order.stop_cause {
+        pairs.push(("stopped by", cause.into_str().to_owned()));
+    }
+    let mut text = format_pairs(&pairs);
+    if !order.last_attempts.is_empty() {
+        let rows = order.last_attempts.iter().map(attempt_row).collect();
+        text.push('\n');
+        text.push_str(&format_table(["attempt", "started at", "model", "outcome", "tokens", "error"], rows));
+        text.push('\n');
+    }
+    text
+}
+
+fn attempt_row(attempt: &OrderAttempt) -> [String; 6] {
+    let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
+    [
+        attempt.attempt.to_string(),
+        attempt.started_at.to_string(),
+        attempt.generation.model.clone(),
+        attempt.outcome.map_or("in progress", |outcome| outcome.into_str()).to_owned(),
+        tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
+        attempt.cause.clone().unwrap_or_else(|| "none".into()),
+    ]
+}

@@ -1,0 +1,63 @@
+//! The configuration of orders.
+
+use jiff::SignedDuration;
+use oracled_actors::verdict::orders::OrdersConfig;
+use oracled_domain::verdict::order::OrderPolicy;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The effect of a limit on an order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderLimitAction {
+    /// The order fails.
+    #[default]
+    Fail,
+    /// The order is held until an operator retries or fails it.
+    Hold,
+}
+
+/// Orders: first verdicts that the model generates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrdersSection {
+    /// Time during which an order is attempted again after failures of the model.
+    #[schema(minimum = 60, maximum = 2_592_000)]
+    pub max_age_s: u32,
+    /// Maximum number of unusable answers of the model to an order: answers that the crosscheck or the rules reject, that
+    /// are incomplete or empty, or that a stop of the daemon cut off.
+    #[schema(minimum = 1, maximum = 100)]
+    pub generations_max: u32,
+    /// Maximum number of open orders. Further ones get 503 `model_busy`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub queue_max: usize,
+    /// Effect of `orders.max_age_s` and `orders.generations_max` on an order: `fail`, or `hold` until an operator retries or
+    /// fails it.
+    pub at_limit: OrderLimitAction,
+}
+
+impl Default for OrdersSection {
+    fn default() -> Self {
+        Self {
+            max_age_s: 24 * 60 * 60,
+            generations_max: 3,
+            queue_max: 10_000,
+            at_limit: OrderLimitAction::default(),
+        }
+    }
+}
+
+impl OrdersSection {
+    /// The limits of orders.
+    #[must_use]
+    pub fn to_orders_config(&self) -> OrdersConfig {
+        OrdersConfig {
+            policy: OrderPolicy {
+                max_age: SignedDuration::from_secs(self.max_age_s.into()),
+                generations_max: self.generations_max,
+                holds_stopped: self.at_limit == OrderLimitAction::Hold,
+            },
+            queue_max: self.queue_max,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and `GET /v1/orders/{session_id}`.
+
+use crate::platform::api::request::PathSessionId;
+use crate::platform::api::reserved_body::json_response;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use crate::verdict::api::answers::{generation_problem, replayed_response};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use oracled_actors::platform::clock::stopwatch;
+use oracled_actors::verdict::orders::{PlaceOrder, PlacedOrder};
+use oracled_actors::verdict::submission::{CachedVerdict, Submission};
+use oracled_api::verdict::orders::OrderReport;
+use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::{PeerCredentials, SessionId, SessionRecord};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// The header with which a client asks for an answer before the work is done (RFC 7240).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// The time between the last moment of waiting and the time limit of the request.
+const ANSWER_TAKES: Duration = Duration::from_millis(500);
+/// When a client should read an order again.
+const POLL_AFTER_S: u64 = 5;
+
+/// Whether the client asks for an answer before the verdict is there.
+pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    preferences
+        .flat_map(|value| value.split(','))
+        .any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+/// Places the order of a verdict, and waits for the verdict unless `is_async`: 201 with a new verdict, 200 with one that the
+/// session already had, 202 with the order while it is open or held.
+pub(super) async fn place(
+    service: Arc<DaemonService>,
+    submission: Submission,
+    is_async: bool,
+    began: Instant,
+) -> Result<Response, Problem> {
+    let limit = Duration::from_secs(service.config.limits.request_s);
+    let until = began + limit.saturating_sub(ANSWER_TAKES);
+    let (session_id, orders) = (submission.session_id.clone(), service.system.orders.clone());
+    let placed = service.run_work(async move { Ok(orders.ask(PlaceOrder(submission)).await?) }).await?;
+    match placed {
+        Ok(PlacedOrder::Replayed(cached)) => Ok(replayed_response(&cached)),
+        Ok(PlacedOrder::Mismatch(what)) => Err(Problem::session_mismatch(&session_id, what)),
+        Ok(PlacedOrder::Order { mut progress, is_new }) => {
+            if !is_async {
+                wait_for_verdict(&service, &mut progress, until).await;
+            }
+            let session = service.system.store.session(&session_id)?;
+            let session = session.ok_or_else(|| Problem::session_unknown(&session_id))?.0;
+            answer(&service, session, is_new)
+        }
+        Err(failed) => Err(generation_problem(&service, &session_id, &failed)),
+    }
+}
+
+/// Waits until the order is not open any longer, at most `until`. An order whose next attempt is later is not waited for.
+async fn wait_for_verdict(service: &DaemonService, progress: &mut watch::Receiver<Order>, until: Instant) {
+    let mut stopping = service.subscribe_stop();
+    let is_decided = |order: &Order| {
+        let left = until.saturating_duration_since(stopwatch());
+        let now = service.system.clock.now();
+        let is_late = order
+            .next_attempt_at
+            .is_some_and(|due| Duration::try_from(due.duration_since(now)).is_ok_and(|wait| wait > left));
+        !order.state.is_open() || is_late
+    };
+    let wait = async {
+        tokio::select! {
+            _ = progress.wait_for(is_decided) => {}
+            _ = stopping.wait_for(|stops| *stops) => {}
+        }
+    };
+    // if the time is over, the order continues
+    drop(timeout_at(until, wait).await);
+}
+
+/// The answer to a request for the verdict of a session with an order.
+pub(super) fn answer(
+    service: &DaemonService,
+    session: SessionRecord,
+    is_new: bool,
+) -> Result<Response, Problem> {
+    let session_id = session.session_id.clone();
+    let Some(report) = OrderReport::of(session) else { return Err(Problem::order_unknown(&session_id)) };
+    match report.order.state {
+        OrderState::Delivered => {
+            // not from the cache, whose metrics count only reads of verdicts
+            let delivery = service.system.store.verdict(&session_id)?;
+            let (delivery, _) =
+                delivery.ok_or_else(|| Problem::verdict_not_cached(session_id.to_string()))?;
+            let cached = CachedVerdict::from(delivery);
+            Ok(if is_new {
+                json_response(StatusCode::CREATED, cached.body)
+            } else {
+                replayed_response(&cached)
+            })
+        }
+        OrderState::Failed => Err(Problem::order_failed(&session_id, &report.order)),
+        OrderState::Queued | OrderState::Generating | OrderState::Held => Ok(accepted(&report)),
+    }
+}
+
+/// 202 with the order and its place.
+fn accepted(report: &OrderReport) -> Response {
+    let mut response = (StatusCode::ACCEPTED, Json(report)).into_response();
+    let location = HeaderValue::try_from(format!("/v1/orders/{}", report.session_id));
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, location.expect("a session id has only visible ASCII characters"));
+    if report.order.state.is_open() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER_S));
+    }
+    response
+}
+
+problems!(ReadProblems: SESSION STORE; OrderUnknown);
+
+/// Read an order.
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{session_id}",
+    operation_id = "read_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The order", body = OrderReport),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<OrderReport>, Problem> {
+    let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
+    let own = session.filter(|session| !session.is_foreign_to(Some(peer.uid)));
+    own.and_then(OrderReport::of).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+}

@@ -1,0 +1,105 @@
+//! `/v1/orders`: lists, shows, retries and fails orders.
+
+use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use axum::extract::State;
+use axum::{Extension, Json};
+use oracled_actors::verdict::orders::{ChangeOrder, OrderChange};
+use oracled_api::base::page::ListPage;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport, OrdersParams};
+use oracled_domain::{PeerCredentials, SessionId};
+use oracled_store::{OrderPosition, OrderPositionError, OrderQuery};
+use std::sync::Arc;
+
+/// The maximum length of an operator's reason, in bytes.
+const REASON_MAX_BYTES: usize = 1024;
+
+problems!(ListProblems: STORE);
+
+/// List orders, the latest one first.
+#[utoipa::path(
+    get,
+    path = "/v1/orders",
+    operation_id = "list_orders",
+    tag = "verdict",
+    params(OrdersParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of orders", body = ListPage<OrderReport>),
+    ),
+)]
+pub async fn list(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<OrdersParams>,
+) -> Result<Json<ListPage<OrderReport>>, Problem> {
+    let OrdersParams { after, limit, state } = params;
+    let before = after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
+        Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
+    })?;
+    let sessions = service.system.store.orders(&OrderQuery { state, before, limit: *limit + 1 })?;
+    let orders = sessions.into_iter().filter_map(OrderReport::of).collect();
+    let position =
+        |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
+    Ok(Json(ListPage::from_items(orders, *limit, position)))
+}
+
+problems!(ReadProblems: SESSION STORE; OrderUnknown);
+
+/// Read an order.
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{session_id}",
+    operation_id = "read_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The order", body = OrderReport),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<OrderReport>, Problem> {
+    let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
+    session.and_then(OrderReport::of).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+}
+
+problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused);
+
+/// Retry or fail an order.
+#[utoipa::path(
+    post,
+    path = "/v1/orders/{session_id}",
+    operation_id = "change_order",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    request_body = OrderActionRequest,
+    responses(
+        ChangeProblems,
+        (status = 200, description = "The order after the change", body = OrderReport),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+    body: JsonBody,
+) -> Result<Json<OrderReport>, Problem> {
+    let OrderActionRequest { action, reason } = body.parse()?;
+    if !(1..=REASON_MAX_BYTES).contains(&reason.trim().len()) {
+        let detail = format!("`reason` has {} bytes (1 to {REASON_MAX_BYTES} allowed)", reason.trim().len());
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
+    let change = match action {
+        OrderAction::Retry => OrderChange::Retry,
+        OrderAction::Fail => OrderChange::Fail,
+    };
+    let orders = service.system.orders.clone();
+    let message = ChangeOrder { session_id: session_id.clone(), change, reason, peer };
+    let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
+    OrderReport::of(session).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+}

@@ -1,0 +1,78 @@
+//! The outcome of asking a model for a verdict.
+
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
+
+/// The outcome of a request for a verdict by the model.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum GenerationOutcome {
+    /// The verdict passed and was delivered.
+    Delivered,
+    /// The verdict passed and replaced a lost one.
+    Regenerated,
+    /// The session already had a verdict.
+    Replayed,
+    /// The crosscheck rejected the verdict.
+    Rejected,
+    /// The rules rejected the verdict.
+    RefusedByRules,
+    /// The session has another tier, query or owner.
+    SessionMismatch,
+    /// The session is not known.
+    SessionUnknown,
+    /// The session's first verdict was already delivered.
+    DeliveredAlready,
+    /// No model is configured.
+    NoModel,
+    /// The session's verdict was regenerated a short time ago.
+    RateLimited,
+    /// The limits of model calls are reached.
+    ModelBusy,
+    /// The model's circuit is open.
+    CircuitOpen,
+    /// The model requested a wait.
+    QuotaWait,
+    /// The model rejected the request, and would reject it again.
+    RequestRefused,
+    /// The model could not be reached, or failed.
+    ModelUnavailable,
+    /// The model did not answer in time.
+    ModelTimeout,
+    /// The model blocked the prompt.
+    PromptBlocked,
+    /// The model stopped before the end of its answer.
+    StoppedEarly,
+    /// The model declined to answer.
+    Declined,
+    /// The answer has no text.
+    EmptyAnswer,
+    /// The store failed.
+    StorageFailed,
+    /// The daemon stopped during the call.
+    Interrupted,
+    /// An internal error.
+    Failed,
+}
+
+impl GenerationOutcome {
+    /// Whether the model has, or may have, answered without a verdict that can be delivered. The same prompt may get
+    /// another answer, but each costs money. Other failures end by themselves or by a repair.
+    #[must_use]
+    pub const fn is_unusable_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Rejected
+                | Self::RefusedByRules
+                | Self::PromptBlocked
+                | Self::StoppedEarly
+                | Self::Declined
+                | Self::EmptyAnswer
+                | Self::Interrupted
+                | Self::Failed
+        )
+    }
+}

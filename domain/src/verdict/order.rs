@@ -1,0 +1,281 @@
+//! Orders: first verdicts that the model is to generate. An accepted order is stored before the model is asked, and
+//! lasts until its session is removed.
+
+use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use crate::verdict::generation_outcome::GenerationOutcome;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// The time before the first retry after a failure of the model. It doubles with each further failure in a row.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// The maximum time between two attempts by doubling.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// The maximum time between two attempts, even if the model requests a longer wait.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
+/// The number of attempts that an order lists; the audit log has all of them.
+const ATTEMPTS_LISTED_MAX: usize = 10;
+/// The maximum length of a stored cause of failure, in characters.
+const CAUSE_MAX_CHARS: usize = 300;
+
+/// The state of an order.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    EnumString,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum OrderState {
+    /// It waits for its next attempt.
+    Queued,
+    /// A model call is in progress.
+    Generating,
+    /// It waits for an operator, who retries or fails it.
+    Held,
+    /// The verdict was delivered.
+    Delivered,
+    /// It ended without a verdict. An operator can retry it.
+    Failed,
+}
+
+impl OrderState {
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// Whether the daemon continues the order without an operator.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Queued | Self::Generating)
+    }
+}
+
+/// Why an order was stopped without a verdict.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum OrderStopCause {
+    /// The model's answers were unusable `orders.generations_max` times.
+    GenerationsUsedUp,
+    /// It would be older than `orders.max_age_s` at its next attempt.
+    Expired,
+    /// An operator failed it.
+    Operator,
+}
+
+/// The limits of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderPolicy {
+    /// The age from which an order is not attempted again.
+    pub max_age: SignedDuration,
+    /// The number of unusable answers after which an order is stopped.
+    pub generations_max: u32,
+    /// Whether an order that reached a limit is held; otherwise it fails.
+    pub holds_stopped: bool,
+}
+
+/// One attempt to generate the verdict of an order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OrderAttempt {
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// When the model was asked.
+    pub started_at: Timestamp,
+    /// The settings of the generation.
+    pub generation: GenerationSettings,
+    /// When the attempt ended; null while it is in progress.
+    pub ended_at: Option<Timestamp>,
+    /// Its outcome; null while it is in progress.
+    pub outcome: Option<GenerationOutcome>,
+    /// The cause of the failure.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<String>,
+    /// The tokens used, with retries.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub usage: Option<ModelTokenUsage>,
+}
+
+/// How an attempt failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrderAttemptFailure {
+    pub outcome: GenerationOutcome,
+    /// The error, without the text of any answer.
+    pub cause: String,
+    /// The tokens used.
+    pub usage: Option<ModelTokenUsage>,
+    /// The wait that the model requested.
+    pub retry_after: Option<SignedDuration>,
+}
+
+/// The order of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Order {
+    /// Its state.
+    pub state: OrderState,
+    /// When it was accepted.
+    pub placed_at: Timestamp,
+    /// When its state changed last.
+    pub changed_at: Timestamp,
+    /// When its age began: when it was accepted, or retried by an operator.
+    pub tried_since: Timestamp,
+    /// When its next attempt is due; null unless it is queued.
+    pub next_attempt_at: Option<Timestamp>,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The number of unusable answers since it was accepted, or retried by an operator.
+    pub generations: u32,
+    /// The number of other failures in a row.
+    pub failures_in_a_row: u32,
+    /// Why it was stopped; null unless it is held or failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stop_cause: Option<OrderStopCause>,
+    /// The last attempts, up to 10, the latest one last.
+    pub last_attempts: Vec<OrderAttempt>,
+}
+
+impl Order {
+    /// A new order, which is due at once.
+    #[must_use]
+    pub const fn placed(now: Timestamp) -> Self {
+        Self {
+            state: OrderState::Queued,
+            placed_at: now,
+            changed_at: now,
+            tried_since: now,
+            next_attempt_at: Some(now),
+            attempts: 0,
+            generations: 0,
+            failures_in_a_row: 0,
+            stop_cause: None,
+            last_attempts: Vec::new(),
+        }
+    }
+
+    /// The order with an attempt in progress.
+    #[must_use]
+    pub fn attempted(mut self, generation: GenerationSettings, now: Timestamp) -> Self {
+        self.attempts = self.attempts.saturating_add(1);
+        if self.last_attempts.len() >= ATTEMPTS_LISTED_MAX {
+            self.last_attempts.remove(0);
+        }
+        self.last_attempts.push(OrderAttempt {
+            attempt: self.attempts,
+            started_at: now,
+            generation,
+            ended_at: None,
+            outcome: None,
+            cause: None,
+            usage: None,
+        });
+        self.enter(OrderState::Generating, now)
+    }
+
+    /// The order after its attempt failed: queued for the next one, or stopped at a limit.
+    ///
+    /// After an unusable answer, the next attempt is due at once. After another failure it is due after 5 s, 10 s, 20 s
+    /// and so on up to 5 minutes, or after the wait that the model requested, up to an hour.
+    #[must_use]
+    pub fn attempt_failed(
+        mut self,
+        failure: OrderAttemptFailure,
+        policy: &OrderPolicy,
+        now: Timestamp,
+    ) -> Self {
+        let OrderAttemptFailure { outcome, cause, usage, retry_after } = failure;
+        self.end_attempt(outcome, usage, now);
+        if let Some(attempt) = self.last_attempts.last_mut() {
+            attempt.cause = Some(cause.chars().take(CAUSE_MAX_CHARS).collect());
+        }
+        let pause = if outcome.is_unusable_answer() {
+            self.generations = self.generations.saturating_add(1);
+            self.failures_in_a_row = 0;
+            // an internal fault, such as a full disk, needs time; another answer of the model does not
+            if outcome == GenerationOutcome::Failed { FIRST_PAUSE } else { SignedDuration::ZERO }
+        } else {
+            let doublings = self.failures_in_a_row.min(16);
+            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+            let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+            pause.max(retry_after.unwrap_or_default()).min(LONGEST_WAIT)
+        };
+        if self.generations >= policy.generations_max {
+            return self.stopped(OrderStopCause::GenerationsUsedUp, policy, now);
+        }
+        let due = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        if due.duration_since(self.tried_since) > policy.max_age {
+            return self.stopped(OrderStopCause::Expired, policy, now);
+        }
+        Self { next_attempt_at: Some(due), ..self.enter(OrderState::Queued, now) }
+    }
+
+    /// Whether the order is too old for a further attempt at `now`.
+    #[must_use]
+    pub fn is_expired(&self, policy: &OrderPolicy, now: Timestamp) -> bool {
+        now.duration_since(self.tried_since) > policy.max_age
+    }
+
+    /// The order after it reached a limit.
+    #[must_use]
+    pub fn stopped(self, cause: OrderStopCause, policy: &OrderPolicy, now: Timestamp) -> Self {
+        let state = if policy.holds_stopped { OrderState::Held } else { OrderState::Failed };
+        Self { stop_cause: Some(cause), ..self.enter(state, now) }
+    }
+
+    /// The order after an operator failed it.
+    #[must_use]
+    pub fn failed_by_operator(self, now: Timestamp) -> Self {
+        Self { stop_cause: Some(OrderStopCause::Operator), ..self.enter(OrderState::Failed, now) }
+    }
+
+    /// The order after an operator retried it: its age and its unusable answers count from now on.
+    #[must_use]
+    pub fn retried(self, now: Timestamp) -> Self {
+        Self {
+            tried_since: now,
+            generations: 0,
+            failures_in_a_row: 0,
+            next_attempt_at: Some(now),
+            ..self.enter(OrderState::Queued, now)
+        }
+    }
+
+    /// The order after its verdict was delivered.
+    #[must_use]
+    pub fn delivered(mut self, usage: Option<ModelTokenUsage>, now: Timestamp) -> Self {
+        if self.state == OrderState::Generating {
+            self.end_attempt(GenerationOutcome::Delivered, usage, now);
+        }
+        self.enter(OrderState::Delivered, now)
+    }
+
+    fn end_attempt(&mut self, outcome: GenerationOutcome, usage: Option<ModelTokenUsage>, now: Timestamp) {
+        if let Some(attempt) = self.last_attempts.last_mut() {
+            (attempt.ended_at, attempt.outcome, attempt.usage) = (Some(now), Some(outcome), usage);
+        }
+    }
+
+    fn enter(self, state: OrderState, now: Timestamp) -> Self {
+        Self { state, changed_at: now, next_attempt_at: None, stop_cause: None, ..self }
+    }
+
+    /// When the next attempt of a queued order is due. It is due at `now` if its time is further ahead than the maximum
+    /// wait: the clock was set back since.
+    #[must_use]
+    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.next_attempt_at.map(|at| if at.duration_since(now) > LONGEST_WAIT { now } else { at })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Orders: first verdicts that the model generates survive outages, rejections, restarts and kills.
+
+use oracled_api::base::client::DaemonResponse;
+use oracled_domain::ProductTier;
+use oracled_tests::generation::{QUERY, event_names, generation_request, read_verdict, request_verdict};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::wire::{WireConnection, post as whole_post};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
+
+/// Requests a verdict with `Prefer: respond-async`.
+async fn request_async(world: &DaemonWorld, session: &str, body: &Value) -> DaemonResponse {
+    let headers = [("content-type", "application/json"), ("prefer", "respond-async")];
+    let path = format!("/v1/verdicts/{session}");
+    let mut wire = WireConnection::connect(&world.socket()).await;
+    wire.exchange(whole_post(&path, &headers, body.to_string())).await.expect("the daemon answers")
+}
+
+async fn read_order(daemon: &DaemonProcess<'_>, session: &str) -> Value {
+    let answer = get(&mut daemon.routes().await, &format!("/v1/orders/{session}")).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+async fn wait_for_state(daemon: &DaemonProcess<'_>, session: &str, state: &str) -> Value {
+    eventually(state, async || read_order(daemon, session).await["state"] == state).await;
+    read_order(daemon, session).await
+}
+
+#[tokio::test]
+async fn async_request_gets_its_order_and_later_its_verdict() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD).after(Duration::from_millis(300)));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let accepted = request_async(&world, "cs_1", &generation_request(ProductTier::Quick)).await;
+    assert_eq!(accepted.status, 202, "{}", document(&accepted));
+    let location = accepted.headers["location"].to_str().expect("a path").to_owned();
+    assert_eq!(location, "/v1/orders/cs_1");
+    assert!(accepted.headers.contains_key("retry-after"));
+    assert_eq!(at(&accepted, "/session_id"), "cs_1");
+
+    let early = read_verdict(routes, "cs_1").await;
+    assert_eq!((early.status.as_u16(), at(&early, "/attempts")), (202, json!(1)));
+    let order = wait_for_state(&daemon, "cs_1", "delivered").await;
+    let attempt = &order["last_attempts"][0];
+    assert_eq!((&attempt["outcome"], &attempt["usage"]["total_tokens"]), (&json!("delivered"), &json!(340)));
+    assert_eq!(read_verdict(routes, "cs_1").await.status, 200);
+    assert_eq!(at(&request_verdict(routes, "cs_1").await, "/replayed"), true);
+    let events = event_names(&mut daemon.control().await, "cs_1").await;
+    let expected = [
+        "order_placed",
+        "order_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "verdict_cached",
+        "order_delivered",
+    ];
+    assert_eq!(events, expected);
+    problem(&get(routes, "/v1/orders/cs_2").await, 404, "order_unknown");
+}
+
+#[tokio::test]
+async fn waiting_request_gets_202_at_its_time_limit() {
+    let model = ModelServer::start().await;
+    model.next([ScriptedReply::with_text(GOOD).after(Duration::from_secs(3))]);
+    let limits = "deadline_ms = 900\nhard_timeout_ms = 900\nsoft_timeout_ms = 900\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1";
+    let world = model.create_world(limits);
+    let daemon = world.serve().await;
+    let answer = request_verdict(&mut daemon.routes().await, "cs_1").await;
+    assert_eq!(
+        (answer.status.as_u16(), at(&answer, "/state")),
+        (202, json!("queued")),
+        "{}",
+        document(&answer)
+    );
+    let order = read_order(&daemon, "cs_1").await;
+    assert_eq!(order["last_attempts"][0]["outcome"], "model_timeout");
+    wait_for_state(&daemon, "cs_1", "delivered").await;
+}
+
+#[tokio::test]
+async fn unusable_answers_fail_or_hold_the_order() {
+    for (at_limit, state) in [("fail", "failed"), ("hold", "held")] {
+        let model = ModelServer::start().await;
+        model.set_default(ScriptedReply::with_text(UNUSABLE));
+        let world = model.create_world(&format!("[orders]\nat_limit = \"{at_limit}\""));
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        for _ in 0..2 {
+            let answer = request_verdict(routes, "cs_1").await;
+            if state == "failed" {
+                problem(&answer, 422, "order_failed");
+                problem(&read_verdict(routes, "cs_1").await, 422, "order_failed");
+            } else {
+                assert_eq!((answer.status.as_u16(), at(&answer, "/state")), (202, json!(state)));
+                assert!(!answer.headers.contains_key("retry-after"));
+            }
+        }
+        assert_eq!(model.request_count(), 3, "a repeated request calls no model");
+        let order = read_order(&daemon, "cs_1").await;
+        assert_eq!((&order["state"], &order["stop_cause"]), (&json!(state), &json!("generations_used_up")));
+        let listed = get(control, &format!("/v1/orders?state={state}")).await;
+        assert_eq!(at(&listed, "/items/0/session_id"), "cs_1");
+        assert_eq!(at(&get(control, "/v1/orders?state=delivered").await, "/items"), json!([]));
+
+        model.set_default(ScriptedReply::with_text(GOOD));
+        let retried = post(control, "/v1/orders/cs_1", &json!({"action": "retry", "reason": "mended"})).await;
+        assert_eq!(retried.status, 200, "{}", document(&retried));
+        assert_eq!(wait_for_state(&daemon, "cs_1", "delivered").await["attempts"], 4);
+        let again = post(control, "/v1/orders/cs_1", &json!({"action": "fail", "reason": "x"})).await;
+        problem(&again, 409, "order_state_refused");
+        let entry = log(control, "session=cs_1&event=order_retried").await.remove(0);
+        assert_eq!((&entry["reason"], entry["peer"]["uid"].is_u64()), (&json!("mended"), true));
+    }
+}
+
+#[tokio::test]
+async fn rejected_text_is_stored_nowhere() {
+    const MARK: &str = "q7x-secret-of-the-refused";
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(&format!("{MARK}: I would rather not.")));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    problem(&request_verdict(&mut daemon.routes().await, "cs_1").await, 422, "order_failed");
+    assert!(daemon.stop().success());
+    assert!(!world.written().contains(MARK));
+}
+
+#[tokio::test]
+async fn invalid_action_names_its_fault() {
+    let model = ModelServer::start().await;
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for body in [
+        json!({"action": "retry"}),
+        json!({"action": "retry", "reason": " "}),
+        json!({"action": "retry", "reason": "x".repeat(1025)}),
+        json!({"action": "deliver", "reason": "x"}),
+    ] {
+        problem(&post(control, "/v1/orders/cs_1", &body).await, 400, "invalid_request");
+    }
+    let unknown = post(control, "/v1/orders/cs_1", &json!({"action": "fail", "reason": "x"})).await;
+    problem(&unknown, 404, "order_unknown");
+    for query in ["state=lost", "after=x", "limit=0", "owner=1"] {
+        problem(&get(control, &format!("/v1/orders?{query}")).await, 400, "invalid_request");
+    }
+    problem(&call(control, hyper::Method::PUT, "/v1/orders/cs_1", None).await, 405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn pages_of_orders_have_each_order_once() {
+    let model = ModelServer::start().await;
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..5 {
+        assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 201);
+    }
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = document(&get(control, &format!("/v1/orders?limit=2{after}")).await);
+        let items = page["items"].as_array().expect("a list");
+        found.extend(items.iter().map(|item| item["session_id"].as_str().expect("an id").to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(found, ["cs_4", "cs_3", "cs_2", "cs_1", "cs_0"]);
+    let listed = world.ctl_in_thread(&["orders", "--state", "delivered", "--json", "-n", "2"]).await;
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(2));
+    let shown = world.ctl_in_thread(&["order", "show", "cs_3", "--json"]).await;
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!((&shown["session_id"], &shown["state"]), (&json!("cs_3"), &json!("delivered")));
+}
+
+/// The history of an order in the log: each attempt has one end, and the last entry agrees with the order.
+fn check_history(order: &Value, entries: &[Value]) {
+    let named = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count() as u64;
+    let attempts = order["attempts"].as_u64().expect("a number");
+    assert_eq!((named("order_placed"), named("order_attempted")), (1, attempts), "{order} {entries:?}");
+    let delivered = u64::from(order["state"] == "delivered");
+    assert_eq!(
+        (named("order_delivered"), named("verdict_cached"), named("mail_queued")),
+        (delivered, delivered, delivered),
+        "{order} {entries:?}"
+    );
+    assert_eq!(named("order_attempt_failed"), attempts - delivered, "{order} {entries:?}");
+    assert_eq!(named("order_stopped"), u64::from(order["state"] == "failed"), "{order} {entries:?}");
+}
+
+/// Orders `count` verdicts from a model that is down for `down`, then slow, then refuses a tenth, and kills the daemon
+/// `kills` times meanwhile. Each order must end, with one delivery and one mail at most.
+async fn check_outage(count: usize, kills: usize, down: Duration) {
+    let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
+    mailbox.set_default(ScriptedReply::json(200, &json!({})));
+    model.set_default(ScriptedReply::error(503, "overloaded"));
+    let world = model.create_world(&format!(
+        "max_retries = 0\n[health]\nfailure_threshold = 1000000\n\
+         [mail]\ntransport = \"http\"\nbase_url = \"{}\"",
+        mailbox.url()
+    ));
+    let mut daemon = world.serve().await;
+    for n in 0..count {
+        let body = json!({
+            "tier": "quick", "query": format!("{QUERY} number {n} of all"), "customer_email": format!("c{n}@example.org"),
+        });
+        let accepted = request_async(&world, &format!("cs_{n}"), &body).await;
+        assert_eq!(accepted.status, 202, "{}", document(&accepted));
+    }
+    let phases = [
+        ScriptedReply::error(503, "overloaded"),
+        ScriptedReply::with_text(GOOD).after(Duration::from_millis(200)),
+        ScriptedReply::with_text(GOOD),
+    ];
+    for kill in 0..kills {
+        let phase = phases[kill * phases.len() / kills].clone();
+        model.set_default(phase);
+        model.next((0..count / 10 / kills.max(1) + 1).map(|_| ScriptedReply::with_text(UNUSABLE)));
+        sleep(down / u32::try_from(kills).expect("few")).await;
+        daemon.kill();
+        daemon = world.serve().await;
+    }
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let is_ended = async |state: &str| {
+        let listed = get(&mut daemon.control().await, &format!("/v1/orders?state={state}&limit=1")).await;
+        at(&listed, "/items") == json!([])
+    };
+    let limit = std::time::Instant::now() + Duration::from_secs(400);
+    while !(is_ended("queued").await && is_ended("generating").await) {
+        assert!(std::time::Instant::now() < limit, "the orders end");
+        sleep(Duration::from_millis(200)).await;
+    }
+    let control = &mut daemon.control().await;
+    for n in 0..count {
+        let order = read_order(&daemon, &format!("cs_{n}")).await;
+        assert!(order["state"] == "delivered" || order["state"] == "failed", "{order}");
+        let entries = log(control, &format!("session=cs_{n}&limit=10000")).await;
+        check_history(&order, &entries);
+        let asked = |request: &oracled_tests::model::ReceivedRequest| {
+            request.body.to_string().contains(&format!("{QUERY} number {n} of all"))
+        };
+        let calls = model.requests().iter().filter(|request| asked(request)).count() as u64;
+        assert!(calls <= order["attempts"].as_u64().expect("a number"), "{calls} {order}");
+        assert!(order["generations"].as_u64() <= Some(3), "{order}");
+    }
+    eventually("the mails are sent", async || {
+        at(&get(&mut daemon.control().await, "/v1/outbox").await, "/items") == json!([])
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn orders_survive_an_outage_and_kills() {
+    check_outage(12, 3, Duration::from_secs(3)).await;
+}
+
+#[tokio::test]
+#[ignore = "takes several minutes; see docs/operations.md"]
+async fn two_hundred_orders_survive_an_outage_and_ten_kills() {
+    check_outage(200, 10, Duration::from_secs(120)).await;
+}
