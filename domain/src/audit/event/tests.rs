@@ -227,7 +227,7 @@ fn all() -> Vec<AuditEvent> {
         generation: Some(&generation),
     };
     let checked = DivergenceCheck::of(None, &regenerated);
-    let events = [
+    let mut events = vec![
         entry("{}"),
         AuditEvent::new(
             timestamp,
@@ -273,7 +273,6 @@ fn all() -> Vec<AuditEvent> {
             },
         ),
     ];
-    let mut events = events.to_vec();
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(mail_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
