@@ -1,8 +1,7 @@
 //! One generation: limits, model call, gate.
 
 use super::ConfiguredModel;
-use crate::audit::logger::CommitError;
-use crate::audit::logger::LoggerHandle;
+use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;

@@ -1,7 +1,7 @@
 //! `/v1/sources/{oracle_id}`: the state of a source, and the operations of administrators on it.
 
 use crate::platform::control::body::ControlBody;
-use crate::platform::control::control_request::parse_name;
+use crate::platform::control::control_request::{check_reason, parse_name};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -13,15 +13,11 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{ReasonRequest, SourceReport, SourceReviewRequest};
 use oracled_domain::PeerCredentials;
 use oracled_domain::audit::event::ground::InvalidationCause;
-use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::SourceRegistryEntry;
 use oracled_store::ground::state::SourceState;
 use std::sync::Arc;
-
-/// Maximum length of a logged reason, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
 
 problems!(ReadProblems: STORE; SourceUnknown);
 
@@ -142,13 +138,7 @@ pub async fn confirm(
 
 pub(crate) fn parse_reason(body: &ControlBody) -> Result<String, Problem> {
     let ReasonRequest { reason } = body.read()?;
-    if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
-        let detail = format!(
-            "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
-            reason.len()
-        );
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
-    }
+    check_reason(&reason)?;
     Ok(reason)
 }
 

@@ -92,10 +92,14 @@ pub async fn post(
         return Ok(answer);
     }
     // the facts of a repeated order are those of its first request
-    let session = service.system.store.session(&submission.session_id)?;
-    let has_order = is_generated && session.is_some_and(|(session, _)| session.order.is_some());
+    let has_order = || {
+        let session = service.system.store.session(&submission.session_id)?;
+        Ok::<_, Problem>(session.is_some_and(|(session, _)| session.order.is_some()))
+    };
     let mut _held = None;
-    if let Some(check) = check.filter(|_| !has_order) {
+    if let Some(check) = check
+        && !(is_generated && has_order()?)
+    {
         let SourcedCheck { request: check, held } = check.gather_facts(&service).await?;
         (submission.check, _held) = (Some(check), Some(held));
     }

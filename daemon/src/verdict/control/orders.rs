@@ -1,6 +1,7 @@
 //! `/v1/orders`: lists, shows, retries and fails orders.
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
+use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -13,9 +14,6 @@ use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport,
 use oracled_domain::{PeerCredentials, SessionId};
 use oracled_store::{OrderPosition, OrderPositionError, OrderQuery};
 use std::sync::Arc;
-
-/// The maximum length of an operator's reason, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
 
 problems!(ListProblems: STORE);
 
@@ -90,10 +88,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Json<OrderReport>, Problem> {
     let OrderActionRequest { action, reason } = body.parse()?;
-    if !(1..=REASON_MAX_BYTES).contains(&reason.trim().len()) {
-        let detail = format!("`reason` has {} bytes (1 to {REASON_MAX_BYTES} allowed)", reason.trim().len());
-        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
-    }
+    check_reason(&reason)?;
     let change = match action {
         OrderAction::Retry => OrderChange::Retry,
         OrderAction::Fail => OrderChange::Fail,
