@@ -28,7 +28,20 @@ export function remedy(rejection: Rejection): string {
     case "rules_rejected":
       return rejection.evaluation?.rules.map((rule) => rule.rule).join(", ") ?? "";
     case "query_too_costly":
+    case "order_failed":
       return rejection.detail;
+  }
+}
+
+export function waiting(order: components["schemas"]["OrderReport"]): string | undefined {
+  switch (order.state) {
+    case "queued":
+    case "generating":
+    case "held":
+      return `${order.attempts} attempts, the next at ${order.next_attempt_at ?? "once"}`;
+    case "delivered":
+    case "failed":
+      return undefined;
   }
 }
 
