@@ -23,7 +23,7 @@ use crate::verdict::regen::RegenActor;
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::{OracleId, UnexpectedFieldHandling};
+use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
@@ -41,6 +41,8 @@ pub struct SystemParts {
     pub fallback: FallbackLog,
     /// When a guardian gives up, and how long it pauses.
     pub supervision: SupervisionLimits,
+    /// The applications whose sessions the system has.
+    pub applications: Vec<ApplicationName>,
     /// The monitored external services.
     pub oracles: Vec<MonitoredOracle>,
     /// The model that makes verdicts, if one is configured; it is one of the oracles.
@@ -133,9 +135,10 @@ impl ActorSystem {
             queue,
             hot_bytes,
             pages_bytes,
+            applications,
             ..
         } = parts;
-        let metrics = ActorMetrics::default();
+        let metrics = ActorMetrics::new(&applications);
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();

@@ -30,8 +30,8 @@ use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
-    CustomerQuery, GatePath, OutboxMail, ProductTier, SessionId, UnexpectedFieldHandling, VerdictDelivery,
-    VerdictLabel, VerdictPayload,
+    ApplicationName, CustomerQuery, GatePath, OutboxMail, ProductTier, SessionId, UnexpectedFieldHandling,
+    VerdictDelivery, VerdictLabel, VerdictPayload,
 };
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -141,9 +141,14 @@ pub(crate) fn start(
             window: Duration::from_secs(60),
             max_pause: Duration::from_millis(1),
         },
+        applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
         model: outside.model,
-        calls: ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
+        calls: ModelCallLimits {
+            per_minute: NonZeroU32::new(1000).expect("not zero"),
+            at_once: 4,
+            applications: BTreeMap::new(),
+        },
         orders: OrdersConfig {
             policy: OrderPolicy {
                 max_age: SignedDuration::from_hours(1),
@@ -151,6 +156,7 @@ pub(crate) fn start(
                 holds_stopped: false,
             },
             queue_max: 100,
+            applications: BTreeMap::new(),
         },
         queue: 2000,
         hot_bytes: 1 << 20,

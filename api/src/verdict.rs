@@ -122,7 +122,7 @@ pub struct CacheVerdictRequest {
     pub _regen_reason: Option<IgnoredAny>,
 }
 
-/// A session as its owner sees it.
+/// A session as its application sees it.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RegisterSessionResponse {
     /// Its id.
@@ -228,8 +228,6 @@ pub struct SessionReport {
     pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
-    /// The user id that may change it on the routes' socket; null if only an administrator may.
-    pub owner_uid: Option<u32>,
     /// The customer's e-mail address.
     pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
@@ -252,16 +250,13 @@ pub struct CorrectSessionRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<VerdictLabel>)]
     pub original_verdict: Option<String>,
-    /// The new owner.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner_uid: Option<u32>,
 }
 
 impl From<SessionRecord> for RegisterSessionResponse {
     fn from(session: SessionRecord) -> Self {
         let SessionRecord { session_id, tier, query, customer_email, original, .. } = session;
         Self {
-            session_id,
+            session_id: session_id.into_local(),
             tier,
             query: query.as_str().to_owned(),
             has_email: customer_email.is_some(),
@@ -276,7 +271,6 @@ impl From<SessionRecord> for SessionReport {
             session_id: session.session_id,
             tier: session.tier,
             query: session.query.as_str().to_owned(),
-            owner_uid: session.owner_uid,
             customer_email: session.customer_email,
             original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
             delivered_sha256: session.delivered_sha256,

@@ -3,7 +3,7 @@
 pub mod openapi;
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::request::{IgnoredBody, PATHS, reject_params};
+use crate::platform::api::request::{IgnoredBody, PATHS, reject_params, require_application};
 use crate::platform::api::{health, metrics, oracles};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -35,13 +35,15 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/health/oracles", get(oracles::get))
         .route("/openapi.json", get(openapi::get))
         .route_layer(from_fn(reject_params))
+        // these routes have parameters, and reject unknown ones themselves
+        .route("/v1/changes", get(changes::get))
+        .route("/v1/orders", get(orders::list))
+        .route_layer(from_fn(require_application))
         // webhooks, probes and scrapers may add parameters of their own
         .route("/v1/signals/{*name}", post(signals::post))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
-        // this route has parameters, and rejects unknown ones itself
-        .route("/v1/changes", get(changes::get))
         .fallback(signals::handle_other_path)
         .method_not_allowed_fallback(async |_: IgnoredBody| Problem::method_not_allowed(PATHS))
         .with_state(service)

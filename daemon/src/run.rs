@@ -144,10 +144,11 @@ impl RunningDaemon {
             clock,
             fallback: FallbackLog::stderr(),
             supervision: config.supervision.to_limits(),
+            applications: config.application_names(),
             oracles: upstreams.oracles,
             model: upstreams.model,
             calls: upstreams.calls,
-            orders: config.orders.to_orders_config(),
+            orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             pages_bytes: config.limits.bodies_bytes,
@@ -316,7 +317,8 @@ fn start_servers(
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
-    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits);
+    let routes = SocketFrontend::new(api::router(Arc::clone(service)), limits)
+        .for_applications(service.config.applications.clone());
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
     let control = SocketFrontend::new(control, limits).without_time_limit_for(control::has_no_time_limit);
     let DaemonSockets { routes: routes_socket, control: control_socket, .. } = sockets;

@@ -15,6 +15,7 @@ pub mod verification;
 pub use audit::event::{AuditEvent, EventKind, PeerCredentials, RequestCaller};
 pub use base::digest::{Sha256Hex, Sha256Stream};
 pub use base::payload::VerdictPayload;
+pub use verdict::application::ApplicationName;
 pub use verdict::crosscheck::{
     ApprovedVerdict, CrosscheckDecision, CrosscheckJudgment, CrosscheckReason, UnexpectedFieldHandling,
     judge, judge_with,

@@ -1,5 +1,6 @@
 //! A daemon process for one test, with its state, sockets and logs in a temporary directory.
 
+pub mod caller;
 pub mod described;
 pub mod disk;
 pub mod generation;
@@ -491,10 +492,16 @@ pub fn submission(raw: &str) -> Value {
 }
 
 /// Waits until `holds` returns true, and panics with `what` after [`PATIENCE`].
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
+    eventually_within(PATIENCE, what, holds).await;
+}
+
+/// Waits until `holds` returns true, and panics with `what` after `patience`.
+pub async fn eventually_within(patience: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(began.elapsed() < patience, "never: {what}");
+        // a test that waits long leaves the processor to the daemon
+        tokio::time::sleep(patience / 6000).await;
     }
 }

@@ -328,7 +328,7 @@ async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
             assert!(refused["detail"].as_str().unwrap().contains(message), "{question}: {refused}");
         }
     }
-    for bad in ["%FF", "a%2Fb", ""] {
+    for bad in ["%FF", "a%2F", ""] {
         let answer = get(control, &format!("/v1/log?session={bad}")).await;
         assert_eq!(answer.status, 400, "{bad}");
         problem(&answer, 400, document(&answer)["code"].as_str().unwrap());

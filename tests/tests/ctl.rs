@@ -181,7 +181,7 @@ async fn log_shows_the_entries_that_match_its_options() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{output:?}");
     }
-    let refused = complaint(&world.ctl(&["log", "--session", "a/b"]), 1);
+    let refused = complaint(&world.ctl(&["log", "--session", "A/b"]), 1);
     assert!(refused.contains("(invalid_session_id)"), "{refused}");
 }
 

@@ -10,7 +10,10 @@ use oracled_tests::ground::{
     approve, export, files, ingest, named, open_store, query_all, register, runs_path, started_run, view,
     wait_for_run,
 };
-use oracled_tests::{DaemonWorld, at, document, eventually, get, log, post, problem, read_whole_log};
+use oracled_tests::{
+    DaemonWorld, PATIENCE, at, document, eventually, eventually_within, get, log, post, problem,
+    read_whole_log,
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -458,7 +461,8 @@ async fn daily_check_finds_a_damaged_payload() {
         String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("valid UTF-8")
     };
     let faults = |oracle: &str, count: u64| format!("oracled_source_faults{{oracle=\"{oracle}\"}} {count}\n");
-    eventually("both sources are checked", async || {
+    // the check pauses for nine times as long as it works, and works slowly beside other tests
+    eventually_within(10 * PATIENCE, "both sources are checked", async || {
         let metrics = metrics(routes).await;
         metrics.contains(&faults(SOURCE, 1)) && metrics.contains(&faults(OTHER, 0))
     })

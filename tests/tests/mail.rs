@@ -2,7 +2,9 @@
 
 use hyper::Method;
 use oracled_actors::Clock;
-use oracled_actors::upstream::mail::{HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpTls};
+use oracled_actors::upstream::mail::{
+    HttpMailService, MailHeading, MailService, SmtpMailService, SmtpSettings, SmtpTls,
+};
 use oracled_actors::upstream::oracle_health::OracleProbe;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DISCLAIMER, OriginalLabel};
@@ -16,6 +18,7 @@ use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -345,8 +348,11 @@ fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> SmtpMailServ
         port,
         tls,
         login: login.map(|(user, password)| (user.into(), password.into())),
-        from: "The Oracle <oracle@example.org>".into(),
-        subject: "Your verdict: ünïcode".into(),
+        heading: MailHeading {
+            from: "The Oracle <oracle@example.org>".into(),
+            subject: "Your verdict: ünïcode".into(),
+        },
+        headings: BTreeMap::new(),
         hard_timeout: PATIENCE,
     })
     .expect("a server")

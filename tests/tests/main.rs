@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 
+mod applications;
 mod architecture;
 mod audit;
 mod bad_input;

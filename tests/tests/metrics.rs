@@ -89,7 +89,9 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
     let answer = get(routes, "/metrics").await;
     let samples = parsed(str::from_utf8(&answer.body).unwrap());
     let judged = |tier: &str, path: &str, reason: &str| {
-        format!("oracled_crosscheck_judgements_total{{tier=\"{tier}\",path=\"{path}\",reason=\"{reason}\"}}")
+        format!(
+            "oracled_crosscheck_judgements_total{{application=\"default\",tier=\"{tier}\",path=\"{path}\",reason=\"{reason}\"}}"
+        )
     };
     for (sample, value) in [
         (judged("quick", "submit", "pass"), 1.0),

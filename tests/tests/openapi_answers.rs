@@ -370,6 +370,7 @@ async fn orders(routes: &mut Described, control: &mut Described, model: &ModelSe
     assert_eq!(routes.post("/v1/verdicts/cs_order", order.clone()).await.status, 422);
     assert_eq!(routes.get("/v1/verdicts/cs_order").await.status, 422);
     assert_eq!(routes.get("/v1/orders/cs_order").await.status, 200);
+    assert_eq!(routes.get("/v1/orders?state=failed").await.status, 200);
     assert_eq!(control.get("/v1/orders?state=failed").await.status, 200);
     assert_eq!(control.get("/v1/orders/cs_order").await.status, 200);
     let retry = json!({"action": "retry", "reason": "a test"});

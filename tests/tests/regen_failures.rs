@@ -158,7 +158,6 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
             "cs_1".parse().expect("an id"),
             ProductTier::Quick,
             CustomerQuery::new(QUERY.to_owned()),
-            None,
         )
     };
     let registered = AuditEvent::new(
@@ -169,7 +168,6 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
             query_preview: session.query.preview(),
             original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(VerdictLabel::Green)),
             has_email: false,
-            owner_uid: None,
         },
     );
     let record = JournalRecord {

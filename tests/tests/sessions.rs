@@ -8,9 +8,6 @@ use oracled_tests::generation::{
 use oracled_tests::model::ModelServer;
 use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::process::CommandExt as _;
 use tokio::task::JoinSet;
 
 /// Body of a quick-tier registration in which `name` is `value`.
@@ -188,7 +185,7 @@ async fn operator_shows_corrects_and_removes_a_session() {
     let routes = &mut daemon.routes().await;
     assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
     let shown = String::from_utf8(world.ctl(&["session", "show", "cs_1"]).stdout).expect("valid UTF-8");
-    assert!(shown.contains("a@b") && shown.contains("uid "), "{shown}");
+    assert!(shown.contains("a@b"), "{shown}");
 
     let corrections = ["session", "correct", "cs_1", "--customer-email", "c@d", "--original-verdict", "RED"];
     assert!(world.ctl(&corrections).status.success());
@@ -234,34 +231,4 @@ async fn removal_of_a_session_drops_its_queued_mail() {
         entry["timestamp"].clone()
     };
     assert_eq!(time_of("mail_dropped"), time_of("session_removed"));
-}
-
-#[tokio::test]
-async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
-    let world = DaemonWorld::with_config("socket_mode = \"0666\"");
-    if fs::metadata(world.path("")).expect("the file exists").uid() != 0 {
-        // only root can act as another user
-        return;
-    }
-    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).expect("the mode is set");
-    let daemon = world.serve().await;
-    let routes = &mut daemon.routes().await;
-    assert_eq!(put_session(routes, "cs_1", &with("customer_email", json!("a@b"))).await.status, 201);
-    let mut other = world.ctl_command(&[
-        "--json",
-        "register",
-        "cs_1",
-        "--tier",
-        "quick",
-        "--query",
-        QUERY,
-        "--customer-email",
-        "thief@b",
-    ]);
-    let refused = other.uid(65_534).gid(65_534).output().expect("oraclectl starts");
-    let document: Value = serde_json::from_slice(&refused.stdout).expect("valid JSON");
-    assert_eq!((&document["code"], &document["mismatch"]), (&json!("session_mismatch"), &json!("owner")));
-    assert!(world.ctl(&["session", "correct", "cs_1", "--owner-uid", "65534"]).status.success());
-    let taken = other.output().expect("oraclectl starts");
-    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
 }

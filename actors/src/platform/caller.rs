@@ -6,7 +6,7 @@
 //! A task that is spawned without it acts for the daemon itself, and its entries have no caller.
 
 use actix::{Message, MessageResult, ResponseFuture};
-use oracled_domain::RequestCaller;
+use oracled_domain::{ApplicationName, RequestCaller};
 use oracled_store::{JournalRecord, RecordCallers};
 use std::future::Future;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ pub(crate) fn current_caller() -> Option<Arc<RequestCaller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
 }
 
-/// The user id of the current caller; `None` if the daemon acts on its own.
-pub(crate) fn current_caller_uid() -> Option<u32> {
-    current_caller().map(|caller| caller.peer.uid)
+/// The application of the current caller; `None` on the control socket, and if the daemon acts on its own.
+#[must_use]
+pub fn current_application() -> Option<ApplicationName> {
+    current_caller()?.application.clone()
 }
 
 /// `record` with the current caller, unless it names callers of its own.

@@ -22,7 +22,7 @@ use verification::VerificationMetrics;
 
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::tmm::OMEGA;
-use oracled_domain::{GatePath, ProductTier};
+use oracled_domain::{ApplicationName, GatePath, ProductTier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -39,6 +39,16 @@ pub struct MetricLabelValue(&'static str);
 impl EncodeLabelValue for MetricLabelValue {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(self.0)
+    }
+}
+
+/// The name of an application as the value of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ApplicationLabelValue(ApplicationName);
+
+impl EncodeLabelValue for ApplicationLabelValue {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.0.as_str())
     }
 }
 
@@ -67,14 +77,21 @@ fn pairs<A: Clone, B: Clone>(first: &[A], second: &[B]) -> impl Iterator<Item = 
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct JudgmentLabels {
+    application: ApplicationLabelValue,
     tier: MetricLabelValue,
     path: MetricLabelValue,
     reason: MetricLabelValue,
 }
 
 impl JudgmentLabels {
-    pub(crate) const fn new(tier: ProductTier, path: GatePath, reason: CrosscheckReason) -> Self {
+    pub(crate) const fn new(
+        application: ApplicationName,
+        tier: ProductTier,
+        path: GatePath,
+        reason: CrosscheckReason,
+    ) -> Self {
         Self {
+            application: ApplicationLabelValue(application),
             tier: MetricLabelValue(tier.into_str()),
             path: MetricLabelValue(path.into_str()),
             reason: MetricLabelValue(reason.into_str()),
@@ -114,19 +131,22 @@ pub struct ActorMetrics {
     pub(crate) fallback_entries: Counter,
 }
 
-impl Default for ActorMetrics {
-    fn default() -> Self {
+impl ActorMetrics {
+    /// The metrics of a system that serves `applications`.
+    pub(crate) fn new(applications: &[ApplicationName]) -> Self {
+        let paths: Vec<_> = pairs(&ProductTier::ALL, GatePath::VARIANTS).collect();
+        let judged: Vec<_> = pairs(applications, &paths).collect();
+        let judged = pairs(&judged, CrosscheckReason::VARIANTS)
+            .map(|((name, (tier, path)), reason)| JudgmentLabels::new(name, tier, path, reason));
         Self {
-            judged: init_counters(pairs(&ProductTier::ALL, GatePath::VARIANTS).flat_map(|(tier, path)| {
-                CrosscheckReason::VARIANTS.iter().map(move |reason| JudgmentLabels::new(tier, path, *reason))
-            })),
+            judged: init_counters(judged),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             rules: RuleMetrics::default(),
             ingestion: IngestionMetrics::default(),
             queries: QueryMetrics::default(),
             generation: GenerationMetrics::default(),
             mail: MailMetrics::default(),
-            orders: OrderMetrics::default(),
+            orders: OrderMetrics::new(applications),
             verification: VerificationMetrics::default(),
             cache_reads: init_counters([HIT_MEMORY, HIT_STORE, MISS]),
             committed_records: Counter::default(),
@@ -135,14 +155,12 @@ impl Default for ActorMetrics {
             fallback_entries: Counter::default(),
         }
     }
-}
 
-impl ActorMetrics {
     /// Adds all metrics to `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "crosscheck_judgements",
-            "verdicts judged, by tier, path and reason",
+            "verdicts judged, by application, tier, path and reason",
             self.judged.clone(),
         );
         registry.register(

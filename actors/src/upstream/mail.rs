@@ -5,7 +5,7 @@ mod mail_text;
 mod smtp;
 
 pub use http::HttpMailService;
-pub use smtp::{SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls};
+pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls};
 
 use super::BoxFuture;
 use crate::upstream::oracle_health::OracleProbe;

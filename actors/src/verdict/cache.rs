@@ -15,7 +15,7 @@ pub use admit::AdmitVerdict;
 pub use find::{FindSession, FindSessionOutcome};
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
-pub(crate) use rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
+pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
 pub use session_admin::{CorrectSession, CorrectSessionOutcome, RemoveSession};
 pub(crate) use session_record::address_change_event;
 

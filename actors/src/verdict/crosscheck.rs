@@ -204,10 +204,9 @@ impl Handler<JudgeVerdict> for CrosscheckActor {
         };
         let reason = judgement.decision.crosscheck_reason;
         self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
-        self.metrics
-            .judged
-            .get_or_create(&JudgmentLabels::new(submission.tier, submission.path, reason))
-            .inc();
+        let application = submission.session_id.application();
+        let labels = JudgmentLabels::new(application, submission.tier, submission.path, reason);
+        self.metrics.judged.get_or_create(&labels).inc();
         let entry = CrosscheckEntry::of(&judgement, &submission.query, submission.path);
         let entry = AuditEvent::new(now, submission.session_id.clone(), EventKind::TmmCrosscheck(entry));
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());

@@ -2,8 +2,10 @@
 
 mod model;
 mod outcome;
+mod queue_limit;
 mod runner;
 
 pub use model::ConfiguredModel;
+pub use queue_limit::QueueLimit;
 pub(crate) use runner::{FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
 pub use runner::{GenerationError, GenerationResult};

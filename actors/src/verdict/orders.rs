@@ -10,24 +10,26 @@ mod attempt;
 mod in_flight;
 mod place;
 mod progress;
+mod queue;
 mod survey;
 
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
 pub use place::{PlaceOrder, PlacedOrder};
 
 use crate::platform::clock::Clock;
-use crate::verdict::generation::{GenerationError, GenerationRunner};
+use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
 };
 use attempt::DispatchOutcome;
 use in_flight::OrdersInFlight;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::SessionId;
 use oracled_domain::verdict::order::{OrderPolicy, OrderState};
+use oracled_domain::{ApplicationName, SessionId};
 use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
 use progress::OrderProgress;
-use std::collections::BTreeSet;
+use queue::OrderQueue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -36,15 +38,19 @@ use tokio::task::spawn_blocking;
 const TICK: Duration = Duration::from_secs(1);
 /// Interval between surveys of the orders that wait, for the metrics.
 const SURVEY_PERIOD: Duration = Duration::from_secs(10);
+/// How far the clock may be set back without an effect on the queue.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// The number of orders that are read at a time when the queue is loaded.
 const AT_ONCE: usize = 100;
 
 /// The limits of orders.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct OrdersConfig {
     pub policy: OrderPolicy,
     /// Maximum number of open orders.
     pub queue_max: usize,
+    /// That of applications that have a limit of their own.
+    pub applications: BTreeMap<ApplicationName, usize>,
 }
 
 /// Stops starting attempts. Returns when those in flight have ended.
@@ -61,6 +67,16 @@ struct EnqueueOrder {
     /// Whether an operator retries it. This ends a pause.
     is_retry: bool,
 }
+
+/// Removes an order that an operator ended from the queue.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct DequeueOrder(SessionId);
+
+/// Reports that a request for an order was handled.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct ReportPlaced(SessionId);
 
 /// Reports that the attempt of an order ended.
 #[derive(Debug, Message)]
@@ -94,14 +110,17 @@ impl OrderDesk {
 #[derive(Debug)]
 pub struct OrdersActor {
     desk: OrderDesk,
-    /// The open orders that are not in flight, by the time at which they are due.
-    queue: BTreeSet<(Timestamp, SessionId)>,
-    /// Whether an attempt is being started. One at a time keeps the order of arrival.
-    dispatching: bool,
+    queue: OrderQueue,
+    /// The order whose attempt is being started. One at a time keeps the order of arrival.
+    dispatching: Option<SessionId>,
+    /// The requests for orders that are being handled, each of which may add one.
+    placing: Vec<SessionId>,
     /// No attempt is started before this time: the limits of model calls are reached, or the model is not available.
     paused_until: Option<Timestamp>,
     /// Whether the queue was loaded from the store.
     is_loaded: bool,
+    /// The time of the last check for due orders.
+    checked_at: Timestamp,
     stopped: bool,
 }
 
@@ -109,9 +128,11 @@ impl OrdersActor {
     pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig) -> Self {
         let (in_flight, progress) = (OrdersInFlight::default(), OrderProgress::default());
         Self {
+            checked_at: runner.clock.now(),
             desk: OrderDesk { runner, config, in_flight, progress },
-            queue: BTreeSet::new(),
-            dispatching: false,
+            queue: OrderQueue::default(),
+            dispatching: None,
+            placing: Vec::new(),
             paused_until: None,
             is_loaded: false,
             stopped: false,
@@ -126,7 +147,9 @@ impl OrdersActor {
         ctx.spawn(load.map(|loaded, orders, ctx| {
             match loaded.map_err(|panic| panic.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
                 Ok(open) => {
-                    orders.queue.extend(open);
+                    for (due, session_id) in open {
+                        orders.queue.insert(due, session_id);
+                    }
                     orders.is_loaded = true;
                     orders.dispatch(ctx);
                 }
@@ -138,41 +161,72 @@ impl OrdersActor {
         }));
     }
 
-    /// Starts the attempt of the order that is due first, if the limits permit it.
+    /// Starts the attempts that became due. If the clock was set back, the queue has times that are too late, so it is
+    /// loaded again.
+    fn check_due(&mut self, ctx: &mut Context<Self>) {
+        let now = self.desk.clock().now();
+        if self.is_loaded && now.saturating_add(CLOCK_TOLERANCE).unwrap_or(now) < self.checked_at {
+            tracing::warn!("the clock was set back; loading the queue of orders again");
+            self.reset();
+            self.load(ctx);
+        }
+        self.checked_at = now;
+        self.dispatch(ctx);
+    }
+
+    fn reset(&mut self) {
+        self.queue = OrderQueue::default();
+        (self.paused_until, self.is_loaded) = (None, false);
+    }
+
+    /// Starts the attempt of the next order, if the limits permit it.
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
         let now = self.desk.clock().now();
         // a pause that is further ahead than any wait was set before the clock was set back
         let paused =
             self.paused_until.is_some_and(|until| now < until && until.duration_since(now) <= PAUSE_MAX);
-        if self.dispatching || self.stopped || paused {
+        if self.dispatching.is_some() || self.stopped || paused {
             return;
         }
-        if self.queue.first().is_none_or(|(due, _)| *due > now) {
-            return;
-        }
-        let Some((due, session_id)) = self.queue.pop_first() else { return };
-        self.dispatching = true;
+        let Some((due, session_id)) = self.queue.take_due(now) else { return };
+        self.dispatching = Some(session_id.clone());
         let (desk, me, id) = (self.desk.clone(), ctx.address(), session_id.clone());
         let dispatched = async move { desk.dispatch(&id, me).await }.into_actor(self);
         ctx.spawn(dispatched.map(move |outcome, orders, ctx| {
-            orders.dispatching = false;
+            orders.dispatching = None;
             let now = orders.desk.clock().now();
             match outcome {
                 DispatchOutcome::Left => {}
-                DispatchOutcome::Due(due) => drop(orders.queue.insert((due, session_id))),
+                DispatchOutcome::Due(due) => orders.queue.insert(due, session_id),
+                DispatchOutcome::ApplicationBlocked(wait) => {
+                    orders.queue.pause(session_id.application(), now, wait.max(PAUSE_MIN));
+                    orders.queue.insert(due, session_id);
+                }
                 DispatchOutcome::Blocked(wait) => {
                     let until =
                         now.saturating_add(wait.clamp(PAUSE_MIN, PAUSE_MAX)).unwrap_or(Timestamp::MAX);
                     orders.paused_until = Some(until);
-                    orders.queue.insert((due, session_id));
+                    orders.queue.insert(due, session_id);
                 }
             }
             orders.dispatch(ctx);
         }));
     }
 
-    fn open_orders(&self) -> usize {
-        self.queue.len() + self.desk.in_flight.len() + usize::from(self.dispatching)
+    /// The limit that permits no further order of `application`, if one is reached.
+    fn reached_limit(&self, application: &ApplicationName) -> Option<QueueLimit> {
+        let counts = |id: &&SessionId| self.queue.contains(id) || self.desk.in_flight.contains(id);
+        let starting = || self.dispatching.iter().chain(&self.placing).filter(|id| !counts(id));
+        let open = self.queue.len() + self.desk.in_flight.len() + starting().count();
+        let queue_max = self.desk.config.queue_max;
+        if open >= queue_max {
+            return Some(QueueLimit { queue_max, application: None });
+        }
+        let queue_max = *self.desk.config.applications.get(application)?;
+        let open = self.queue.len_of(application)
+            + self.desk.in_flight.len_of(application)
+            + starting().filter(|id| id.application() == *application).count();
+        (open >= queue_max).then(|| QueueLimit { queue_max, application: Some(application.clone()) })
     }
 }
 
@@ -187,7 +241,7 @@ fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, Ses
     for state in [OrderState::Queued, OrderState::Generating] {
         let mut before = None;
         loop {
-            let query = OrderQuery { state: Some(state), before, limit: AT_ONCE };
+            let query = OrderQuery { application: None, state: Some(state), before, limit: AT_ONCE };
             let sessions = store.orders(&query)?;
             before = sessions.last().and_then(|session| {
                 session.order.as_ref().map(|order| OrderPosition::of(&session.session_id, order.placed_at))
@@ -209,7 +263,7 @@ impl Actor for OrdersActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.load(ctx);
-        ctx.run_interval(TICK, |orders, ctx| orders.dispatch(ctx));
+        ctx.run_interval(TICK, Self::check_due);
         self.survey(ctx);
         ctx.run_interval(SURVEY_PERIOD, Self::survey);
     }
@@ -218,8 +272,8 @@ impl Actor for OrdersActor {
 impl Supervised for OrdersActor {
     fn restarting(&mut self, _: &mut Context<Self>) {
         // `started` loads the queue again; attempts in flight continue
-        self.queue.clear();
-        (self.dispatching, self.paused_until, self.is_loaded) = (false, None, false);
+        self.reset();
+        (self.dispatching, self.placing) = (None, Vec::new());
     }
 }
 
@@ -228,14 +282,18 @@ impl Handler<PlaceOrder> for OrdersActor {
 
     fn handle(&mut self, PlaceOrder(submission): PlaceOrder, ctx: &mut Context<Self>) -> Self::Result {
         let now = self.desk.clock().now();
-        let is_full = self.open_orders() >= self.desk.config.queue_max;
+        let session_id = submission.session_id.clone();
+        let full = self.reached_limit(&session_id.application());
         // a new order may not overtake the orders that wait
-        let may_start = self.is_loaded
-            && !self.stopped
-            && !self.dispatching
-            && self.queue.first().is_none_or(|(due, _)| *due > now);
+        let may_start =
+            self.is_loaded && !self.stopped && self.dispatching.is_none() && !self.queue.has_due(now);
+        self.placing.push(session_id.clone());
         let (desk, me) = (self.desk.clone(), ctx.address());
-        Box::pin(async move { desk.place(submission, is_full, may_start, me).await })
+        Box::pin(async move {
+            let placed = desk.place(submission, full, may_start, me.clone()).await;
+            me.do_send(ReportPlaced(session_id));
+            placed
+        })
     }
 }
 
@@ -244,11 +302,30 @@ impl Handler<EnqueueOrder> for OrdersActor {
 
     fn handle(&mut self, message: EnqueueOrder, ctx: &mut Context<Self>) {
         let EnqueueOrder { session_id, due, is_retry } = message;
-        self.queue.insert((due, session_id));
         if is_retry {
             self.paused_until = None;
+            self.queue.resume(&session_id.application());
         }
+        self.queue.insert(due, session_id);
         self.dispatch(ctx);
+    }
+}
+
+impl Handler<DequeueOrder> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, DequeueOrder(session_id): DequeueOrder, _: &mut Context<Self>) {
+        self.queue.remove(&session_id);
+    }
+}
+
+impl Handler<ReportPlaced> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, ReportPlaced(session_id): ReportPlaced, _: &mut Context<Self>) {
+        if let Some(index) = self.placing.iter().position(|id| *id == session_id) {
+            self.placing.swap_remove(index);
+        }
     }
 }
 
@@ -256,7 +333,9 @@ impl Handler<ReportOrder> for OrdersActor {
     type Result = ();
 
     fn handle(&mut self, ReportOrder { session_id, due }: ReportOrder, ctx: &mut Context<Self>) {
-        self.queue.extend(due.map(|due| (due, session_id)));
+        if let Some(due) = due {
+            self.queue.insert(due, session_id);
+        }
         // the slot of the attempt is free
         self.paused_until = None;
         self.dispatch(ctx);

@@ -11,8 +11,11 @@ use crate::platform::clock::Clock;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
-use oracled_domain::{AuditEvent, EventKind, ProductTier, RegenAttempt, SessionId, VerdictGeneration};
+use oracled_domain::{
+    ApplicationName, AuditEvent, EventKind, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
+};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +47,26 @@ pub enum CallLimitError {
         /// Time until the next call is allowed.
         wait: Duration,
     },
+    /// The application's own budget of model calls per minute is used up.
+    #[error("too many model calls of the application (limit {calls_per_minute} a minute)")]
+    Application {
+        calls_per_minute: NonZeroU32,
+        /// Time until the next call of the application is allowed.
+        wait: Duration,
+    },
+}
+
+impl CallLimitError {
+    /// Time until a retry makes sense.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        match self {
+            Self::Session { wait }
+            | Self::Places { wait, .. }
+            | Self::Budget { wait, .. }
+            | Self::Application { wait, .. } => *wait,
+        }
+    }
 }
 
 /// Why a regeneration may not start.
@@ -98,12 +121,12 @@ impl RegenPermit {
 /// Requests the call for a first verdict, which has no limit for each session.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<ModelCallSlot, CallLimitError>")]
-pub struct RequestFirstCall;
+pub struct RequestFirstCall(pub ApplicationName);
 
 /// Requests a retry within a call that already has its slot.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), CallLimitError>")]
-pub struct RequestCallRetry;
+pub struct RequestCallRetry(pub ApplicationName);
 
 /// The actor.
 #[derive(Debug)]
@@ -115,45 +138,73 @@ pub struct RateLimiter {
 }
 
 /// The limits for all model calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCallLimits {
     /// Maximum number of calls per minute, including retries.
     pub per_minute: NonZeroU32,
     /// Maximum number of calls at the same time.
     pub at_once: usize,
+    /// The calls per minute of applications that have a limit of their own.
+    pub applications: BTreeMap<ApplicationName, NonZeroU32>,
+}
+
+/// A limit of calls per minute.
+#[derive(Debug)]
+struct CallRate {
+    per_minute: NonZeroU32,
+    governor: DefaultDirectRateLimiter,
+}
+
+impl CallRate {
+    fn new(per_minute: NonZeroU32) -> Self {
+        Self { per_minute, governor: DefaultDirectRateLimiter::direct(quota(per_minute)) }
+    }
+
+    /// Takes one call, or returns the time until the next one is allowed.
+    fn take(&self) -> Result<(), Duration> {
+        self.governor.check().map_err(|not_until| not_until.wait_time_from(DefaultClock::default().now()))
+    }
 }
 
 /// The budget of all calls.
 #[derive(Debug)]
 struct ModelCallBudget {
-    limits: ModelCallLimits,
-    governor: DefaultDirectRateLimiter,
+    at_once: usize,
+    rate: CallRate,
+    applications: BTreeMap<ApplicationName, CallRate>,
     slots: Arc<Semaphore>,
 }
 
 impl ModelCallBudget {
     fn new(limits: ModelCallLimits) -> Self {
+        let ModelCallLimits { per_minute, at_once, applications } = limits;
         Self {
-            limits,
-            governor: DefaultDirectRateLimiter::direct(quota(limits.per_minute)),
-            slots: Arc::new(Semaphore::new(limits.at_once)),
+            at_once,
+            rate: CallRate::new(per_minute),
+            applications: applications
+                .into_iter()
+                .map(|(name, limit)| (name, CallRate::new(limit)))
+                .collect(),
+            slots: Arc::new(Semaphore::new(at_once)),
         }
     }
 
     /// Takes a slot, and one call of the budget.
-    fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
-        let calls_at_once = self.limits.at_once;
+    fn take_slot(&self, application: &ApplicationName) -> Result<ModelCallSlot, CallLimitError> {
+        let calls_at_once = self.at_once;
         let permit = Arc::clone(&self.slots).try_acquire_owned();
         let _permit = permit.map_err(|_| CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT })?;
-        self.take_budgeted_call()?;
+        self.take_budgeted_call(application)?;
         Ok(ModelCallSlot { _permit })
     }
 
-    fn take_budgeted_call(&self) -> Result<(), CallLimitError> {
-        self.governor.check().map_err(|not_until| CallLimitError::Budget {
-            calls_per_minute: self.limits.per_minute,
-            wait: not_until.wait_time_from(DefaultClock::default().now()),
-        })
+    fn take_budgeted_call(&self, application: &ApplicationName) -> Result<(), CallLimitError> {
+        if let Some(own) = self.applications.get(application) {
+            let calls_per_minute = own.per_minute;
+            own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
+        }
+        let calls_per_minute = self.rate.per_minute;
+        self.rate.take().map_err(|wait| CallLimitError::Budget { calls_per_minute, wait })
     }
 }
 
@@ -227,7 +278,8 @@ impl Handler<RequestRegen> for RateLimiter {
 
     fn handle(&mut self, take: RequestRegen, _: &mut Context<Self>) -> Self::Result {
         let allowed = self.check_session_limit(&take.session_id);
-        let allowed = allowed.and_then(|before| Ok((before, self.calls.take_slot()?)));
+        let allowed =
+            allowed.and_then(|before| Ok((before, self.calls.take_slot(&take.session_id.application())?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             let (before, slot) = allowed?;
@@ -239,16 +291,24 @@ impl Handler<RequestRegen> for RateLimiter {
 impl Handler<RequestFirstCall> for RateLimiter {
     type Result = Result<ModelCallSlot, CallLimitError>;
 
-    fn handle(&mut self, _: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
-        self.calls.take_slot()
+    fn handle(
+        &mut self,
+        RequestFirstCall(application): RequestFirstCall,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        self.calls.take_slot(&application)
     }
 }
 
 impl Handler<RequestCallRetry> for RateLimiter {
     type Result = Result<(), CallLimitError>;
 
-    fn handle(&mut self, _: RequestCallRetry, _: &mut Context<Self>) -> Self::Result {
-        self.calls.take_budgeted_call()
+    fn handle(
+        &mut self,
+        RequestCallRetry(application): RequestCallRetry,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        self.calls.take_budgeted_call(&application)
     }
 }
 

@@ -87,7 +87,7 @@ pub enum SubmissionOutcome {
     Regenerated(Arc<CachedVerdict>, DivergenceCheck),
     /// The session already has a verdict, which is returned.
     Replayed(Arc<CachedVerdict>),
-    /// The session has another tier, query or owner.
+    /// The session has another tier or query.
     Mismatch(SessionMismatch),
     /// The crosscheck rejected the verdict. No part of it is stored.
     RejectedByCrosscheck {
@@ -125,6 +125,8 @@ pub struct CachedVerdict {
 
 impl From<VerdictDelivery> for CachedVerdict {
     fn from(delivery: VerdictDelivery) -> Self {
+        // its readers are requests of the application of the session
+        let delivery = VerdictDelivery { session_id: delivery.session_id.into_local(), ..delivery };
         let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
         Self { body: body.into() }
     }

@@ -2,7 +2,7 @@
 
 use crate::base::page::PageLimit;
 use oracled_domain::verdict::order::{Order, OrderState};
-use oracled_domain::{ProductTier, SessionId, SessionRecord};
+use oracled_domain::{ApplicationName, ProductTier, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
 
 /// An order with its session.
@@ -12,8 +12,6 @@ pub struct OrderReport {
     pub session_id: SessionId,
     /// The tier that was bought.
     pub tier: ProductTier,
-    /// The user id that placed the order.
-    pub owner_uid: Option<u32>,
     /// The order.
     #[serde(flatten)]
     pub order: Order,
@@ -23,8 +21,14 @@ impl OrderReport {
     /// The order of a session; `None` if it has none.
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
-        let SessionRecord { session_id, tier, owner_uid, order, .. } = session;
-        Some(Self { session_id, tier, owner_uid, order: order? })
+        let SessionRecord { session_id, tier, order, .. } = session;
+        Some(Self { session_id, tier, order: order? })
+    }
+
+    /// The same for the application of the session.
+    #[must_use]
+    pub fn local(session: SessionRecord) -> Option<Self> {
+        Self::of(session).map(|report| Self { session_id: report.session_id.into_local(), ..report })
     }
 }
 
@@ -33,6 +37,23 @@ impl OrderReport {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct OrdersParams {
+    /// Only orders after this position: the `next` of the previous page.
+    pub after: Option<String>,
+    /// The most orders in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+    /// Only orders in this state.
+    pub state: Option<OrderState>,
+}
+
+/// The query of `GET /v1/orders` on the control socket.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AllOrdersParams {
+    /// Only orders of this application.
+    pub application: Option<ApplicationName>,
     /// Only orders after this position: the `next` of the previous page.
     pub after: Option<String>,
     /// The most orders in the answer.

@@ -8,6 +8,7 @@ use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport};
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
 use std::io::Write;
 
@@ -17,6 +18,9 @@ pub(crate) struct OrdersArgs {
     /// Only orders in this state: queued, generating, held, delivered, failed
     #[arg(long, value_name = "STATE")]
     state: Option<OrderState>,
+    /// Only orders of this application
+    #[arg(long, value_name = "NAME")]
+    application: Option<ApplicationName>,
     /// Only orders after this position in the list
     #[arg(long, value_name = "POSITION", value_parser = id_parser())]
     after: Option<String>,
@@ -69,7 +73,9 @@ impl OrdersArgs {
             .as_deref()
             .map(|after| format!("&after={}", encode_segment(after)))
             .unwrap_or_default();
-        let path = format!("/v1/orders?limit={limit}{state}{after}");
+        let application =
+            self.application.as_ref().map(|name| format!("&application={name}")).unwrap_or_default();
+        let path = format!("/v1/orders?limit={limit}{state}{application}{after}");
         let page: ListPage<OrderReport> = options.call_control(Method::GET, &path, None).await?.json()?;
         if options.json {
             return print_json(out, &page);

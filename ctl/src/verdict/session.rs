@@ -18,7 +18,7 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SessionAction {
-    /// Show a session with its address and its owner
+    /// Show a session with its address
     Show {
         /// Session id
         #[arg(value_parser = id_parser())]
@@ -49,9 +49,6 @@ struct SessionCorrections {
     /// Verdict that you delivered without oracled: GREEN, AMBER, RED or NULL
     #[arg(long, value_name = "VERDICT")]
     original_verdict: Option<String>,
-    /// User id of the new owner
-    #[arg(long, value_name = "UID")]
-    owner_uid: Option<u32>,
 }
 
 impl SessionArgs {
@@ -63,7 +60,6 @@ impl SessionArgs {
                 let request = CorrectSessionRequest {
                     customer_email: corrections.customer_email.clone(),
                     original_verdict: corrections.original_verdict.clone(),
-                    owner_uid: corrections.owner_uid,
                 };
                 let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
                 (session_id, Method::PATCH, Some(body.into()))
@@ -83,7 +79,6 @@ impl SessionArgs {
             ("session", session.session_id.to_string()),
             ("tier", session.tier.to_string()),
             ("query", session.query),
-            ("owner", session.owner_uid.map_or_else(|| "none".into(), |uid| format!("uid {uid}"))),
             ("mail to", session.customer_email.map_or_else(|| "none".into(), String::from)),
             ("first verdict", session.original_verdict.as_str().into()),
             ("delivered SHA-256", digest(session.delivered_sha256)),

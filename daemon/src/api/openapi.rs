@@ -2,22 +2,24 @@
 
 use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::api::{health, metrics, oracles, reserved_body};
-use crate::platform::openapi::{CommonProblems, Complete, json};
+use crate::platform::openapi::{CommonProblems, Complete, json, operations_of};
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, orders, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_api::base::problem::ProblemDocument;
+use oracled_api::base::openapi::problem_responses;
+use oracled_api::base::problem::{ProblemCode, ProblemDocument};
 use oracled_api::base::service::OpenApiDocument;
 use oracled_api::verdict::CacheResult;
 use std::sync::LazyLock;
-use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as OpenApiObject;
+use utoipa::{Modify, OpenApi};
 
 /// The description of the routes' socket.
 #[derive(Debug, OpenApi)]
 #[openapi(
-    modifiers(&Complete),
+    modifiers(&RequireApplication, &Complete),
     info(
         title = "oracled: routes",
         description = "The Unix socket for application routes: it judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`.",
@@ -35,6 +37,7 @@ use utoipa::OpenApi;
         crosscheck::post,
         verdicts::post,
         verdicts::get,
+        orders::list,
         orders::get,
         sessions::put,
         cache::post,
@@ -58,6 +61,24 @@ use utoipa::OpenApi;
     )
 )]
 struct RoutesOpenApi;
+
+/// The paths that callers of no application may use, too.
+const FOR_ALL: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/v1/signals/{name}"];
+
+/// Adds the response to callers of no application.
+struct RequireApplication;
+
+impl Modify for RequireApplication {
+    fn modify(&self, document: &mut OpenApiObject) {
+        let of_applications =
+            document.paths.paths.iter_mut().filter(|(path, _)| !FOR_ALL.contains(&path.as_str()));
+        for operation in of_applications.flat_map(|(_, item)| operations_of(item)) {
+            let refused = problem_responses(&[ProblemCode::ApplicationUnknown]);
+            let refused = refused.into_iter().filter(|(status, _)| status == "403");
+            operation.responses.responses.extend(refused);
+        }
+    }
+}
 
 /// The description of the routes' socket, as JSON.
 #[must_use]

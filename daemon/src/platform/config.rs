@@ -2,6 +2,7 @@
 //!
 //! The types give the reference, `docs/reference/configuration.md`, and the ranges of values.
 
+mod applications;
 mod cleartext;
 mod error;
 mod flags;
@@ -15,6 +16,9 @@ mod orders;
 mod rules;
 mod variables;
 
+pub(crate) use applications::application_of;
+use applications::check_applications;
+pub use applications::{ApplicationSection, ApplicationSections};
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, redact_url};
 pub use error::ConfigError;
@@ -30,9 +34,9 @@ pub use rules::RulesSection;
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
-use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::{ApplicationName, UnexpectedFieldHandling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -109,6 +113,9 @@ pub struct DaemonConfig {
     /// Contact for customers with a question about a rejected verdict. If it is not set, answers have no
     /// contact.
     pub contact: Option<String>,
+    /// The applications that use the routes' socket, by name. Each has sessions of its own. Without any, all callers
+    /// belong to the application `default`; with some, a caller that belongs to none gets 403.
+    pub applications: ApplicationSections,
     /// Limits of requests and connections.
     pub limits: LimitsSection,
     /// Memory and disk space of the store.
@@ -276,6 +283,7 @@ impl Default for DaemonConfig {
             log_format: LogFormat::Text,
             log_level: "info".into(),
             contact: None,
+            applications: ApplicationSections::new(),
             limits: LimitsSection {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,
@@ -310,6 +318,15 @@ impl Default for DaemonConfig {
 }
 
 impl DaemonConfig {
+    /// The applications, or only `default` if none is configured.
+    #[must_use]
+    pub fn application_names(&self) -> Vec<ApplicationName> {
+        if self.applications.is_empty() {
+            return vec![ApplicationName::default()];
+        }
+        self.applications.keys().cloned().collect()
+    }
+
     /// The mode of the routes' socket.
     ///
     /// # Errors
@@ -376,7 +393,8 @@ impl DaemonConfig {
                 self.ingestion.check(request_s),
             ]);
         }
-        checks.into_iter().filter_map(Result::err).collect()
+        let faults = checks.into_iter().filter_map(Result::err);
+        faults.chain(check_applications(&self.applications)).collect()
     }
 
     fn check_distinct_sockets(&self) -> Result<(), ConfigError> {

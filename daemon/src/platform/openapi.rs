@@ -11,7 +11,7 @@ use oracled_api::base::openapi::{problem_responses, retry_after};
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{Header, OpenApi, Ref, RefOr, Response};
 use utoipa::{IntoResponses, Modify};
@@ -82,11 +82,12 @@ impl Modify for Complete {
 
 /// All operations of a document.
 fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
-    document.paths.paths.values_mut().flat_map(|item| {
-        [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch]
-            .into_iter()
-            .flatten()
-    })
+    document.paths.paths.values_mut().flat_map(operations_of)
+}
+
+/// The operations of a path.
+pub(crate) fn operations_of(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
 }
 
 /// Removes the period after a summary, and an empty description.

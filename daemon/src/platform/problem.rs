@@ -114,7 +114,7 @@ impl Problem {
     /// The session is registered with other data.
     #[must_use]
     pub fn session_mismatch(session_id: &SessionId, mismatch: SessionMismatch) -> Self {
-        let detail = format!("session {session_id} is known with another {mismatch}");
+        let detail = format!("session {} is known with another {mismatch}", session_id.local());
         let mut problem = Self::new(ProblemCode::SessionMismatch, detail);
         problem.document.mismatch = Some(mismatch);
         problem

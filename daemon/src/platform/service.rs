@@ -7,12 +7,13 @@ use crate::platform::telemetry::LogLevelHandle;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use oracled_actors::audit::logger::JournalReport;
-use oracled_actors::platform::caller::run_as_current_caller;
+use oracled_actors::platform::caller::{current_application, run_as_current_caller};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::check::SourceCheckProgress;
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::{ApplicationName, SessionId};
 use prometheus_client::registry::Registry;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -85,6 +86,8 @@ pub struct DaemonService {
     /// Number of connections to the control socket.
     pub control_connections: Arc<AtomicUsize>,
     slots: Arc<Semaphore>,
+    /// The slots of applications that have a limit of their own.
+    application_slots: BTreeMap<ApplicationName, Arc<Semaphore>>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     /// The checks of sources that callers wait for.
@@ -105,6 +108,10 @@ impl DaemonService {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         let slots = Arc::new(Semaphore::new(config.limits.in_flight));
+        let own = config.applications.iter();
+        let own = own
+            .filter_map(|(name, section)| Some((name.clone(), Arc::new(Semaphore::new(section.in_flight?)))));
+        let application_slots = own.collect();
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let answers = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let service = Self {
@@ -116,6 +123,7 @@ impl DaemonService {
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,
+            application_slots,
             bodies,
             answers,
             checks: SourceChecks::default(),
@@ -128,6 +136,13 @@ impl DaemonService {
         Arc::new(service)
     }
 
+    /// The contact for questions about a session.
+    #[must_use]
+    pub fn contact_of(&self, session_id: &SessionId) -> Option<&String> {
+        let own = self.config.applications.get(&session_id.application());
+        own.and_then(|section| section.contact.as_ref()).or(self.config.contact.as_ref())
+    }
+
     /// Runs `work` to its end, even if its caller disconnects.
     ///
     /// # Errors
@@ -136,9 +151,15 @@ impl DaemonService {
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned();
-        let slot = slot.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
-        self.run_with_slot(slot, work).await
+        let take = |slots: &Arc<Semaphore>, what| {
+            Arc::clone(slots).try_acquire_owned().map_err(|_| Problem::overloaded(what))
+        };
+        let slots = || {
+            let own = self.own_slots();
+            let own = own.map(|slots| take(slots, "too many verdicts of the application are in flight"));
+            Ok((own.transpose()?, take(&self.slots, "too many verdicts are in flight")?))
+        };
+        self.run_with_slots(slots(), work).await
     }
 
     /// The same, but waits for a slot instead of failing with `Overloaded`.
@@ -149,22 +170,32 @@ impl DaemonService {
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await;
-        self.run_with_slot(slot.map_err(|_| Problem::draining()), work).await
+        // the semaphores are never closed
+        let own = match self.own_slots() {
+            Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
+            None => None,
+        };
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| Problem::draining());
+        self.run_with_slots(slot.map(|slot| (own, slot)), work).await
     }
 
-    async fn run_with_slot<T: Send + 'static>(
+    /// The slots of the caller's application, if it has a limit of its own.
+    fn own_slots(&self) -> Option<&Arc<Semaphore>> {
+        self.application_slots.get(&current_application()?)
+    }
+
+    async fn run_with_slots<T: Send + 'static>(
         &self,
-        slot: Result<OwnedSemaphorePermit, Problem>,
+        slots: Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Problem>,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         if self.is_draining() {
             return Err(Problem::draining());
         }
-        let slot = slot?;
+        let slots = slots?;
         run_to_end(async move {
             let done = work.await;
-            drop(slot);
+            drop(slots);
             done
         })
         .await

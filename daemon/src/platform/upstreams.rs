@@ -63,7 +63,12 @@ impl UpstreamClients {
         allow_cleartext: bool,
     ) -> Result<Self, ConfigError> {
         let per_minute = NonZeroU32::new(config.model.calls_per_minute).unwrap_or(NonZeroU32::MIN);
-        let calls = ModelCallLimits { per_minute, at_once: config.model.calls_at_once };
+        let own = config
+            .applications
+            .iter()
+            .filter_map(|(name, section)| Some((name.clone(), NonZeroU32::new(section.calls_per_minute?)?)));
+        let calls =
+            ModelCallLimits { per_minute, at_once: config.model.calls_at_once, applications: own.collect() };
         let model = create_model(&config.model, clock)?;
         let mut cleartext = Vec::from_iter(cleartext_key_fault(&config.model)?);
         cleartext.extend(mail::cleartext_fault(&config.mail));
@@ -85,7 +90,7 @@ impl UpstreamClients {
             let caller = ModelCaller::new(model, call_policy(&config.model), clock.clone());
             ConfiguredModel::new(oracle_id, caller, name, config.model.original_settings())
         });
-        let service = mail::create_mail_service(&config.mail, clock)?;
+        let service = mail::create_mail_service(&config.mail, &config.applications, clock)?;
         oracles.extend(service.as_ref().map(|service| MonitoredOracle {
             id: service.oracle_id(),
             config: config.health,

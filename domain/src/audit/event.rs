@@ -83,10 +83,7 @@ pub enum EventKind {
     /// A text, or the text of a verdict, was checked against facts. `session_id` is null for a text without a session.
     RulesEvaluated(RulesEntry),
     /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
-    RefusalDropped {
-        /// The user id that submitted the rejected verdict.
-        owner_uid: Option<u32>,
-    },
+    RefusalDropped,
     /// An approved verdict was stored in the cache and can be delivered.
     VerdictCached {
         /// The tier of the verdict.
@@ -97,8 +94,6 @@ pub enum EventKind {
         verdict_sha256: Sha256Hex,
         /// The path on which the verdict arrived.
         path: GatePath,
-        /// The user id that owns the session.
-        owner_uid: Option<u32>,
     },
     /// A cached verdict was removed by an administrator; its session stays.
     VerdictPurged {
@@ -117,22 +112,16 @@ pub enum EventKind {
         original_verdict: OriginalLabel,
         /// Whether the session has an e-mail address.
         has_email: bool,
-        /// The user id that owns the session.
-        owner_uid: Option<u32>,
     },
     /// The e-mail address of a registered session was set or changed.
     SessionAddressChanged {
-        /// The user id that owns the session.
-        owner_uid: Option<u32>,
         /// The HMAC-SHA-256 of the previous address under a key that only the store has; null if there was none.
         before: Option<Sha256Hex>,
         /// The HMAC-SHA-256 of the new address; null if there is none.
         after: Option<Sha256Hex>,
     },
-    /// An administrator corrected a session: its address, its original verdict or its owner.
+    /// An administrator corrected a session: its address or its original verdict.
     SessionCorrected {
-        /// The owner before and after.
-        owner_uid: ValueChange<Option<u32>>,
         /// The original verdict before and after.
         original_verdict: ValueChange<OriginalLabel>,
         /// Whether the address changed; `session_address_changed` has the digests.
@@ -142,8 +131,6 @@ pub enum EventKind {
     },
     /// An administrator removed a session with its cached verdict.
     SessionRemoved {
-        /// The user id that owned the session.
-        owner_uid: Option<u32>,
         /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// The administrator's process.
@@ -165,8 +152,6 @@ pub enum EventKind {
         query_preview: String,
         /// Whether the session has an e-mail address.
         has_email: bool,
-        /// The user id that owns the session.
-        owner_uid: Option<u32>,
     },
     /// The model is about to be asked for the verdict of an order. This entry is committed before the call, so that the limit
     /// on calls holds after a restart.

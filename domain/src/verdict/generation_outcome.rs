@@ -20,7 +20,7 @@ pub enum GenerationOutcome {
     Rejected,
     /// The rules rejected the verdict.
     RefusedByRules,
-    /// The session has another tier, query or owner.
+    /// The session has another tier or query.
     SessionMismatch,
     /// The session is not known.
     SessionUnknown,

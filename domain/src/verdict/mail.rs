@@ -55,12 +55,12 @@ pub struct MailIdError;
 /// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schema(pattern = "^[!-~]{1,320}$")]
+#[schema(pattern = "^[!-~]{1,384}$")]
 pub struct MailId(String);
 
 impl MailId {
-    /// The maximum length: a kind, a session id and a time.
-    const MAX_CHARS: usize = 320;
+    /// The maximum length: a kind, a session id with its application, and a time.
+    const MAX_CHARS: usize = 384;
 
     /// The id of the mail with the verdict of a session; there is only one.
     #[must_use]

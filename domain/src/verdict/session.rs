@@ -3,6 +3,7 @@
 use crate::base::blank::without_invisible;
 use crate::base::digest::Sha256Hex;
 use crate::rules::CandidateCheck;
+use crate::verdict::application::{ApplicationName, ApplicationNameError};
 use crate::verdict::crosscheck::ApprovedVerdict;
 use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::label::{ProductTier, VerdictLabel};
@@ -20,6 +21,8 @@ pub const EMAIL_MAX_CHARS: usize = 320;
 /// The characters allowed in an e-mail address besides letters and digits (RFC 5322's atoms; quoted local parts are
 /// rejected).
 const EMAIL_MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
+/// The character after the application in a session id.
+const APPLICATION_END: char = '/';
 /// The number of characters of a query in the log.
 const PREVIEW_CHARS: usize = 80;
 
@@ -38,12 +41,16 @@ pub enum SessionIdError {
         /// The first character that is not allowed.
         character: char,
     },
+    /// The text before the slash is not the name of an application.
+    #[error(transparent)]
+    Application(#[from] ApplicationNameError),
 }
 
-/// The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
+/// The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`, with its application and a slash before it (`shop/cs_1`) unless
+/// the application is `default`. The routes' socket shows and takes it without the application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schema(pattern = "^[A-Za-z0-9_.:-]{1,255}$")]
+#[schema(pattern = "^([a-z0-9][a-z0-9-]{0,62}/)?[A-Za-z0-9_.:-]{1,255}$")]
 pub struct SessionId(String);
 
 impl SessionId {
@@ -51,12 +58,45 @@ impl SessionId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The id without its application, as the application itself uses it.
+    #[must_use]
+    pub fn local(&self) -> &str {
+        self.0.split_once(APPLICATION_END).map_or(&self.0, |(_, local)| local)
+    }
+
+    /// The same id without its application.
+    #[must_use]
+    pub fn into_local(self) -> Self {
+        Self(self.local().to_owned())
+    }
+
+    #[must_use]
+    pub fn application(&self) -> ApplicationName {
+        let named = self.0.split_once(APPLICATION_END).and_then(|(name, _)| name.parse().ok());
+        named.unwrap_or_default()
+    }
+
+    /// The session with the same local id in `application`.
+    #[must_use]
+    pub fn in_application(&self, application: &ApplicationName) -> Self {
+        let local = self.local();
+        Self(if application.is_default() {
+            local.to_owned()
+        } else {
+            format!("{application}{APPLICATION_END}{local}")
+        })
+    }
 }
 
 impl TryFrom<String> for SessionId {
     type Error = SessionIdError;
 
     fn try_from(text: String) -> Result<Self, SessionIdError> {
+        if let Some((application, local)) = text.split_once(APPLICATION_END) {
+            let application: ApplicationName = application.parse()?;
+            return Ok(Self::try_from(local.to_owned())?.in_application(&application));
+        }
         let chars = text.chars().count();
         if chars == 0 || chars > SESSION_ID_MAX_CHARS {
             return Err(SessionIdError::Length { chars });
@@ -205,10 +245,6 @@ pub struct SessionRecord {
     pub tier: ProductTier,
     /// The customer's query.
     pub query: CustomerQuery,
-    /// The user id of the process that registered the session, or delivered its first verdict. `None` if no request
-    /// did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub owner_uid: Option<u32>,
     /// The e-mail address for the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub customer_email: Option<CustomerEmail>,
@@ -232,17 +268,11 @@ pub struct SessionRecord {
 impl SessionRecord {
     /// A session without any further data.
     #[must_use]
-    pub const fn new(
-        session_id: SessionId,
-        tier: ProductTier,
-        query: CustomerQuery,
-        owner_uid: Option<u32>,
-    ) -> Self {
+    pub const fn new(session_id: SessionId, tier: ProductTier, query: CustomerQuery) -> Self {
         Self {
             session_id,
             tier,
             query,
-            owner_uid,
             customer_email: None,
             original: None,
             delivered_sha256: None,
@@ -250,12 +280,6 @@ impl SessionRecord {
             check: None,
             order: None,
         }
-    }
-
-    /// Whether a request of a process of user `uid` may not change the session. The daemon itself (`None`) may.
-    #[must_use]
-    pub fn is_foreign_to(&self, uid: Option<u32>) -> bool {
-        uid.is_some() && uid != self.owner_uid
     }
 
     /// The mismatch between the session and a request for `tier` and `query`, if any.
@@ -271,21 +295,11 @@ impl SessionRecord {
     }
 }
 
-/// The key of a [`RejectingCheck`]. Any user id can name an unknown session, so each user id has its own check.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RejectingCheckKey {
-    /// The session of the verdict.
-    pub session_id: SessionId,
-    /// The user id that submitted the verdict; `None` for the daemon itself.
-    pub owner_uid: Option<u32>,
-}
-
-/// The check that rejected a verdict of an unknown session. It applies to every later verdict that the same user id
-/// submits for that session without its own facts.
+/// The check that rejected a verdict of an unknown session. It applies to every later verdict that is submitted for
+/// that session without facts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RejectingCheck {
-    /// The session and the user id.
-    pub key: RejectingCheckKey,
+    pub session_id: SessionId,
     pub check: Arc<CandidateCheck>,
 }
 
@@ -299,8 +313,6 @@ pub enum SessionMismatch {
     Query,
     /// The original verdict is different.
     OriginalVerdict,
-    /// Another user id registered the session, or delivered its first verdict.
-    Owner,
     /// The request has facts, but the verdict was generated for a read without them.
     Facts,
 }
@@ -311,9 +323,6 @@ impl fmt::Display for SessionMismatch {
             Self::Tier => "tier",
             Self::Query => "query",
             Self::OriginalVerdict => "original_verdict",
-            Self::Owner => {
-                "owner; only the uid that registered it may change it, or an operator by `oraclectl session`"
-            }
             Self::Facts => "verdict, which was generated without these facts; purge it (oraclectl purge), then submit again",
         })
     }
@@ -330,9 +339,24 @@ mod tests {
         }
         assert_eq!("".parse::<SessionId>(), Err(SessionIdError::Length { chars: 0 }));
         assert_eq!("x".repeat(256).parse::<SessionId>(), Err(SessionIdError::Length { chars: 256 }));
-        for bad in ['/', ' ', '\0', 'é', '%', '\n', '\u{202e}'] {
+        for bad in [' ', '\0', 'é', '%', '\n', '\u{202e}'] {
             let error = format!("id{bad}").parse::<SessionId>();
             assert_eq!(error, Err(SessionIdError::Character { character: bad }));
+        }
+    }
+
+    #[test]
+    fn session_id_names_its_application_unless_it_is_the_default() {
+        let id = |text: &str| text.parse::<SessionId>();
+        let shop: ApplicationName = "shop".parse().expect("a valid name");
+        let session = id("cs_1").expect("a valid id").in_application(&shop);
+        assert_eq!((session.as_str(), session.local(), session.application()), ("shop/cs_1", "cs_1", shop));
+        assert_eq!(id("shop/cs_1"), Ok(session.clone()));
+        let plain = id("cs_1").expect("a valid id");
+        assert_eq!(plain.application(), ApplicationName::default());
+        assert_eq!((id("default/cs_1"), session.into_local()), (Ok(plain.clone()), plain));
+        for bad in ["/cs_1", "Shop/cs_1", "shop/", "shop/a/b"] {
+            assert!(id(bad).is_err(), "{bad}");
         }
     }
 

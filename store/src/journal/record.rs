@@ -6,7 +6,7 @@ use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocume
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::IngestionRun;
-use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
+use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
 use oracled_domain::{
@@ -55,7 +55,7 @@ pub enum RowKey {
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
     /// The check that rejected a verdict of an unknown session.
-    Refusal(RejectingCheckKey),
+    Refusal(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
     /// A registered document, by its kind and its id. Sources and their freshness policies have the row `Source`.
@@ -93,7 +93,7 @@ pub enum TableWrite {
     /// Stores the check that rejected a verdict. Replaces any earlier one of the session and the user id.
     PutRefusal(RejectingCheck),
     /// Removes the check that rejected a verdict.
-    RemoveRefusal(RejectingCheckKey),
+    RemoveRefusal(SessionId),
     /// Puts a mail into the outbox. Replaces any other with its id.
     PutMail(Arc<OutboxMail>),
     /// Removes a mail from the outbox.
@@ -161,8 +161,8 @@ impl TableWrite {
             Self::RemoveSession(session_id) => RowKey::Session(session_id.clone()),
             Self::PutRegen(attempt) => RowKey::Regen(attempt.session_id.clone()),
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
-            Self::PutRefusal(refusal) => RowKey::Refusal(refusal.key.clone()),
-            Self::RemoveRefusal(key) => RowKey::Refusal(key.clone()),
+            Self::PutRefusal(refusal) => RowKey::Refusal(refusal.session_id.clone()),
+            Self::RemoveRefusal(session_id) => RowKey::Refusal(session_id.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
             Self::PutDocument(kind, document_id, _) => RowKey::Document(*kind, document_id.clone()),

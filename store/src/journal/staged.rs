@@ -9,7 +9,6 @@ use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
 use crate::verdict::orders::{OrderPosition, order_name};
-use crate::verdict::rejecting_checks::rejecting_check_name;
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
 use oracled_domain::SessionId;
 use oracled_domain::verdict::order::OrderState;
@@ -283,7 +282,7 @@ pub(crate) fn row_location(row: &RowKey) -> (TableId, Cow<'_, [u8]>) {
         RowKey::Verdict(session_id) => named(TableId::Verdicts, session_id.as_str()),
         RowKey::Session(session_id) => named(TableId::Sessions, session_id.as_str()),
         RowKey::Regen(session_id) => named(TableId::Regens, session_id.as_str()),
-        RowKey::Refusal(key) => (TableId::Refusals, Cow::Owned(rejecting_check_name(key).into_bytes())),
+        RowKey::Refusal(session_id) => named(TableId::Refusals, session_id.as_str()),
         RowKey::Mail(mail_id) => named(TableId::Outbox, mail_id.as_str()),
         RowKey::Document(kind, id) => (TableId::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
         RowKey::Source(oracle_id) => named(TableId::Sources, oracle_id.as_str()),

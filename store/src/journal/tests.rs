@@ -73,14 +73,13 @@ fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
             path: GatePath::Submit,
-            owner_uid: None,
         },
     );
     let session = SessionRecord {
         original: Some(OriginalVerdict::delivered(&approved, None, at(n as i64))),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
-        ..SessionRecord::new(id(n), ProductTier::Quick, query.clone(), None)
+        ..SessionRecord::new(id(n), ProductTier::Quick, query.clone())
     };
     let delivery = VerdictDelivery {
         session_id: id(n),

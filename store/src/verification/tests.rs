@@ -5,7 +5,7 @@ use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, S
 use oracled_domain::documents::{DocumentKind, RegisteredDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
+use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::review::{DismissalRecord, ResolutionRecord};
 use oracled_domain::verification::workflow::Workflow;
@@ -515,10 +515,7 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
     let (mut journal, _) = Journal::open(options).expect("the store opens");
     let session_id: oracled_domain::SessionId = "cs_1".parse().expect("a valid id");
     let check = Arc::new(oracled_domain::rules::CandidateCheck::default());
-    let refusal = TableWrite::PutRefusal(RejectingCheck {
-        key: RejectingCheckKey { session_id, owner_uid: None },
-        check,
-    });
+    let refusal = TableWrite::PutRefusal(RejectingCheck { session_id, check });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),
         (vec![refusal], false),

@@ -95,12 +95,7 @@ fn first(number: usize, path: GatePath, generation: Option<VerdictGeneration>) -
         original: Some(OriginalVerdict::delivered(&approved, generation, now)),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
-        ..SessionRecord::new(
-            session_id.clone(),
-            ProductTier::Full,
-            CustomerQuery::new(QUERY.to_owned()),
-            None,
-        )
+        ..SessionRecord::new(session_id.clone(), ProductTier::Full, CustomerQuery::new(QUERY.to_owned()))
     };
     let mut record = delivered(session_id, approved, None, now, events);
     record.writes.push(TableWrite::PutSession(session.into()));
@@ -127,7 +122,6 @@ fn judged(
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
             path,
-            owner_uid: None,
         },
     );
     let interaction_entry = generation.map(|generation| interaction(session_id, path, generation, now));

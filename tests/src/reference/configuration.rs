@@ -65,14 +65,17 @@ impl ConfigReference {
                 outside.keys.push(ConfigKey::new(types, "", field.name, field.schema, default));
                 continue;
             }
-            let fields = types.fields(schema);
+            // a table of tables, whose names the operator chooses
+            let named = schema.get("additionalProperties").filter(|below| below.is_object());
+            let name = named.map_or_else(|| field.name.to_owned(), |_| format!("{}.NAME", field.name));
+            let fields = types.fields(types.resolve(named.unwrap_or(schema)));
             let key = |below: &types::SchemaField<'_>| {
                 let default = default.get(below.name).unwrap_or(&Value::Null);
-                ConfigKey::new(types, field.name, below.name, below.schema, default)
+                ConfigKey::new(types, &name, below.name, below.schema, default)
             };
             let description = types.meaning(field.schema).to_owned();
             tables.push(ConfigTable {
-                name: field.name.into(),
+                name: name.clone(),
                 description,
                 keys: fields.iter().map(key).collect(),
             });
@@ -110,7 +113,7 @@ impl ConfigReference {
 impl ConfigKey {
     fn new(types: SchemaTypes<'_>, table: &str, name: &str, schema: &Value, default: &Value) -> Self {
         let levels: Vec<&str> = [table, name].into_iter().filter(|level| !level.is_empty()).collect();
-        let mut variable = format!("ORACLED_{}", levels.join("__").to_uppercase());
+        let mut variable = format!("ORACLED_{}", levels.join("__").replace('.', "__").to_uppercase());
         let mut name_shown = levels.join(".");
         let description = types.meaning(schema).to_owned();
         let resolved = types.resolve(schema);
@@ -147,6 +150,9 @@ fn plain_type(schema: &Value) -> String {
         _ => None,
     };
     match kinds {
+        Some("array") if schema.pointer("/items/type").is_some_and(|kind| kind == "integer") => {
+            "list of integers".into()
+        }
         Some("array") => "list of strings".into(),
         kind => kind.unwrap_or("string").into(),
     }

@@ -1,7 +1,8 @@
 //! The metrics of orders.
 
-use super::{MetricLabelValue, init_counters};
+use super::{ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use jiff::SignedDuration;
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderState;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -14,15 +15,16 @@ pub(crate) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Gen
 /// The states that an attempt or a limit ends in.
 const ENDS: [OrderState; 3] = [OrderState::Delivered, OrderState::Held, OrderState::Failed];
 
-/// The label of an order's state.
+/// The labels of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OrderLabels {
+    application: ApplicationLabelValue,
     state: MetricLabelValue,
 }
 
 impl OrderLabels {
-    const fn new(state: OrderState) -> Self {
-        Self { state: MetricLabelValue(state.into_str()) }
+    const fn new(application: ApplicationName, state: OrderState) -> Self {
+        Self { application: ApplicationLabelValue(application), state: MetricLabelValue(state.into_str()) }
     }
 }
 
@@ -33,42 +35,55 @@ pub(crate) struct OrderMetrics {
     ended: Family<OrderLabels, Counter>,
 }
 
-impl Default for OrderMetrics {
-    fn default() -> Self {
-        Self {
-            waiting: Family::default(),
-            oldest_age: Gauge::default(),
-            ended: init_counters(ENDS.map(OrderLabels::new)),
-        }
-    }
-}
-
 impl OrderMetrics {
-    /// Sets the number of orders in each of the states of [`WAITING`], and the age of the oldest open order.
-    pub(crate) fn set_waiting(&self, counts: [u64; WAITING.len()], oldest_age: SignedDuration) {
-        for (state, count) in WAITING.into_iter().zip(counts) {
-            let gauge = self.waiting.get_or_create(&OrderLabels::new(state));
+    /// The metrics of orders of `applications`. Others are added with their first order.
+    pub(super) fn new(applications: &[ApplicationName]) -> Self {
+        let all = |states| pairs(applications, states).map(|(name, state)| OrderLabels::new(name, state));
+        let waiting = Family::<_, Gauge>::default();
+        for labels in all(&WAITING) {
+            drop(waiting.get_or_create(&labels));
+        }
+        Self { waiting, oldest_age: Gauge::default(), ended: init_counters(all(&ENDS)) }
+    }
+
+    /// Sets the number of orders of each application in each of the states of [`WAITING`], and the age of the oldest open
+    /// order.
+    pub(crate) fn set_waiting(
+        &self,
+        counts: Vec<(ApplicationName, OrderState, u64)>,
+        oldest_age: SignedDuration,
+    ) {
+        for (application, state, count) in counts {
+            let gauge = self.waiting.get_or_create(&OrderLabels::new(application, state));
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.oldest_age.set(oldest_age.as_secs().max(0));
     }
 
     /// Counts an order that entered `state`, if that ends it.
-    pub(crate) fn count_end(&self, state: OrderState) {
+    pub(crate) fn count_end(&self, application: ApplicationName, state: OrderState) {
         if ENDS.contains(&state) {
-            self.ended.get_or_create(&OrderLabels::new(state)).inc();
+            self.ended.get_or_create(&OrderLabels::new(application, state)).inc();
         }
     }
 
     /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("orders", "orders that wait, by state, updated every 10 s", self.waiting.clone());
+        registry.register(
+            "orders",
+            "orders that wait, by application and state, updated every 10 s",
+            self.waiting.clone(),
+        );
         registry.register_with_unit(
             "orders_oldest_age",
             "age of the oldest queued or generating order, updated every 10 s",
             Unit::Seconds,
             self.oldest_age.clone(),
         );
-        registry.register("orders_ended", "orders delivered, held or failed", self.ended.clone());
+        registry.register(
+            "orders_ended",
+            "orders delivered, held or failed, by application",
+            self.ended.clone(),
+        );
     }
 }

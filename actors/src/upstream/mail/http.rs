@@ -12,7 +12,7 @@ use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
 use oracled_domain::verdict::session::CustomerEmail;
-use oracled_domain::{CustomerQuery, MailId, OutboxMail, ProductTier, SessionId};
+use oracled_domain::{ApplicationName, CustomerQuery, MailId, OutboxMail, ProductTier};
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -36,7 +36,10 @@ pub struct HttpMailService {
 #[derive(Serialize)]
 struct MailApiRequest<'m> {
     to: &'m CustomerEmail,
-    session_id: &'m SessionId,
+    session_id: &'m str,
+    /// Absent for the application `default`.
+    #[serde(skip_serializing_if = "ApplicationName::is_default")]
+    application: ApplicationName,
     tier: ProductTier,
     query: &'m CustomerQuery,
     /// The model's verdict, byte for byte.
@@ -53,7 +56,8 @@ impl<'m> MailApiRequest<'m> {
     fn of(OutboxMail { standing, delivery }: &'m OutboxMail) -> Self {
         Self {
             to: &standing.to,
-            session_id: &standing.session_id,
+            session_id: standing.session_id.local(),
+            application: standing.session_id.application(),
             tier: delivery.approved.tier(),
             query: &delivery.query,
             verdict: delivery.approved.verdict(),

@@ -25,7 +25,7 @@ pub(super) fn format_mail(mail: &OutboxMail) -> String {
     format_strategy(&mut text, verdict.get("strategy").filter(|_| tier == ProductTier::Strategy));
     text.paragraph("Your question:");
     text.paragraph(delivery.query.as_str());
-    text.line("Session", standing.session_id.as_str());
+    text.line("Session", standing.session_id.local());
     text.0
 }
 

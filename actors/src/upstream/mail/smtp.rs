@@ -13,8 +13,9 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
-use oracled_domain::{MailId, OutboxMail, Sha256Hex};
+use oracled_domain::{ApplicationName, MailId, OutboxMail, Sha256Hex};
 use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
@@ -36,6 +37,14 @@ pub enum SmtpTls {
     None,
 }
 
+/// The sender and the subject of mails.
+#[derive(Debug, Clone)]
+pub struct MailHeading {
+    /// `name@domain`, or `Name <name@domain>`.
+    pub from: String,
+    pub subject: String,
+}
+
 /// Settings of the mail server and of its mails.
 #[derive(Debug)]
 pub struct SmtpSettings {
@@ -47,10 +56,10 @@ pub struct SmtpSettings {
     pub tls: SmtpTls,
     /// User and password, if the server requires them.
     pub login: Option<(String, SecretString)>,
-    /// Sender of the mails: `name@domain`, or `Name <name@domain>`.
-    pub from: String,
-    /// Subject of the mails.
-    pub subject: String,
+    /// The sender and the subject.
+    pub heading: MailHeading,
+    /// Those of applications that have their own.
+    pub headings: BTreeMap<ApplicationName, MailHeading>,
     /// Timeout for sending one mail.
     pub hard_timeout: Duration,
 }
@@ -75,36 +84,45 @@ pub enum SmtpSettingsError {
 /// A mail server.
 pub struct SmtpMailService {
     transport: AsyncSmtpTransport<Tokio1Executor>,
+    heading: ParsedHeading,
+    headings: BTreeMap<ApplicationName, ParsedHeading>,
+    hard_timeout: Duration,
+}
+
+/// A valid sender with its subject.
+#[derive(Debug)]
+struct ParsedHeading {
     from: Mailbox,
     subject: String,
-    hard_timeout: Duration,
 }
 
 impl fmt::Debug for SmtpMailService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Smtp").field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("Smtp").field("heading", &self.heading).finish_non_exhaustive()
     }
 }
 
-impl SmtpSettings {
-    /// Validates `from` and `subject`.
+impl MailHeading {
+    /// Validates both.
     ///
     /// # Errors
     /// If the sender or the subject is invalid.
-    pub fn check(from: &str, subject: &str) -> Result<(), SmtpSettingsError> {
-        sender(from, subject).map(drop)
+    pub fn check(&self) -> Result<(), SmtpSettingsError> {
+        self.parse().map(drop)
     }
-}
 
-fn sender(from: &str, subject: &str) -> Result<Mailbox, SmtpSettingsError> {
-    if subject.chars().any(char::is_control) {
-        return Err(SmtpSettingsError::Subject);
+    fn parse(&self) -> Result<ParsedHeading, SmtpSettingsError> {
+        let Self { from, subject } = self;
+        if subject.chars().any(char::is_control) {
+            return Err(SmtpSettingsError::Subject);
+        }
+        let bad = |reason: String| SmtpSettingsError::From { reason };
+        if from.chars().any(char::is_control) {
+            return Err(bad("more than one line".into()));
+        }
+        let from = from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))?;
+        Ok(ParsedHeading { from, subject: subject.clone() })
     }
-    let bad = |reason: String| SmtpSettingsError::From { reason };
-    if from.chars().any(char::is_control) {
-        return Err(bad("more than one line".into()));
-    }
-    from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))
 }
 
 impl SmtpMailService {
@@ -113,8 +131,10 @@ impl SmtpMailService {
     /// # Errors
     /// If the sender or the subject is invalid, or TLS cannot be used.
     pub fn new(settings: SmtpSettings) -> Result<Self, SmtpSettingsError> {
-        let SmtpSettings { host, port, tls, login, from, subject, hard_timeout } = settings;
-        let from = sender(&from, &subject)?;
+        let SmtpSettings { host, port, tls, login, heading, headings, hard_timeout } = settings;
+        let heading = heading.parse()?;
+        let headings = headings.into_iter().map(|(name, heading)| Ok((name, heading.parse()?)));
+        let headings = headings.collect::<Result<_, SmtpSettingsError>>()?;
         let parameters =
             || TlsParameters::new(host.clone()).map_err(|error| SmtpSettingsError::Tls(error.to_string()));
         let tls = match tls {
@@ -128,7 +148,7 @@ impl SmtpMailService {
         if let Some((user, password)) = login {
             server = server.credentials(Credentials::new(user, password.expose_secret().to_owned()));
         }
-        Ok(Self { transport: server.build(), from, subject, hard_timeout })
+        Ok(Self { transport: server.build(), heading, headings, hard_timeout })
     }
 
     async fn submit_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
@@ -146,7 +166,9 @@ impl SmtpMailService {
 
     /// Builds the message. It is the same at each attempt.
     fn message(&self, mail: &OutboxMail) -> Result<Message, MailSendFailure> {
-        let MailState { mail_id, to, queued_at, .. } = &mail.standing;
+        let MailState { mail_id, to, queued_at, session_id, .. } = &mail.standing;
+        let ParsedHeading { from, subject } =
+            self.headings.get(&session_id.application()).unwrap_or(&self.heading);
         let unusable = |error: &dyn fmt::Display| {
             failure(format!("the message cannot be built: {error}"), MailFailureCause::MailForGood)
         };
@@ -154,22 +176,14 @@ impl SmtpMailService {
             .parse()
             .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
         Message::builder()
-            .from(self.from.clone())
+            .from(from.clone())
             .to(Mailbox::new(None, to))
-            .subject(self.subject_of(mail))
+            .subject(subject_of(mail, subject))
             .date(SystemTime::from(*queued_at))
-            .message_id(Some(message_id(mail_id, self.from.email.domain())))
+            .message_id(Some(message_id(mail_id, from.email.domain())))
             .header(ContentType::TEXT_PLAIN)
             .body(format_mail(mail))
             .map_err(|error| unusable(&error))
-    }
-
-    /// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
-    fn subject_of(&self, mail: &OutboxMail) -> String {
-        match mail.standing.kind {
-            MailKind::Verdict => self.subject.clone(),
-            MailKind::DivergenceNotice => format!("{}: a note on your results page", self.subject),
-        }
     }
 
     /// Probes the server by opening a connection and sending `NOOP`, the same steps that each mail needs.
@@ -183,6 +197,14 @@ impl SmtpMailService {
                 Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
             },
         )
+    }
+}
+
+/// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
+fn subject_of(mail: &OutboxMail, subject: &str) -> String {
+    match mail.standing.kind {
+        MailKind::Verdict => subject.to_owned(),
+        MailKind::DivergenceNotice => format!("{subject}: a note on your results page"),
     }
 }
 

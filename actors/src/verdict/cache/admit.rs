@@ -1,13 +1,12 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
 use super::find::{find_session, mail_queued_event, wake_notifier};
-use super::rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
+use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
 use super::session_record::{address_change_event, deliver_order};
 use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
-use crate::platform::caller::current_caller_uid;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::ActorMetrics;
 use crate::verdict::notifier::Notifier;
@@ -19,7 +18,7 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::OrderState;
-use oracled_domain::verdict::session::{OriginalVerdict, SessionMismatch};
+use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail, SessionRecord,
     Sha256Hex, VerdictDelivery,
@@ -81,8 +80,6 @@ async fn admit(
         let (there, session) = lookup.take().map_or_else(&look, Ok)?;
         let (check_in_force, refusal_revision) =
             find_check_in_force(&store, session_id, session.as_ref().map(|(session, _)| session))?;
-        let foreign =
-            session.as_ref().is_some_and(|(session, _)| session.is_foreign_to(current_caller_uid()));
         let stale = || CommitError::Stale(RowKey::Session(session_id.clone()));
         let seen = match there {
             // a verdict is regenerated for a reader, and only for a session that is known
@@ -94,9 +91,6 @@ async fn admit(
                 if *path == GatePath::Generate && !is_generating(session.as_ref()) =>
             {
                 return Err(stale().into());
-            }
-            FindSessionOutcome::Nothing(_) if *path != GatePath::Regen && foreign => {
-                Some(SubmissionOutcome::Mismatch(SessionMismatch::Owner))
             }
             // the verdict was not checked by the check that the session has now: the caller must judge it again
             FindSessionOutcome::Nothing(_)
@@ -117,7 +111,7 @@ async fn admit(
         let DeliveryRecord { mut record, delivery, check, mail_id, ends_order } =
             build_delivery_record(&admit, session.as_ref(), &store, mails, clock.now())?;
         if session.is_none() {
-            remove_owner_check(&mut record, rejecting_check_key(session_id), refusal_revision);
+            remove_rejecting_check(&mut record, session_id, refusal_revision);
         }
         let cached = Arc::new(VerdictDelivery::clone(&delivery).into());
         let admission = match check {
@@ -128,7 +122,7 @@ async fn admit(
     });
     let ((admission, mail_id, ends_order), _) = admitted.await?;
     if ends_order {
-        metrics.orders.count_end(OrderState::Delivered);
+        metrics.orders.count_end(session_id.application(), OrderState::Delivered);
     }
     wake_notifier(notifier.as_ref(), mail_id);
     if let SubmissionOutcome::Regenerated(_, check) = &admission {
@@ -237,7 +231,6 @@ fn cached_event(
         timestamp,
         session.session_id.clone(),
         EventKind::VerdictCached {
-            owner_uid: session.owner_uid,
             tier: approved.tier(),
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
@@ -254,8 +247,7 @@ fn session_after(
     now: Timestamp,
 ) -> SessionRecord {
     let Submission { session_id, query, customer_email, check, generation_trace, .. } = &admit.submission;
-    let new =
-        || SessionRecord::new(session_id.clone(), admit.approved.tier(), query.clone(), current_caller_uid());
+    let new = || SessionRecord::new(session_id.clone(), admit.approved.tier(), query.clone());
     let sha256 = admit.approved.sha256();
     let session = SessionRecord { cached_sha256: Some(sha256.clone()), ..known.cloned().unwrap_or_else(new) };
     if !first {

@@ -8,7 +8,6 @@ use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
-use crate::platform::caller::current_caller_uid;
 use crate::platform::clock::Clock;
 use crate::verdict::notifier::{Notifier, WakeNotifier};
 use crate::verdict::submission::{CachedVerdict, Submission};
@@ -38,7 +37,7 @@ pub enum FindSessionOutcome {
     /// in force for its verdict.
     Nothing(Option<Arc<CandidateCheck>>),
     Cached(Arc<CachedVerdict>),
-    /// The session has another tier, query or owner, or its cached verdict was not checked against facts.
+    /// The session has another tier or query, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
 }
 
@@ -97,9 +96,6 @@ impl CachedVerdictDelivery {
             if !is_session_changed(&session, find.customer_email.as_ref()) {
                 return already(FindSessionOutcome::Cached(Arc::new(delivery.into())));
             }
-            if session.is_foreign_to(current_caller_uid()) {
-                return already(FindSessionOutcome::Mismatch(SessionMismatch::Owner));
-            }
             let (mut record, delivery, mail) =
                 self.build_repeat_delivery(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
@@ -130,9 +126,6 @@ impl CachedVerdictDelivery {
             let (FindSessionOutcome::Nothing(_), Some((session, revision))) = (&known, session) else {
                 return Ok::<_, VerdictCacheError>(CommitDecision::Already(known));
             };
-            if session.is_foreign_to(current_caller_uid()) {
-                return Ok(CommitDecision::Already(FindSessionOutcome::Mismatch(SessionMismatch::Owner)));
-            }
             if session.check == find.check {
                 return Ok(CommitDecision::Already(known));
             }
@@ -220,7 +213,6 @@ impl Handler<FindSession> for VerdictCache {
             Err(error) => return Box::pin(async { Err(error.into()) }),
         };
         let session = session.map(|(session, _)| session);
-        let foreign = session.as_ref().is_some_and(|session| session.is_foreign_to(current_caller_uid()));
         let news =
             session.as_ref().is_some_and(|session| is_session_changed(session, customer_email.as_ref()));
         let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
@@ -228,9 +220,6 @@ impl Handler<FindSession> for VerdictCache {
         let (cache, deliverer) = (ctx.address(), CachedVerdictDelivery { store, log, clock, notifier });
         match known {
             // a replay changes nothing; the other cases do
-            FindSessionOutcome::Nothing(_) if foreign => {
-                return Box::pin(async { Ok(FindSessionOutcome::Mismatch(SessionMismatch::Owner)) });
-            }
             FindSessionOutcome::Cached(_) if news => {}
             FindSessionOutcome::Nothing(_) if new_check => {
                 return Box::pin(async move { deliverer.store_check(&find).await });

@@ -1,11 +1,10 @@
 //! Registering a session, so that a lost verdict can be regenerated at a later read.
 
-use super::rejecting_checks::{find_check_in_force, rejecting_check_key, remove_owner_check};
+use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
 use super::session_record::{address_change_event, session_update_record};
 use super::{VerdictCache, VerdictCacheError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
-use crate::platform::caller::current_caller_uid;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
@@ -48,9 +47,6 @@ async fn register(
         let known = store.session(&message.session_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(session, _)| session);
-        if known.as_ref().is_some_and(|session| session.is_foreign_to(current_caller_uid())) {
-            return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(SessionMismatch::Owner)));
-        }
         let mut session = match apply_registration(&message, known.as_ref()) {
             Ok(session) => session,
             Err(mismatch) => return Ok(CommitDecision::Already(RegisterSessionOutcome::Mismatch(mismatch))),
@@ -63,7 +59,7 @@ async fn register(
         let mut record = session_update_record(&session, revision, clock.now());
         record.events.extend(address_change_event(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
-            remove_owner_check(&mut record, rejecting_check_key(&message.session_id), refusal_revision);
+            remove_rejecting_check(&mut record, &message.session_id, refusal_revision);
         }
         let registered = if known.is_none() {
             RegisterSessionOutcome::Created(session)
@@ -89,7 +85,7 @@ fn apply_registration(
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(SessionMismatch::OriginalVerdict),
         None => {
-            let new = || SessionRecord::new(session_id.clone(), *tier, query.clone(), current_caller_uid());
+            let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
             let known = known.cloned().unwrap_or_else(new);
             Ok(SessionRecord {
                 customer_email: customer_email.clone().or(known.customer_email),

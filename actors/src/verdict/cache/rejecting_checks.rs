@@ -1,19 +1,16 @@
 //! The check that refused a verdict stays in force for its session, whether the session is known or not.
 //!
-//! A known session stores the check itself. For any other session the check is a row by session and user id,
-//! so that facts of one user id do not bind another. When the session is registered or gets a verdict, it
-//! takes over the row of its owner; other rows stay. The rows share a limit in bytes; the oldest are dropped
-//! first.
+//! A known session stores the check itself. For any other session the check is a row of its own. When the session is
+//! registered or gets a verdict, it takes the row over. The rows share a limit in bytes; the oldest are dropped first.
 
 use super::session_record::session_update_record;
 use super::{VerdictCache, VerdictCacheError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::platform::caller::current_caller_uid;
 use crate::platform::clock::Clock;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::rules::CandidateCheck;
-use oracled_domain::verdict::session::{RejectingCheck, RejectingCheckKey};
+use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::{AuditEvent, EventKind, SessionId, SessionRecord};
 use oracled_store::{
     JournalRecord, RejectingCheckSize, RowExpectation, RowKey, Store, StoreError, TableWrite,
@@ -39,12 +36,12 @@ pub struct StoreRejectingCheck {
 /// Counts a stored rejecting check, and drops the oldest ones beyond the limit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct CountRejectingCheck(RejectingCheckKey);
+struct CountRejectingCheck(SessionId);
 
 /// The bytes that the rejecting checks take. A row that was removed or replaced still counts until it is the oldest.
 #[derive(Debug)]
 pub(super) struct RejectingCheckUsage {
-    by_age: BTreeMap<u64, (RejectingCheckKey, u64)>,
+    by_age: BTreeMap<u64, (SessionId, u64)>,
     bytes: u64,
     max_bytes: u64,
 }
@@ -64,32 +61,27 @@ impl RejectingCheckUsage {
         Ok(())
     }
 
-    fn add(&mut self, RejectingCheckSize { key, revision, bytes }: RejectingCheckSize) {
-        if self.by_age.insert(revision, (key, bytes)).is_none() {
+    fn add(&mut self, RejectingCheckSize { session_id, revision, bytes }: RejectingCheckSize) {
+        if self.by_age.insert(revision, (session_id, bytes)).is_none() {
             self.bytes += bytes;
         }
     }
 
     /// Removes the oldest ones beyond the limit, and returns them with their revisions.
-    fn take_excess(&mut self) -> Vec<(RejectingCheckKey, u64)> {
+    fn take_excess(&mut self) -> Vec<(SessionId, u64)> {
         let mut excess = Vec::new();
         while self.bytes > self.max_bytes
-            && let Some((revision, (key, bytes))) = self.by_age.pop_first()
+            && let Some((revision, (session_id, bytes))) = self.by_age.pop_first()
         {
             self.bytes = self.bytes.saturating_sub(bytes);
-            excess.push((key, revision));
+            excess.push((session_id, revision));
         }
         excess
     }
 }
 
-/// The key of the current caller's rejecting check for the session.
-pub(crate) fn rejecting_check_key(session_id: &SessionId) -> RejectingCheckKey {
-    RejectingCheckKey { session_id: session_id.clone(), owner_uid: current_caller_uid() }
-}
-
-/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
-/// stored rejecting check with its revision.
+/// The check in force for `session_id`: that of the session, or, for a session that is not known, the stored rejecting
+/// check with its revision.
 pub(crate) fn find_check_in_force(
     store: &Store,
     session_id: &SessionId,
@@ -98,16 +90,20 @@ pub(crate) fn find_check_in_force(
     if let Some(session) = session {
         return Ok((session.check.clone(), None));
     }
-    let refusal = store.rejecting_check(&rejecting_check_key(session_id))?;
+    let refusal = store.rejecting_check(session_id)?;
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Makes `record`, which stores a session, also remove the stored rejecting check of its owner. The record is stale
-/// if that rejecting check has changed since.
-pub(crate) fn remove_owner_check(record: &mut JournalRecord, key: RejectingCheckKey, revision: Option<u64>) {
-    record.expect.push(RowExpectation { row: RowKey::Refusal(key.clone()), revision });
+/// Makes `record`, which stores a session, also remove its stored rejecting check. The record is stale if that
+/// rejecting check has changed since.
+pub(crate) fn remove_rejecting_check(
+    record: &mut JournalRecord,
+    session_id: &SessionId,
+    revision: Option<u64>,
+) {
+    record.expect.push(RowExpectation { row: RowKey::Refusal(session_id.clone()), revision });
     if revision.is_some() {
-        record.writes.push(TableWrite::RemoveRefusal(key));
+        record.writes.push(TableWrite::RemoveRefusal(session_id.clone()));
     }
 }
 
@@ -124,9 +120,7 @@ async fn store_rejecting_check(
             find_check_in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
         let (mut record, mut keeps) = (record.clone(), false);
         match session {
-            Some((session, revision))
-                if in_force.is_none() && !session.is_foreign_to(current_caller_uid()) =>
-            {
+            Some((session, revision)) if in_force.is_none() => {
                 let session = SessionRecord { check: Some(Arc::clone(&check)), ..session };
                 let JournalRecord { expect, events, writes, .. } =
                     session_update_record(&session, Some(revision), clock.now());
@@ -136,12 +130,12 @@ async fn store_rejecting_check(
             }
             None if in_force.as_ref() != Some(&check) => {
                 keeps = true;
-                let (key, check) = (rejecting_check_key(&session_id), Arc::clone(&check));
+                let (session_id, check) = (session_id.clone(), Arc::clone(&check));
                 record.expect.extend([
                     RowExpectation { row: RowKey::Session(session_id.clone()), revision: None },
-                    RowExpectation { row: RowKey::Refusal(key.clone()), revision },
+                    RowExpectation { row: RowKey::Refusal(session_id.clone()), revision },
                 ]);
-                record.writes.push(TableWrite::PutRefusal(RejectingCheck { key, check }));
+                record.writes.push(TableWrite::PutRefusal(RejectingCheck { session_id, check }));
             }
             _ => {}
         }
@@ -151,12 +145,11 @@ async fn store_rejecting_check(
 }
 
 /// Drops a rejecting check, unless it was replaced or removed meanwhile.
-async fn drop_rejecting_check(key: RejectingCheckKey, revision: u64, log: LoggerHandle, clock: Clock) {
-    let RejectingCheckKey { session_id, owner_uid } = key.clone();
+async fn drop_rejecting_check(session_id: SessionId, revision: u64, log: LoggerHandle, clock: Clock) {
     let record = JournalRecord {
-        expect: vec![RowExpectation { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
-        events: vec![AuditEvent::new(clock.now(), session_id, EventKind::RefusalDropped { owner_uid })],
-        writes: vec![TableWrite::RemoveRefusal(key)],
+        expect: vec![RowExpectation { row: RowKey::Refusal(session_id.clone()), revision: Some(revision) }],
+        events: vec![AuditEvent::new(clock.now(), session_id.clone(), EventKind::RefusalDropped)],
+        writes: vec![TableWrite::RemoveRefusal(session_id)],
         ..JournalRecord::default()
     };
     match log.commit(record).await {
@@ -169,12 +162,12 @@ impl Handler<StoreRejectingCheck> for VerdictCache {
     type Result = ResponseFuture<Result<(), VerdictCacheError>>;
 
     fn handle(&mut self, message: StoreRejectingCheck, ctx: &mut Context<Self>) -> Self::Result {
-        let (key, cache) = (rejecting_check_key(&message.session_id), ctx.address());
+        let (session_id, cache) = (message.session_id.clone(), ctx.address());
         let refused =
             store_rejecting_check(message, self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             if refused.await? {
-                cache.do_send(CountRejectingCheck(key));
+                cache.do_send(CountRejectingCheck(session_id));
             }
             Ok(())
         })
@@ -184,15 +177,15 @@ impl Handler<StoreRejectingCheck> for VerdictCache {
 impl Handler<CountRejectingCheck> for VerdictCache {
     type Result = ();
 
-    fn handle(&mut self, CountRejectingCheck(key): CountRejectingCheck, _: &mut Context<Self>) {
-        match self.store.rejecting_check_size(key) {
+    fn handle(&mut self, CountRejectingCheck(session_id): CountRejectingCheck, _: &mut Context<Self>) {
+        match self.store.rejecting_check_size(session_id) {
             Ok(Some(size)) => self.refusals.add(size),
             // a session has already taken the row over
             Ok(None) => return,
             Err(error) => tracing::warn!(%error, "could not read the size of a rejecting check"),
         }
-        for (key, revision) in self.refusals.take_excess() {
-            actix_rt::spawn(drop_rejecting_check(key, revision, self.log.clone(), self.clock.clone()));
+        for (session_id, revision) in self.refusals.take_excess() {
+            actix_rt::spawn(drop_rejecting_check(session_id, revision, self.log.clone(), self.clock.clone()));
         }
     }
 }
@@ -206,11 +199,7 @@ mod tests {
         let mut refusals = RejectingCheckUsage { max_bytes: 10, ..RejectingCheckUsage::default() };
         let size = |revision, bytes| {
             let session_id: SessionId = format!("cs_{revision}").parse().expect("a valid id");
-            RejectingCheckSize {
-                key: RejectingCheckKey { session_id, owner_uid: Some(1001) },
-                revision,
-                bytes,
-            }
+            RejectingCheckSize { session_id, revision, bytes }
         };
         for revision in [3, 1, 2] {
             refusals.add(size(revision, 5));

@@ -1,6 +1,5 @@
 //! Changes that administrators make to a session. Each change and its log entry are one commit.
 
-use super::rejecting_checks::remove_owner_check;
 use super::session_record::address_change_event;
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
@@ -11,7 +10,7 @@ use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ValueChange;
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, RejectingCheckKey, SessionMismatch};
+use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 
@@ -24,8 +23,6 @@ pub struct CorrectSession {
     pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered without oracled. A verdict that oracled delivered cannot be corrected.
     pub original_verdict: Option<VerdictLabel>,
-    /// The user id that owns the session from now on.
-    pub owner_uid: Option<u32>,
     /// The administrator.
     pub peer: PeerCredentials,
 }
@@ -66,7 +63,6 @@ impl CorrectSession {
         };
         Ok(SessionRecord {
             customer_email: self.customer_email.clone().or_else(|| known.customer_email.clone()),
-            owner_uid: self.owner_uid.or(known.owner_uid),
             original,
             ..known.clone()
         })
@@ -80,7 +76,6 @@ impl CorrectSession {
             timestamp,
             self.session_id.clone(),
             EventKind::SessionCorrected {
-                owner_uid: ValueChange { before: before.owner_uid, after: after.owner_uid },
                 original_verdict: ValueChange { before: label(before), after: label(after) },
                 address_changed: before.customer_email != after.customer_email,
                 peer: self.peer,
@@ -99,18 +94,10 @@ async fn correct(
         let Some((before, revision)) = store.session(&correct.session_id)? else {
             return Ok(CommitDecision::Already(CorrectSessionOutcome::Unknown));
         };
-        let mut after = match correct.correct_session(&before) {
+        let after = match correct.correct_session(&before) {
             Ok(after) => after,
             Err(mismatch) => return Ok(CommitDecision::Already(CorrectSessionOutcome::Mismatch(mismatch))),
         };
-        // a rejecting check from before the session was known applies to its new owner, too
-        let key = RejectingCheckKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
-        let has_no_check = after.check.is_none() && after.delivered_sha256.is_none();
-        let refusal = if has_no_check { store.rejecting_check(&key)? } else { None };
-        let refusal_revision = refusal.map(|(refusal, revision)| {
-            after.check = Some(refusal.check);
-            revision
-        });
         if after == before {
             return Ok(CommitDecision::Already(CorrectSessionOutcome::Done(Box::new(after))));
         }
@@ -125,9 +112,6 @@ async fn correct(
             ..JournalRecord::default()
         };
         record.events.extend(address_change_event(&store, Some(&before), &after, now)?);
-        if refusal_revision.is_some() {
-            remove_owner_check(&mut record, key, refusal_revision);
-        }
         Ok::<_, VerdictCacheError>(CommitDecision::Change(
             CorrectSessionOutcome::Done(Box::new(after)),
             record,
@@ -168,11 +152,7 @@ async fn remove(
         record.events.push(AuditEvent::new(
             timestamp,
             session_id.clone(),
-            EventKind::SessionRemoved {
-                owner_uid: session.owner_uid,
-                verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
-                peer,
-            },
+            EventKind::SessionRemoved { verdict_sha256: verdict.and_then(|(sha256, _)| sha256), peer },
         ));
         Ok(CommitDecision::Change(Some((session, dropped)), record))
     });

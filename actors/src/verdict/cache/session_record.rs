@@ -33,7 +33,6 @@ pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Times
             query_preview: session.query.preview(),
             original_verdict: OriginalLabel(label),
             has_email: session.customer_email.is_some(),
-            owner_uid: session.owner_uid,
         },
     )
 }
@@ -68,7 +67,6 @@ pub(crate) fn address_change_event(
         timestamp,
         after.session_id.clone(),
         EventKind::SessionAddressChanged {
-            owner_uid: after.owner_uid,
             before: digest(before.customer_email.as_ref())?,
             after: digest(after.customer_email.as_ref())?,
         },

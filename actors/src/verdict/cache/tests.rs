@@ -11,7 +11,7 @@ use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMi
 use oracled_domain::{CustomerQuery, MailId, ProductTier, Sha256Hex, VerdictDelivery, VerdictLabel};
 
 mod damaged;
-mod owner;
+mod sessions;
 
 const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: Some(9) };
 

@@ -27,11 +27,13 @@ impl GenerationError {
             Self::SessionUnknown => GenerationOutcome::SessionUnknown,
             Self::DeliveredAlready => GenerationOutcome::DeliveredAlready,
             Self::NoModel => GenerationOutcome::NoModel,
-            Self::QueueFull { .. } => GenerationOutcome::ModelBusy,
+            Self::QueueFull(_) => GenerationOutcome::ModelBusy,
             Self::Limited(CallLimitError::Session { .. }) => GenerationOutcome::RateLimited,
-            Self::Limited(CallLimitError::Places { .. } | CallLimitError::Budget { .. }) => {
-                GenerationOutcome::ModelBusy
-            }
+            Self::Limited(
+                CallLimitError::Places { .. }
+                | CallLimitError::Budget { .. }
+                | CallLimitError::Application { .. },
+            ) => GenerationOutcome::ModelBusy,
             Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => GenerationOutcome::QuotaWait,
             Self::NotPermitted { .. } => GenerationOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {

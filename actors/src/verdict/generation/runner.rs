@@ -1,6 +1,7 @@
 //! One generation: limits, model call, gate.
 
 use super::ConfiguredModel;
+use super::queue_limit::QueueLimit;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::{ActorCallError, ActorHandle};
 use crate::platform::clock::{Clock, monotonic};
@@ -20,8 +21,8 @@ use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::{
-    AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, SessionRecord, VerdictGeneration, VerdictPayload,
-    build_verdict_prompt,
+    ApplicationName, AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, SessionRecord,
+    VerdictGeneration, VerdictPayload, build_verdict_prompt,
 };
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
@@ -40,8 +41,8 @@ pub enum GenerationError {
     #[error("the session's verdict was already delivered")]
     DeliveredAlready,
     /// Too many orders are open.
-    #[error("too many orders are open (limit {queue_max}: `orders.queue_max`)")]
-    QueueFull { queue_max: usize },
+    #[error("{0}")]
+    QueueFull(QueueLimit),
     /// No model is configured.
     #[error("no model is configured")]
     NoModel,
@@ -177,9 +178,12 @@ impl GenerationRunner {
     }
 
     /// The permits of a call for a first verdict, or why the model may not be called now.
-    pub(crate) async fn request_first_call(&self) -> Result<FirstCallPermits, GenerationError> {
+    pub(crate) async fn request_first_call(
+        &self,
+        application: ApplicationName,
+    ) -> Result<FirstCallPermits, GenerationError> {
         let lease = self.request_lease(self.require_model()?).await?;
-        let slot = self.handles.rate_limiter.ask(RequestFirstCall).await?;
+        let slot = self.handles.rate_limiter.ask(RequestFirstCall(application)).await?;
         Ok(FirstCallPermits { lease, slot: slot.map_err(GenerationError::Limited)? })
     }
 
@@ -273,7 +277,7 @@ impl GenerationRunner {
         let substitute =
             called.outcome.as_ref().err().and_then(|error| model.substitute_settings(&job.settings, error));
         if let Some(settings) = substitute.filter(|_| job.submission.path == GatePath::Regen)
-            && self.is_retry_allowed(model).await
+            && self.is_retry_allowed(model, &job).await
         {
             let (gone, instead) = (&job.settings.model, &settings.model);
             tracing::warn!(gone, instead, "the first model is gone; calling the configured model");
@@ -322,14 +326,15 @@ impl GenerationRunner {
                 tracing::warn!(%error, "could not store the wait that the model requested");
             }
         };
-        let may_retry = async || self.is_retry_allowed(model).await;
+        let may_retry = async || self.is_retry_allowed(model, job).await;
         caller.call(&purpose, &job.prompt, &job.settings, on_quota_wait, may_retry).await
     }
 
-    /// Whether an attempt may be retried: the model's circuit is closed, and the retry budget is not used up.
-    async fn is_retry_allowed(&self, model: &ConfiguredModel) -> bool {
+    /// Whether an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
+    async fn is_retry_allowed(&self, model: &ConfiguredModel, job: &GenerationJob) -> bool {
+        let application = job.submission.session_id.application();
         let closed = self.is_circuit_closed(&model.oracle_id).await;
-        closed && matches!(self.handles.rate_limiter.ask(RequestCallRetry).await, Ok(Ok(())))
+        closed && matches!(self.handles.rate_limiter.ask(RequestCallRetry(application)).await, Ok(Ok(())))
     }
 
     /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the

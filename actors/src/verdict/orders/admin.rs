@@ -1,6 +1,6 @@
 //! Changes that operators make to an order.
 
-use super::{EnqueueOrder, OrdersActor};
+use super::{DequeueOrder, EnqueueOrder, OrdersActor};
 use crate::verdict::generation::GenerationError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::order::{Order, OrderState, OrderStopCause};
@@ -85,8 +85,11 @@ impl Handler<ChangeOrder> for OrdersActor {
                     None => OrderChangeError::Unknown(session_id),
                 });
             };
-            if change == OrderChange::Retry {
-                me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
+            match change {
+                OrderChange::Retry => {
+                    me.do_send(EnqueueOrder { session_id, due: desk.clock().now(), is_retry: true });
+                }
+                OrderChange::Fail => me.do_send(DequeueOrder(session_id)),
             }
             Ok(session)
         })

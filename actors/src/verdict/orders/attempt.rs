@@ -35,6 +35,8 @@ pub(super) enum DispatchOutcome {
     Due(Timestamp),
     /// No order can be attempted now.
     Blocked(SignedDuration),
+    /// No order of its application can be attempted now.
+    ApplicationBlocked(SignedDuration),
 }
 
 /// A session whose order has an attempt in progress, and the entry of the attempt.
@@ -104,8 +106,11 @@ impl OrderDesk {
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id) else { return Ok(claimed_later) };
                 let settings = self.runner.first_settings()?;
-                let permits = match self.runner.request_first_call().await {
+                let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
+                    Err(GenerationError::Limited(CallLimitError::Application { wait, .. })) => {
+                        return Ok(DispatchOutcome::ApplicationBlocked(to_signed(wait)));
+                    }
                     Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
                 };
                 if let Some(session) = self.begin_attempt(session_id, &settings).await? {
@@ -304,7 +309,7 @@ impl OrderDesk {
         let session = changed.await?.0;
         if let Some(SessionRecord { order: Some(order), .. }) = &session {
             self.progress.publish(session_id, order);
-            self.runner.metrics.orders.count_end(order.state);
+            self.runner.metrics.orders.count_end(session_id.application(), order.state);
         }
         Ok(session)
     }
@@ -320,15 +325,15 @@ fn stopped_event(session_id: &SessionId, order: &Order, cause: OrderStopCause, n
 /// How long no order should be attempted after `error`.
 fn wait_of(error: &GenerationError) -> SignedDuration {
     let wait = match error {
-        GenerationError::Limited(
-            CallLimitError::Session { wait }
-            | CallLimitError::Places { wait, .. }
-            | CallLimitError::Budget { wait, .. },
-        ) => *wait,
+        GenerationError::Limited(limited) => limited.wait(),
         GenerationError::NotPermitted { retry_after, .. } => *retry_after,
         GenerationError::Model { retry_after, .. } => retry_after.unwrap_or_default(),
         GenerationError::Commit(CommitError::Stale(_)) => Duration::ZERO,
         _ => return ERROR_PAUSE,
     };
+    to_signed(wait)
+}
+
+fn to_signed(wait: Duration) -> SignedDuration {
     SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)
 }

@@ -1,6 +1,6 @@
 //! The orders in flight: at most one attempt at a time for each order.
 
-use oracled_domain::SessionId;
+use oracled_domain::{ApplicationName, SessionId};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -31,6 +31,14 @@ impl OrdersInFlight {
 
     pub(super) fn len(&self) -> usize {
         self.0.borrow().len()
+    }
+
+    pub(super) fn contains(&self, session_id: &SessionId) -> bool {
+        self.0.borrow().contains(session_id)
+    }
+
+    pub(super) fn len_of(&self, application: &ApplicationName) -> usize {
+        self.0.borrow().iter().filter(|id| id.application() == *application).count()
     }
 
     pub(super) async fn wait_until_empty(self) {

@@ -4,12 +4,10 @@ use super::attempt::StartedOrder;
 use super::in_flight::OrderClaim;
 use super::{EnqueueOrder, OrderDesk, OrdersActor};
 use crate::audit::commit_loop::CommitDecision;
-use crate::platform::caller::current_caller_uid;
 use crate::verdict::cache::{
-    FindSession, FindSessionOutcome, address_change_event, find_check_in_force, rejecting_check_key,
-    remove_owner_check,
+    FindSession, FindSessionOutcome, address_change_event, find_check_in_force, remove_rejecting_check,
 };
-use crate::verdict::generation::{FirstCallPermits, GenerationError};
+use crate::verdict::generation::{FirstCallPermits, GenerationError, QueueLimit};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
 use oracled_domain::verdict::generation::GenerationSettings;
@@ -32,7 +30,7 @@ pub struct PlaceOrder(pub Submission);
 pub enum PlacedOrder {
     /// The session already has a verdict.
     Replayed(Arc<CachedVerdict>),
-    /// The session has another tier, query or owner.
+    /// The session has another tier or query.
     Mismatch(SessionMismatch),
     /// The order of the session.
     Order {
@@ -54,7 +52,7 @@ impl OrderDesk {
     pub(super) async fn place(
         &self,
         mut submission: Submission,
-        is_full: bool,
+        full: Option<QueueLimit>,
         may_start: bool,
         me: Addr<OrdersActor>,
     ) -> Result<PlacedOrder, GenerationError> {
@@ -76,21 +74,25 @@ impl OrderDesk {
             Some(_) => None,
         };
         // an attempt of a session that was removed may still be in flight
-        let may_start = may_start && !is_full && known.is_none();
+        let may_start = may_start && full.is_none() && known.is_none();
         let claim = if may_start { self.in_flight.claim(&session_id) } else { None };
         let permits = match claim {
-            Some(claim) => self.runner.request_first_call().await.ok().map(|permits| (permits, claim)),
+            Some(claim) => self
+                .runner
+                .request_first_call(session_id.application())
+                .await
+                .ok()
+                .map(|permits| (permits, claim)),
             None => None,
         };
         let attempt = settings.as_ref().filter(|_| permits.is_some());
-        let queue_max = self.config.queue_max;
         let placed = self.runner.handles.log.decide_and_commit(|| {
             let known = self.store().session(&session_id)?;
             if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
                 return Ok(CommitDecision::Already(row));
             }
-            if is_full {
-                return Err(GenerationError::QueueFull { queue_max });
+            if let Some(limit) = full.clone() {
+                return Err(GenerationError::QueueFull(limit));
             }
             self.build_order(&submission, known, attempt)
         });
@@ -126,7 +128,7 @@ impl OrderDesk {
         let (known, revision) = known.unzip();
         let (in_force, refusal_revision) = find_check_in_force(self.store(), session_id, known.as_ref())?;
         let now = self.clock().now();
-        let new = || SessionRecord::new(session_id.clone(), *tier, query.clone(), current_caller_uid());
+        let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
         let base = known.clone().unwrap_or_else(new);
         let session = SessionRecord {
             customer_email: customer_email.clone().or_else(|| base.customer_email.clone()),
@@ -138,7 +140,6 @@ impl OrderDesk {
             tier: *tier,
             query_preview: query.preview(),
             has_email: session.customer_email.is_some(),
-            owner_uid: session.owner_uid,
         };
         let mut record = JournalRecord {
             expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision }],
@@ -147,7 +148,7 @@ impl OrderDesk {
         };
         record.events.extend(address_change_event(self.store(), known.as_ref(), &session, now)?);
         if known.is_none() {
-            remove_owner_check(&mut record, rejecting_check_key(session_id), refusal_revision);
+            remove_rejecting_check(&mut record, session_id, refusal_revision);
         }
         let session = match attempt {
             None => session,
@@ -186,9 +187,6 @@ fn check_known(
     let Some(session) = known else { return Ok(None) };
     if let Some(mismatch) = session.mismatch(submission.tier, &submission.query) {
         return Ok(Some(PlacedRow::Mismatch(mismatch)));
-    }
-    if session.is_foreign_to(current_caller_uid()) {
-        return Ok(Some(PlacedRow::Mismatch(SessionMismatch::Owner)));
     }
     match &session.order {
         Some(order) if order.state != OrderState::Delivered => Ok(Some(PlacedRow::Existing(order.clone()))),

@@ -4,14 +4,16 @@ use super::OrdersActor;
 use crate::platform::metrics::WAITING;
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use jiff::Timestamp;
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderState;
 use oracled_store::{Store, StoreError};
 use tokio::task::spawn_blocking;
 
-/// The number of orders in each waiting state, and the time at which the oldest open one was placed.
+/// The orders that wait.
 #[derive(Debug, Default)]
 struct OrderSurvey {
-    counts: [u64; WAITING.len()],
+    counts: Vec<(ApplicationName, OrderState, u64)>,
+    /// The time at which the oldest open order was placed.
     oldest: Option<Timestamp>,
 }
 
@@ -19,11 +21,13 @@ impl OrderSurvey {
     /// Blocks on disk reads.
     fn read(store: &Store) -> Result<Self, StoreError> {
         let mut survey = Self::default();
-        for (state, count) in WAITING.into_iter().zip(&mut survey.counts) {
-            let (found, oldest) = store.count_orders(state)?;
-            *count = found;
-            if state != OrderState::Held {
-                survey.oldest = survey.oldest.into_iter().chain(oldest).min();
+        for application in store.applications_with_orders()? {
+            for state in WAITING {
+                let (count, oldest) = store.count_orders(&application, state)?;
+                survey.counts.push((application.clone(), state, count));
+                if state != OrderState::Held {
+                    survey.oldest = survey.oldest.into_iter().chain(oldest).min();
+                }
             }
         }
         Ok(survey)

@@ -1,5 +1,4 @@
 use super::*;
-use crate::platform::caller::run_as_caller;
 use crate::testing::model::{
     PEER, ScriptedModel, failure, order, outside, place, register, submission_of_query, verdict, with_model,
 };
@@ -15,7 +14,7 @@ use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::order::OrderStopCause;
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{GatePath, PeerCredentials, RequestCaller, SessionRecord, VerdictLabel, VerdictPayload};
+use oracled_domain::{GatePath, SessionRecord, VerdictLabel, VerdictPayload};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use tokio::sync::{Notify, watch};
@@ -108,20 +107,6 @@ fn repeated_order_is_the_same_one_and_another_query_is_a_mismatch() {
         let replayed = place(&world, submission_of_query("Sell honey?")).await;
         assert!(matches!(replayed, Ok(PlacedOrder::Replayed(_))), "{replayed:?}");
         assert_eq!(model.calls(), 1);
-    });
-}
-
-#[test]
-fn order_of_another_uid_is_a_mismatch() {
-    with_model(held_model([]), |world, _| async move {
-        let by = |uid| {
-            let peer = PeerCredentials { uid, gid: uid, pid: None };
-            let caller = RequestCaller { peer, request_id: "r".into() };
-            run_as_caller(caller, place(&world, submission_of_query("Sell honey?")))
-        };
-        assert!(matches!(by(1001).await, Ok(PlacedOrder::Order { is_new: true, .. })));
-        let other = by(1002).await;
-        assert!(matches!(other, Ok(PlacedOrder::Mismatch(SessionMismatch::Owner))), "{other:?}");
     });
 }
 
@@ -294,7 +279,10 @@ fn order_is_refused_if_too_many_are_open() {
         }
         let refused =
             place(&world, Submission { session_id: id("cs_100"), ..submission_of_query("x") }).await;
-        assert!(matches!(refused, Err(GenerationError::QueueFull { queue_max: 100 })), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(GenerationError::QueueFull(limit)) if limit.queue_max == 100),
+            "{refused:?}"
+        );
         // the orders that are open are found again
         let (_, is_new) =
             place_order(&world, Submission { session_id: id("cs_50"), ..submission_of_query("Sell honey?") })
@@ -375,7 +363,7 @@ fn orders_are_listed_by_state_from_the_latest_on() {
             world.time.advance(1);
         }
         let list = |state, before, limit| {
-            let query = OrderQuery { state, before, limit };
+            let query = OrderQuery { application: None, state, before, limit };
             let sessions = world.system.store.orders(&query).expect("the orders are readable");
             sessions.iter().map(|session| session.session_id.to_string()).collect::<Vec<_>>()
         };
@@ -386,5 +374,42 @@ fn orders_are_listed_by_state_from_the_latest_on() {
         assert_eq!(list(None, Some(before.clone()), 2), ["cs_2", "cs_1"]);
         assert_eq!(list(Some(OrderState::Delivered), Some(before), 2), ["cs_2", "cs_0"]);
         assert!(list(Some(OrderState::Held), None, 10).is_empty());
+    });
+}
+
+#[test]
+fn orders_of_applications_are_listed_apart_and_together() {
+    with_model(held_model([]), |world, _| async move {
+        // all are placed at the same time
+        let placed = ["b/1", "a/2", "2", "b/3", "a/1", "1"];
+        for session_id in placed {
+            place_order(
+                &world,
+                Submission { session_id: id(session_id), ..submission_of_query("Sell honey?") },
+            )
+            .await;
+        }
+        let list = |application: Option<&str>, before, limit| {
+            let application = application.map(|name| name.parse().expect("a valid name"));
+            let query = OrderQuery { application, state: None, before, limit };
+            let sessions = world.system.store.orders(&query).expect("the orders are readable");
+            sessions.into_iter().map(|session| session.session_id).collect::<Vec<_>>()
+        };
+        let ids = |texts: &[&str]| texts.iter().map(|text| id(text)).collect::<Vec<_>>();
+        let all = ids(&["2", "1", "b/3", "b/1", "a/2", "a/1"]);
+        assert_eq!(list(None, None, 10), all);
+        assert_eq!(list(Some("a"), None, 10), ids(&["a/2", "a/1"]));
+        assert_eq!(list(Some("c"), None, 10), ids(&[]));
+        let at = stored(&world, "1").placed_at;
+        for limit in 1..4 {
+            let (mut found, mut before) = (Vec::new(), None);
+            loop {
+                let page = list(None, before.take(), limit);
+                let Some(last) = page.last() else { break };
+                before = Some(OrderPosition::of(last, at));
+                found.extend(page);
+            }
+            assert_eq!(found, all, "pages of {limit}");
+        }
     });
 }

@@ -1,7 +1,7 @@
 //! The part of each request before and after its handler: a request id, limits on headers and time, and a
 //! response even if the handler panics.
 
-use crate::platform::config::LimitsSection;
+use crate::platform::config::{ApplicationSections, LimitsSection, application_of};
 use crate::platform::problem::Problem;
 use crate::platform::service::count_request_panic;
 use axum::Router;
@@ -43,6 +43,8 @@ pub(crate) fn new_request_id() -> String {
 pub struct SocketFrontend {
     router: Router,
     shared: Arc<RequestLimits>,
+    /// `None` on the control socket.
+    applications: Option<Arc<ApplicationSections>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
 }
 
@@ -59,13 +61,19 @@ impl SocketFrontend {
     pub fn new(router: Router, limits: &LimitsSection) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
-        Self { router, shared, is_unhurried: |_| false }
+        Self { router, shared, applications: None, is_unhurried: |_| false }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
     #[must_use]
     pub fn without_time_limit_for(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
         Self { is_unhurried, ..self }
+    }
+
+    /// The same for callers that belong to these applications.
+    #[must_use]
+    pub fn for_applications(self, applications: ApplicationSections) -> Self {
+        Self { applications: Some(Arc::new(applications)), ..self }
     }
 
     /// Answers one request.
@@ -82,8 +90,14 @@ impl SocketFrontend {
                 request.extensions_mut().insert(peer);
                 request.extensions_mut().insert(still_waiting);
                 let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
+                let applications = self.applications.as_deref();
+                let application = applications.and_then(|all| application_of(all, peer));
+                if let Some(application) = application.clone() {
+                    request.extensions_mut().insert(application);
+                }
                 // an id is visible ASCII
-                let caller = RequestCaller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };
+                let request_id = id.to_str().unwrap_or_default().to_owned();
+                let caller = RequestCaller { peer, application, request_id };
                 let handled = run_as_caller(caller, self.router.call(request.map(Body::new)));
                 run_within_limit(max_s, handled).await
             }

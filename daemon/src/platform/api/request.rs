@@ -13,6 +13,8 @@ use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -22,7 +24,9 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::{excerpt, reword_serde_error};
 use oracled_domain::verdict::session::{CustomerEmail, CustomerQuery};
-use oracled_domain::{ProductTier, SessionId, VerdictLabel, VerdictPayload};
+use oracled_domain::{
+    ApplicationName, PeerCredentials, ProductTier, SessionId, VerdictLabel, VerdictPayload,
+};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -59,8 +63,21 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
             .await
             // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
-        parse_session_id(text, &service.config.limits).map(Self)
+        parse_session_id(text, parts.extensions.get(), &service.config.limits).map(Self)
     }
+}
+
+/// Rejects each request of a process that belongs to no application. A layer.
+pub(crate) async fn require_application(request: Request, next: Next) -> Response {
+    if request.extensions().get::<ApplicationName>().is_some() {
+        return next.run(request).await;
+    }
+    let peer = request.extensions().get::<PeerCredentials>().copied();
+    let ids = peer.map(|peer| format!("user id {} and group id {}", peer.uid, peer.gid));
+    let ids = ids.unwrap_or_else(|| "the caller's user id".into());
+    discard_body(&mut request.into_body()).await;
+    let detail = format!("{ids} belong to no application; add one of them to a table `applications.NAME`");
+    Problem::new(ProblemCode::ApplicationUnknown, detail).into_response()
 }
 
 /// The whole body of a request, within the limit and declared as JSON.
@@ -243,19 +260,27 @@ fn essence(headers: &HeaderMap) -> &str {
     given.split(';').next().unwrap_or_default().trim()
 }
 
-/// The session id `text`, within the configured length.
+/// The session id `text`, within the configured length. A caller of an application names a session without its
+/// application, and an administrator with it.
 ///
 /// # Errors
 /// `InvalidSessionId`.
-pub fn parse_session_id(text: String, limits: &LimitsSection) -> Result<SessionId, Problem> {
+pub fn parse_session_id(
+    text: String,
+    application: Option<&ApplicationName>,
+    limits: &LimitsSection,
+) -> Result<SessionId, Problem> {
     let max_chars = limits.session_id_chars;
-    let id = SessionId::try_from(text)
-        .map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
-    if id.as_str().len() > max_chars {
-        let text = format!("the session id has {} characters (1 to {max_chars} allowed)", id.as_str().len());
-        return Err(Problem::new(ProblemCode::InvalidSessionId, text));
+    let invalid = |fault: String| Problem::new(ProblemCode::InvalidSessionId, fault);
+    if application.is_some() && text.contains('/') {
+        return Err(invalid("the session id contains '/' (only `A-Z a-z 0-9 _ . : -` allowed)".into()));
     }
-    Ok(id)
+    let id = SessionId::try_from(text).map_err(|error| invalid(error.to_string()))?;
+    let chars = id.local().len();
+    if chars > max_chars {
+        return Err(invalid(format!("the session id has {chars} characters (1 to {max_chars} allowed)")));
+    }
+    Ok(application.map_or(id.clone(), |application| id.in_application(application)))
 }
 
 /// The tier with the name `word`.

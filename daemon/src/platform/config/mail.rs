@@ -2,7 +2,7 @@
 
 use super::cleartext::parse_address;
 use super::{ConfigError, check_url, is_local, not_allowed_error};
-use oracled_actors::upstream::mail::{SmtpSettings, SmtpSettingsError, SmtpTls};
+use oracled_actors::upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -30,6 +30,21 @@ pub enum MailTls {
     Implicit,
     /// No encryption.
     None,
+}
+
+/// The allowed senders.
+const SENDER: &str = "`name@domain`, or `Name <name@domain>`";
+
+/// Checks a sender and a subject, which have these keys.
+pub(super) fn check_heading(
+    heading: &MailHeading,
+    from_key: impl Into<String>,
+    subject_key: impl Into<String>,
+) -> Result<(), ConfigError> {
+    heading.check().map_err(|error| match error {
+        SmtpSettingsError::Subject => not_allowed_error(subject_key, "more than one line", "one line"),
+        other => not_allowed_error(from_key, other, SENDER),
+    })
 }
 
 /// Whether `c` is allowed in a host name.
@@ -102,6 +117,12 @@ impl MailSection {
         }
     }
 
+    /// The sender and the subject of mails.
+    #[must_use]
+    pub fn heading(&self) -> MailHeading {
+        MailHeading { from: self.from.clone().unwrap_or_default(), subject: self.subject.clone() }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         check_url("mail.base_url", &self.base_url)?;
         let is_host = |host: &String| parse_address(host).is_some() || host.chars().all(is_host_char);
@@ -123,12 +144,9 @@ impl MailSection {
         if self.smtp_host.as_deref().is_none_or(|host| host.trim().is_empty()) {
             return Err(not_allowed_error("mail.smtp_host", "not set", "the name of a mail server"));
         }
-        let Some(from) = self.from.as_deref() else {
-            return Err(not_allowed_error("mail.from", "not set", "`name@domain`, or `Name <name@domain>`"));
-        };
-        SmtpSettings::check(from, &self.subject).map_err(|error| match error {
-            SmtpSettingsError::Subject => not_allowed_error("mail.subject", "more than one line", "one line"),
-            other => not_allowed_error("mail.from", other, "`name@domain`, or `Name <name@domain>`"),
-        })
+        if self.from.is_none() {
+            return Err(not_allowed_error("mail.from", "not set", SENDER));
+        }
+        check_heading(&self.heading(), "mail.from", "mail.subject")
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration of orders.
 
+use super::ApplicationSections;
 use jiff::SignedDuration;
 use oracled_actors::verdict::orders::OrdersConfig;
 use oracled_domain::verdict::order::OrderPolicy;
@@ -50,7 +51,8 @@ impl Default for OrdersSection {
 impl OrdersSection {
     /// The limits of orders.
     #[must_use]
-    pub fn to_orders_config(&self) -> OrdersConfig {
+    pub fn to_orders_config(&self, applications: &ApplicationSections) -> OrdersConfig {
+        let own = applications.iter().filter_map(|(name, section)| Some((name.clone(), section.queue_max?)));
         OrdersConfig {
             policy: OrderPolicy {
                 max_age: SignedDuration::from_secs(self.max_age_s.into()),
@@ -58,6 +60,7 @@ impl OrdersSection {
                 holds_stopped: self.at_limit == OrderLimitAction::Hold,
             },
             queue_max: self.queue_max,
+            applications: own.collect(),
         }
     }
 }

@@ -57,7 +57,7 @@ fn every_key_can_be_set_by_variable() {
     for (key, value) in config.as_object().expect("an object") {
         let section = value.as_object().into_iter().flatten();
         let below: Vec<_> = section.map(|(name, value)| (format!("{key}__{name}"), value.clone())).collect();
-        let flat = if below.is_empty() { vec![(key.clone(), value.clone())] } else { below };
+        let flat = if value.is_object() { below } else { vec![(key.clone(), value.clone())] };
         for (name, value) in flat {
             let list =
                 |words: &Vec<Value>| words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");

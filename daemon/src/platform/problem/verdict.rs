@@ -21,6 +21,7 @@ impl Problem {
     /// The verdict of `session_id` could not be generated.
     #[must_use]
     pub fn generation_failed(session_id: &SessionId, failed: &GenerationError) -> Self {
+        let session_id = session_id.local();
         let (code, retry_after) = match failed {
             GenerationError::SessionUnknown => return Self::session_unknown(session_id),
             GenerationError::DeliveredAlready => {
@@ -31,9 +32,7 @@ impl Problem {
                 return Self::new(ProblemCode::DeliveredAlready, detail);
             }
             GenerationError::Limited(limited) => {
-                let (CallLimitError::Session { wait }
-                | CallLimitError::Places { wait, .. }
-                | CallLimitError::Budget { wait, .. }) = *limited;
+                let wait = limited.wait();
                 let wait_s = wait.as_secs_f64().ceil();
                 let problem = if let CallLimitError::Session { .. } = limited {
                     let detail = format!(
@@ -45,7 +44,7 @@ impl Problem {
                 };
                 return problem.retry_after(wait);
             }
-            GenerationError::QueueFull { .. } => (ProblemCode::ModelBusy, Some(QUEUE_RETRY_AFTER)),
+            GenerationError::QueueFull(_) => (ProblemCode::ModelBusy, Some(QUEUE_RETRY_AFTER)),
             GenerationError::NoModel => (ProblemCode::ModelUnavailable, None),
             GenerationError::NotPermitted { retry_after, .. } => {
                 (ProblemCode::ModelUnavailable, Some(*retry_after))
@@ -87,7 +86,8 @@ impl Problem {
         let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_deref());
         let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
         let detail = format!(
-            "the order of session {session_id} failed after {} attempts ({cause}){last}",
+            "the order of session {} failed after {} attempts ({cause}){last}",
+            session_id.local(),
             order.attempts
         );
         Self::new(ProblemCode::OrderFailed, detail)

@@ -1,6 +1,8 @@
 //! The client of the configured mail service.
 
-use crate::platform::config::{ConfigError, MailSection, MailTransport, is_cleartext, is_local, redact_url};
+use crate::platform::config::{
+    ApplicationSections, ConfigError, MailSection, MailTransport, is_cleartext, is_local, redact_url,
+};
 use crate::platform::secret::read_secret;
 use oracled_actors::Clock;
 use oracled_actors::upstream::UpstreamEndpointError;
@@ -16,6 +18,7 @@ use std::time::Duration;
 /// If an address, a password or a file cannot be used.
 pub(super) fn create_mail_service(
     config: &MailSection,
+    applications: &ApplicationSections,
     clock: &Clock,
 ) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
     let hard_timeout = Duration::from_millis(config.hard_timeout_ms);
@@ -27,13 +30,17 @@ pub(super) fn create_mail_service(
         }
         MailTransport::Smtp => {
             let host = config.smtp_host.clone().unwrap_or_default();
+            let heading = config.heading();
             let settings = SmtpSettings {
                 tls: config.tls_for(&host),
                 host,
                 port: config.smtp_port,
                 login: read_login(config)?,
-                from: config.from.clone().unwrap_or_default(),
-                subject: config.subject.clone(),
+                headings: applications
+                    .iter()
+                    .map(|(name, section)| (name.clone(), section.mail_heading(&heading)))
+                    .collect(),
+                heading,
                 hard_timeout,
             };
             Ok(Some(Arc::new(SmtpMailService::new(settings).map_err(smtp_error)?)))

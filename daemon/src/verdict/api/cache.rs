@@ -78,6 +78,6 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     match service.system.cache.ask(ReadVerdict(session_id.clone())).await?? {
         Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
-        None => Err(Problem::verdict_not_cached(session_id.to_string())),
+        None => Err(Problem::verdict_not_cached(session_id.local())),
     }
 }

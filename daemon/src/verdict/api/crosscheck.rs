@@ -4,13 +4,13 @@ use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use oracled_actors::verdict::crosscheck::JudgeVerdict;
 use oracled_actors::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::CrosscheckRequest;
-use oracled_domain::{CrosscheckDecision, GatePath};
+use oracled_domain::{ApplicationName, CrosscheckDecision, GatePath};
 use std::sync::Arc;
 
 problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
@@ -31,12 +31,13 @@ problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
 )]
 pub async fn post(
     State(service): State<Arc<DaemonService>>,
+    Extension(application): Extension<ApplicationName>,
     body: JsonBody,
 ) -> Result<Json<CrosscheckDecision>, Problem> {
     let CrosscheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
     let submission = Submission {
-        session_id: request::parse_session_id(session_id, limits)?,
+        session_id: request::parse_session_id(session_id, Some(&application), limits)?,
         tier: request::parse_tier(&tier)?,
         query: request::parse_query(query, limits)?,
         payload: Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?),

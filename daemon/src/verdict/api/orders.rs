@@ -1,6 +1,6 @@
 //! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and `GET /v1/orders/{session_id}`.
 
-use crate::platform::api::request::PathSessionId;
+use crate::platform::api::request::{PathSessionId, QueryParams};
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
@@ -14,9 +14,12 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_actors::platform::clock::stopwatch;
 use oracled_actors::verdict::orders::{PlaceOrder, PlacedOrder};
 use oracled_actors::verdict::submission::{CachedVerdict, Submission};
-use oracled_api::verdict::orders::OrderReport;
+use oracled_api::base::page::ListPage;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::orders::{OrderReport, OrdersParams};
 use oracled_domain::verdict::order::{Order, OrderState};
-use oracled_domain::{PeerCredentials, SessionId, SessionRecord};
+use oracled_domain::{ApplicationName, SessionId, SessionRecord};
+use oracled_store::{OrderPosition, OrderPositionError, OrderQuery};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -57,7 +60,7 @@ pub(super) async fn place(
                 wait_for_verdict(&service, &mut progress, until).await;
             }
             let session = service.system.store.session(&session_id)?;
-            let session = session.ok_or_else(|| Problem::session_unknown(&session_id))?.0;
+            let session = session.ok_or_else(|| Problem::session_unknown(session_id.local()))?.0;
             answer(&service, session, is_new)
         }
         Err(failed) => Err(generation_problem(&service, &session_id, &failed)),
@@ -92,13 +95,12 @@ pub(super) fn answer(
     is_new: bool,
 ) -> Result<Response, Problem> {
     let session_id = session.session_id.clone();
-    let Some(report) = OrderReport::of(session) else { return Err(Problem::order_unknown(&session_id)) };
+    let Some(report) = OrderReport::local(session) else { return Err(Problem::order_unknown(&session_id)) };
     match report.order.state {
         OrderState::Delivered => {
             // not from the cache, whose metrics count only reads of verdicts
             let delivery = service.system.store.verdict(&session_id)?;
-            let (delivery, _) =
-                delivery.ok_or_else(|| Problem::verdict_not_cached(session_id.to_string()))?;
+            let (delivery, _) = delivery.ok_or_else(|| Problem::verdict_not_cached(session_id.local()))?;
             let cached = CachedVerdict::from(delivery);
             Ok(if is_new {
                 json_response(StatusCode::CREATED, cached.body)
@@ -123,6 +125,49 @@ fn accepted(report: &OrderReport) -> Response {
     response
 }
 
+/// A page of the orders of `application`, or of all.
+pub(crate) fn list_orders(
+    service: &DaemonService,
+    application: Option<ApplicationName>,
+    params: OrdersParams,
+) -> Result<ListPage<OrderReport>, Problem> {
+    let OrdersParams { after, limit, state } = params;
+    let before = after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
+        Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
+    })?;
+    let query = OrderQuery { application, state, before, limit: *limit + 1 };
+    let orders = service.system.store.orders(&query)?.into_iter().filter_map(OrderReport::of).collect();
+    let position =
+        |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
+    Ok(ListPage::from_items(orders, *limit, position))
+}
+
+problems!(ListProblems: STORE; InvalidRequest);
+
+/// List the orders of the caller's application, the latest one first.
+#[utoipa::path(
+    get,
+    path = "/v1/orders",
+    operation_id = "list_orders",
+    tag = "verdict",
+    params(OrdersParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of orders", body = ListPage<OrderReport>),
+    ),
+)]
+pub async fn list(
+    State(service): State<Arc<DaemonService>>,
+    Extension(application): Extension<ApplicationName>,
+    QueryParams(params): QueryParams<OrdersParams>,
+) -> Result<Json<ListPage<OrderReport>>, Problem> {
+    let mut page = list_orders(&service, Some(application), params)?;
+    for report in &mut page.items {
+        report.session_id = report.session_id.clone().into_local();
+    }
+    Ok(Json(page))
+}
+
 problems!(ReadProblems: SESSION STORE; OrderUnknown);
 
 /// Read an order.
@@ -139,10 +184,8 @@ problems!(ReadProblems: SESSION STORE; OrderUnknown);
 )]
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
     let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
-    let own = session.filter(|session| !session.is_foreign_to(Some(peer.uid)));
-    own.and_then(OrderReport::of).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+    session.and_then(OrderReport::local).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
 }

@@ -7,7 +7,6 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::api::answers::replayed_response;
 use crate::verdict::api::orders;
-use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -23,7 +22,7 @@ use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
 use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{CrosscheckDecision, GatePath, PeerCredentials, SessionId, SessionRecord};
+use oracled_domain::{CrosscheckDecision, GatePath, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,28 +152,27 @@ problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch Verd
 pub async fn get(
     method: Method,
     State(service): State<Arc<DaemonService>>,
-    Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
     let (cached, cache_status) = match found {
         Some(cached) => (cached, "HIT"),
         // a HEAD request does not start a regeneration
-        None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
+        None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.local())),
         None if service.is_draining() => return Err(Problem::draining()),
-        None if let Some(session) = find_unfinished(&service, &session_id, peer)? => {
+        None if let Some(session) = find_unfinished(&service, &session_id)? => {
             return orders::answer(&service, session, false);
         }
         None => {
             let regenerated = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
             // the order was placed after the check above
             if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::SessionUnknown))
-                && let Some(session) = find_unfinished(&service, &session_id, peer)?
+                && let Some(session) = find_unfinished(&service, &session_id)?
             {
                 return orders::answer(&service, session, false);
             }
             if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::NoModel)) {
-                return Err(Problem::verdict_not_cached(session_id.to_string()));
+                return Err(Problem::verdict_not_cached(session_id.local()));
             }
             // another regeneration may have just finished
             let cache_status =
@@ -188,23 +186,16 @@ pub async fn get(
     Ok(response)
 }
 
-/// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict. Only its owner may
-/// see the order.
+/// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict.
 fn find_unfinished(
     service: &DaemonService,
     session_id: &SessionId,
-    peer: PeerCredentials,
 ) -> Result<Option<SessionRecord>, Problem> {
     let session = service.system.store.session(session_id)?.map(|(session, _)| session);
     let is_unfinished = |session: &SessionRecord| {
         session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
     };
-    match session.filter(is_unfinished) {
-        Some(session) if session.is_foreign_to(Some(peer.uid)) => {
-            Err(Problem::verdict_not_cached(session_id.to_string()))
-        }
-        session => Ok(session),
-    }
+    Ok(session.filter(is_unfinished))
 }
 
 /// The verdict of an outcome, or the problem if it has none.
@@ -298,11 +289,11 @@ fn rejection_problem(
     service: &DaemonService,
     session_id: &SessionId,
 ) -> Problem {
-    let contact = &service.config.contact;
-    let remedy = contact.as_ref().map(|contact| format!("; the contact for questions is {contact}"));
+    let contact = service.contact_of(session_id);
+    let remedy = contact.map(|contact| format!("; the contact for questions is {contact}"));
     let remedy = remedy.unwrap_or_default();
-    let detail = format!("the verdict of session {session_id} did not pass {gate}{remedy}");
+    let detail = format!("the verdict of session {} did not pass {gate}{remedy}", session_id.local());
     let mut problem = Problem::new(code, detail);
-    problem.document.contact.clone_from(contact);
+    problem.document.contact = contact.cloned();
     problem
 }

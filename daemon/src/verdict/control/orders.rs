@@ -5,14 +5,15 @@ use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use crate::verdict::api::orders::list_orders;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::orders::{ChangeOrder, OrderChange};
 use oracled_api::base::page::ListPage;
-use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport, OrdersParams};
+use oracled_api::verdict::orders::{
+    AllOrdersParams, OrderAction, OrderActionRequest, OrderReport, OrdersParams,
+};
 use oracled_domain::{PeerCredentials, SessionId};
-use oracled_store::{OrderPosition, OrderPositionError, OrderQuery};
 use std::sync::Arc;
 
 problems!(ListProblems: STORE);
@@ -23,7 +24,7 @@ problems!(ListProblems: STORE);
     path = "/v1/orders",
     operation_id = "list_orders",
     tag = "verdict",
-    params(OrdersParams),
+    params(AllOrdersParams),
     responses(
         ListProblems,
         (status = 200, description = "A page of orders", body = ListPage<OrderReport>),
@@ -31,17 +32,10 @@ problems!(ListProblems: STORE);
 )]
 pub async fn list(
     State(service): State<Arc<DaemonService>>,
-    QueryParams(params): QueryParams<OrdersParams>,
+    QueryParams(params): QueryParams<AllOrdersParams>,
 ) -> Result<Json<ListPage<OrderReport>>, Problem> {
-    let OrdersParams { after, limit, state } = params;
-    let before = after.as_deref().map(str::parse).transpose().map_err(|error: OrderPositionError| {
-        Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
-    })?;
-    let sessions = service.system.store.orders(&OrderQuery { state, before, limit: *limit + 1 })?;
-    let orders = sessions.into_iter().filter_map(OrderReport::of).collect();
-    let position =
-        |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
-    Ok(Json(ListPage::from_items(orders, *limit, position)))
+    let AllOrdersParams { application, after, limit, state } = params;
+    list_orders(&service, application, OrdersParams { after, limit, state }).map(Json)
 }
 
 problems!(ReadProblems: SESSION STORE; OrderUnknown);

@@ -1,6 +1,7 @@
 //! The caller that caused an entry.
 
 use super::PeerCredentials;
+use crate::verdict::application::ApplicationName;
 use serde::{Deserialize, Serialize};
 
 /// The longest request id, in characters.
@@ -14,6 +15,9 @@ pub struct RequestCaller {
     /// The process, as the kernel reports it.
     #[serde(flatten)]
     pub peer: PeerCredentials,
+    /// The application of the process; absent for a request on the control socket.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub application: Option<ApplicationName>,
     /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII
     /// characters.
     pub request_id: String,

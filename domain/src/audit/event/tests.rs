@@ -109,23 +109,17 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
                 query_preview: "Sell honey?".into(),
                 original_verdict: OriginalLabel(None),
                 has_email: true,
-                owner_uid: Some(1001),
             },
         ),
         AuditEvent::new(
             timestamp,
             session_id.clone(),
-            EventKind::SessionAddressChanged {
-                owner_uid: Some(1001),
-                before: None,
-                after: Some(Sha256Hex::of(b"x")),
-            },
+            EventKind::SessionAddressChanged { before: None, after: Some(Sha256Hex::of(b"x")) },
         ),
         AuditEvent::new(
             timestamp,
             session_id.clone(),
             EventKind::SessionCorrected {
-                owner_uid: ValueChange { before: Some(1001), after: Some(1002) },
                 original_verdict: ValueChange { before: OriginalLabel(None), after: OriginalLabel(None) },
                 address_changed: false,
                 peer,
@@ -134,11 +128,7 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
         AuditEvent::new(
             timestamp,
             session_id.clone(),
-            EventKind::SessionRemoved {
-                owner_uid: Some(1002),
-                verdict_sha256: Some(Sha256Hex::of(b"x")),
-                peer,
-            },
+            EventKind::SessionRemoved { verdict_sha256: Some(Sha256Hex::of(b"x")), peer },
         ),
     ]
 }
@@ -239,7 +229,7 @@ fn all() -> Vec<AuditEvent> {
             },
         ),
         AuditEvent::new(timestamp, None, EventKind::RulesEvaluated(RulesEntry::of(&evaluation(), None))),
-        AuditEvent::new(timestamp, session_id.clone(), EventKind::RefusalDropped { owner_uid: Some(1001) }),
+        AuditEvent::new(timestamp, session_id.clone(), EventKind::RefusalDropped),
         AuditEvent::new(
             timestamp,
             session_id.clone(),
@@ -248,7 +238,6 @@ fn all() -> Vec<AuditEvent> {
                 verdict_label: VerdictLabel::Null,
                 verdict_sha256: verdict_sha256.clone(),
                 path: GatePath::CacheWrite,
-                owner_uid: Some(1001),
             },
         ),
         AuditEvent::new(
@@ -293,7 +282,6 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             tier: ProductTier::Full,
             query_preview: "Sell honey?".into(),
             has_email: true,
-            owner_uid: Some(1001),
         },
         EventKind::OrderAttempted { attempt: 1, generation },
         EventKind::OrderAttemptFailed {

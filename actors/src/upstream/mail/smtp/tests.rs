@@ -11,8 +11,11 @@ fn settings() -> SmtpSettings {
         port: 1,
         tls: SmtpTls::None,
         login: Some(("oracle".into(), "s3cret".into())),
-        from: "The Oracle <oracle@example.org>".into(),
-        subject: "Your verdict: ünïcode".into(),
+        heading: MailHeading {
+            from: "The Oracle <oracle@example.org>".into(),
+            subject: "Your verdict: ünïcode".into(),
+        },
+        headings: BTreeMap::new(),
         hard_timeout: Duration::from_secs(5),
     }
 }
@@ -56,7 +59,9 @@ fn verdict_and_settings_cannot_inject_headers_or_commands() {
     for (from, subject) in
         [("a@b.org\r\nBcc: x@y.org", "s"), ("a@b.org", "s\r\nBcc: x@y.org"), ("a b", "s"), ("", "s")]
     {
-        SmtpSettings::check(from, subject).expect_err("it would be two headers, or none");
+        MailHeading { from: from.into(), subject: subject.into() }
+            .check()
+            .expect_err("it would be two headers, or none");
     }
 }
 

@@ -118,7 +118,7 @@ mod tests {
         ]);
         check_faults::<OutboxParams>(&[
             ("dead=maybe", &["`dead`", "`maybe`", "true, false"]),
-            ("after=a%20b", &["`after`", "`a b`", "1 to 320"]),
+            ("after=a%20b", &["`after`", "`a b`", "1 to 384"]),
         ]);
         check_faults::<RunsParams>(&[("oracle_id=A%20B", &["`oracle_id`", "`A B`", "a-z 0-9 -"])]);
         check_faults::<UploadParams>(&[

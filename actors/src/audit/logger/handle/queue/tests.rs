@@ -17,7 +17,11 @@ fn stopped() -> AuditEvent {
 }
 
 fn caller(request_id: &str) -> RequestCaller {
-    RequestCaller { peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) }, request_id: request_id.into() }
+    RequestCaller {
+        peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) },
+        application: None,
+        request_id: request_id.into(),
+    }
 }
 
 fn lines(store: &Store) -> Vec<Value> {

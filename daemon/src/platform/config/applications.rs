@@ -1,0 +1,134 @@
+//! The configuration of applications.
+
+use super::mail::check_heading;
+use super::{ConfigError, not_allowed_error};
+use oracled_actors::upstream::mail::MailHeading;
+use oracled_domain::{ApplicationName, PeerCredentials};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
+
+/// An application: the processes that share its sessions, and what is different for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApplicationSection {
+    /// User ids of the processes of the application.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uids: Vec<u32>,
+    /// Group ids of the processes of the application, for processes whose user id no application lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gids: Vec<u32>,
+    /// Contact in place of `contact`.
+    pub contact: Option<String>,
+    /// Sender of mails in place of `mail.from`.
+    pub mail_from: Option<String>,
+    /// Subject of mails in place of `mail.subject`.
+    pub mail_subject: Option<String>,
+    /// Maximum number of requests to the model for the application within any minute. Orders wait beyond the limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub calls_per_minute: Option<u32>,
+    /// Maximum number of open orders of the application. Beyond the limit, requests get 503 `model_busy`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub queue_max: Option<usize>,
+    /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub in_flight: Option<usize>,
+}
+
+impl ApplicationSection {
+    /// The sender and the subject of mails; those of `common` if the application has none.
+    pub(crate) fn mail_heading(&self, common: &MailHeading) -> MailHeading {
+        MailHeading {
+            from: self.mail_from.clone().unwrap_or_else(|| common.from.clone()),
+            subject: self.mail_subject.clone().unwrap_or_else(|| common.subject.clone()),
+        }
+    }
+}
+
+/// The applications by name. If there are none, all callers belong to `default`.
+pub type ApplicationSections = BTreeMap<ApplicationName, ApplicationSection>;
+
+/// The application of the process `peer`; `None` if it belongs to none.
+pub(crate) fn application_of(
+    applications: &ApplicationSections,
+    peer: PeerCredentials,
+) -> Option<ApplicationName> {
+    if applications.is_empty() {
+        return Some(ApplicationName::default());
+    }
+    let by_uid = || applications.iter().find(|(_, section)| section.uids.contains(&peer.uid));
+    let by_gid = || applications.iter().find(|(_, section)| section.gids.contains(&peer.gid));
+    by_uid().or_else(by_gid).map(|(name, _)| name.clone())
+}
+
+/// The faults of the applications: no process, the process of another one, or an unusable sender.
+pub(super) fn check_applications(applications: &ApplicationSections) -> Vec<ConfigError> {
+    let (mut uids, mut gids) = (BTreeSet::new(), BTreeSet::new());
+    let mut faults = Vec::new();
+    for (name, section) in applications {
+        let key = |key: &str| format!("applications.{name}.{key}");
+        if section.uids.is_empty() && section.gids.is_empty() {
+            let allowed = "at least one user id here, or group id in `gids`";
+            faults.push(not_allowed_error(key("uids"), "empty", allowed));
+        }
+        for (list, ids, taken) in [("uids", &section.uids, &mut uids), ("gids", &section.gids, &mut gids)] {
+            if let Some(id) = ids.iter().find(|id| !taken.insert(**id)) {
+                let given = format!("{id}, which is listed twice");
+                faults.push(not_allowed_error(key(list), given, "each id once, in one application"));
+            }
+        }
+        // without a sender of its own, that of `mail.from` applies, which has its own check
+        let any = MailHeading { from: "name@example.org".into(), subject: String::new() };
+        let heading = section.mail_heading(&any);
+        faults.extend(check_heading(&heading, key("mail_from"), key("mail_subject")).err());
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn applications(json: Value) -> ApplicationSections {
+        serde_json::from_value(json).expect("valid applications")
+    }
+
+    #[test]
+    fn process_belongs_to_application_of_its_uid_before_that_of_its_gid() {
+        let all = applications(json!({"shop": {"uids": [1]}, "help": {"uids": [3], "gids": [2]}}));
+        let of = |uid, gid| {
+            let peer = PeerCredentials { uid, gid, pid: None };
+            application_of(&all, peer).map(String::from)
+        };
+        assert_eq!(of(1, 2).as_deref(), Some("shop"));
+        assert_eq!(of(9, 2).as_deref(), Some("help"));
+        assert_eq!(of(9, 1), None);
+        let peer = PeerCredentials { uid: 9, gid: 9, pid: None };
+        assert_eq!(application_of(&ApplicationSections::new(), peer), Some(ApplicationName::default()));
+    }
+
+    #[test]
+    fn application_check_rejects_no_process_shared_process_and_unusable_sender() {
+        let faults = |json| {
+            let keys = check_applications(&applications(json)).into_iter().map(|fault| match fault {
+                ConfigError::NotAllowed { key, .. } => key,
+                other => other.to_string(),
+            });
+            keys.collect::<Vec<_>>()
+        };
+        assert!(
+            faults(json!({"a": {"uids": [1]}, "b": {"gids": [1], "mail_from": "B <b@c.de>"}})).is_empty()
+        );
+        assert_eq!(faults(json!({"a": {}})), ["applications.a.uids"]);
+        assert_eq!(faults(json!({"a": {"uids": [1]}, "b": {"uids": [1]}})), ["applications.b.uids"]);
+        assert_eq!(
+            faults(json!({"a": {"gids": [1, 1], "mail_from": "b"}})),
+            ["applications.a.gids", "applications.a.mail_from"]
+        );
+        assert_eq!(
+            faults(json!({"a": {"uids": [1], "mail_subject": "a\nb"}})),
+            ["applications.a.mail_subject"]
+        );
+    }
+}
