@@ -2,6 +2,7 @@
 
 pub mod orders;
 
+use crate::audit::LogEntry;
 use crate::base::page::PageLimit;
 use crate::rules::object;
 use jiff::Timestamp;
@@ -9,12 +10,15 @@ use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{CandidateExpectations, RuleId};
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
+use oracled_domain::verdict::mail::MailState;
+use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{
     MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// `POST /v1/crosscheck`.
@@ -236,6 +240,23 @@ pub struct SessionReport {
     pub delivered_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that was cached last.
     pub cached_sha256: Option<Sha256Hex>,
+}
+
+/// A session with everything that happened to it.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SessionPage {
+    /// Its own data.
+    #[serde(flatten)]
+    pub session: SessionReport,
+    /// The order of its first verdict; null if the model was not to generate it.
+    pub order: Option<Order>,
+    /// Its mails that are not sent yet.
+    pub mails: Vec<MailState>,
+    /// Its log entries, the oldest first; at most the latest 1,000.
+    #[schema(value_type = Vec<LogEntry>)]
+    pub history: Vec<Value>,
+    /// Whether the log has older entries of the session.
+    pub has_older_entries: bool,
 }
 
 /// `PATCH /v1/sessions/{session_id}`. A member that is absent leaves its value unchanged.

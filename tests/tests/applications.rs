@@ -77,7 +77,7 @@ async fn applications_neither_see_nor_change_sessions_of_each_other() {
     assert_eq!(at(&listed, "/items/0/session_id"), "shop/cs_2");
     assert_eq!(at(&get(control, "/v1/orders?application=help").await, "/items"), json!([]));
     assert_eq!(get(control, "/v1/sessions/shop%2Fcs_1").await.status, 200);
-    assert!(world.ctl(&["session", "show", "help/cs_3"]).status.success());
+    assert!(world.ctl(&["session", "help/cs_3"]).status.success());
     let metrics = get(shop, "/metrics").await;
     let metrics = String::from_utf8_lossy(&metrics.body);
     for (application, path) in [("shop", "generate"), ("help", "cache_write")] {

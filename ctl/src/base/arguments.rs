@@ -28,7 +28,7 @@ mod tests {
             &["register", "--tier=full", "--query=q"],
             &["verdict"],
             &["purge"],
-            &["session", "show"],
+            &["session"],
             &["session", "correct", "--customer-email=a@b"],
             &["session", "remove"],
             &["health", "open"],

@@ -25,7 +25,7 @@ const EXAMPLES: [(&str, &[&str]); 40] = [
             "oraclectl log --json --after 0",
         ],
     ),
-    ("session show", &["oraclectl session show cs_1"]),
+    ("session", &["oraclectl session cs_1", "oraclectl session shop/cs_1"]),
     ("session correct", &["oraclectl session correct cs_1 --customer-email a@example.org"]),
     ("drain", &["oraclectl drain", "oraclectl drain --off"]),
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),

@@ -103,7 +103,9 @@ impl OrderArgs {
         if options.json {
             return print_json(out, &report);
         }
-        Ok(write!(out, "{}", format_order(&report))?)
+        let OrderReport { session_id, tier, order } = &report;
+        let named = format_pairs(&[("session", session_id.to_string()), ("tier", tier.to_string())]);
+        Ok(write!(out, "{named}{}", format_order(order))?)
     }
 }
 
@@ -153,12 +155,10 @@ fn format_orders(orders: &[OrderReport]) -> String {
     )
 }
 
-fn format_order(report: &OrderReport) -> String {
-    let order = &report.order;
+/// The state of an order, and its last attempts.
+pub(super) fn format_order(order: &Order) -> String {
     let mut pairs = vec![
-        ("session", report.session_id.to_string()),
         ("state", order.state.into_str().to_owned()),
-        ("tier", report.tier.to_string()),
         ("placed at", order.placed_at.to_string()),
         ("changed at", order.changed_at.to_string()),
         ("attempts", order.attempts.to_string()),

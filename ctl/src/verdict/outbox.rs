@@ -130,7 +130,7 @@ fn print_mail(
     if options.json { print_json(out, mail) } else { Ok(writeln!(out, "mail {} {what}", mail.mail_id)?) }
 }
 
-fn format_mails(mails: &[MailState], now: Timestamp) -> String {
+pub(super) fn format_mails(mails: &[MailState], now: Timestamp) -> String {
     if mails.is_empty() {
         return "no mails".into();
     }

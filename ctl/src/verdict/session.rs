@@ -1,29 +1,33 @@
 //! `oraclectl session`.
 
+use super::orders::format_order;
+use super::outbox::format_mails;
+use crate::audit::log::format_entry;
 use crate::base::arguments::id_parser;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, print_json};
 use hyper::Method;
-use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
+use jiff::Timestamp;
+use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
 use oracled_domain::Sha256Hex;
 use std::io::Write;
 
 /// Show, correct or remove a session
+///
+/// Shows its order, its mails that are not sent yet, and everything that happened to it
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SessionArgs {
+    /// Session id, after its application if it has one: shop/cs_1
+    #[arg(required = true, value_parser = id_parser())]
+    session_id: Option<String>,
     #[command(subcommand)]
-    verb: SessionAction,
+    verb: Option<SessionAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum SessionAction {
-    /// Show a session with its address
-    Show {
-        /// Session id
-        #[arg(value_parser = id_parser())]
-        session_id: String,
-    },
     /// Correct a session; omitted fields and mail that is already queued stay unchanged
     Correct {
         /// Session id
@@ -53,10 +57,17 @@ struct SessionCorrections {
 
 impl SessionArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = |session_id: &str| format!("/v1/sessions/{}", encode_segment(session_id));
         let (session_id, method, body) = match &self.verb {
-            SessionAction::Show { session_id } => (session_id, Method::GET, None),
-            SessionAction::Remove { session_id } => (session_id, Method::DELETE, None),
-            SessionAction::Correct { session_id, corrections } => {
+            None => {
+                // clap requires the id
+                let session_id = self.session_id.as_deref().unwrap_or_default();
+                let page: SessionPage =
+                    options.call_control(Method::GET, &path(session_id), None).await?.json()?;
+                return if options.json { print_json(out, &page) } else { print_page(out, &page) };
+            }
+            Some(SessionAction::Remove { session_id }) => (session_id, Method::DELETE, None),
+            Some(SessionAction::Correct { session_id, corrections }) => {
                 let request = CorrectSessionRequest {
                     customer_email: corrections.customer_email.clone(),
                     original_verdict: corrections.original_verdict.clone(),
@@ -65,25 +76,46 @@ impl SessionArgs {
                 (session_id, Method::PATCH, Some(body.into()))
             }
         };
-        let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        let session: SessionReport = options.call_control(method, &path, body).await?.json()?;
+        let session: SessionReport = options.call_control(method, &path(session_id), body).await?.json()?;
         if options.json {
             return print_json(out, &session);
         }
-        if matches!(self.verb, SessionAction::Remove { .. }) {
+        if matches!(self.verb, Some(SessionAction::Remove { .. })) {
             return Ok(writeln!(out, "session {session_id} is removed")?);
         }
-        let digest =
-            |sha256: Option<Sha256Hex>| sha256.map_or_else(|| "none".into(), |hash| hash.to_string());
-        let shown = [
-            ("session", session.session_id.to_string()),
-            ("tier", session.tier.to_string()),
-            ("query", session.query),
-            ("mail to", session.customer_email.map_or_else(|| "none".into(), String::from)),
-            ("first verdict", session.original_verdict.as_str().into()),
-            ("delivered SHA-256", digest(session.delivered_sha256)),
-            ("cached SHA-256", digest(session.cached_sha256)),
-        ];
-        Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+        Ok(out.write_all(format_session(&session).as_bytes())?)
     }
+}
+
+fn format_session(session: &SessionReport) -> String {
+    let digest =
+        |sha256: &Option<Sha256Hex>| sha256.as_ref().map_or_else(|| "none".into(), ToString::to_string);
+    format_pairs(&[
+        ("session", session.session_id.to_string()),
+        ("tier", session.tier.to_string()),
+        ("query", session.query.clone()),
+        ("mail to", session.customer_email.clone().map_or_else(|| "none".into(), String::from)),
+        ("first verdict", session.original_verdict.as_str().into()),
+        ("delivered SHA-256", digest(&session.delivered_sha256)),
+        ("cached SHA-256", digest(&session.cached_sha256)),
+    ])
+}
+
+fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
+    write!(out, "{}", format_session(&page.session))?;
+    if let Some(order) = &page.order {
+        writeln!(out, "\norder")?;
+        write!(out, "{}", format_order(order))?;
+    }
+    if !page.mails.is_empty() {
+        writeln!(out, "\n{}", format_mails(&page.mails, Timestamp::now()))?;
+    }
+    writeln!(out, "\nhistory")?;
+    if page.has_older_entries {
+        writeln!(out, "(older entries: oraclectl log --session {} --after 0)", page.session.session_id)?;
+    }
+    for entry in &page.history {
+        writeln!(out, "{}", format_entry(entry))?;
+    }
+    Ok(())
 }

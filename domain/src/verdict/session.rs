@@ -93,18 +93,18 @@ impl TryFrom<String> for SessionId {
     type Error = SessionIdError;
 
     fn try_from(text: String) -> Result<Self, SessionIdError> {
-        if let Some((application, local)) = text.split_once(APPLICATION_END) {
-            let application: ApplicationName = application.parse()?;
-            return Ok(Self::try_from(local.to_owned())?.in_application(&application));
-        }
-        let chars = text.chars().count();
+        let (application, local) = match text.split_once(APPLICATION_END) {
+            Some((application, local)) => (application.parse()?, local.to_owned()),
+            None => (ApplicationName::default(), text),
+        };
+        let chars = local.chars().count();
         if chars == 0 || chars > SESSION_ID_MAX_CHARS {
             return Err(SessionIdError::Length { chars });
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
-        match text.chars().find(|c| !allowed(*c)) {
+        match local.chars().find(|c| !allowed(*c)) {
             Some(character) => Err(SessionIdError::Character { character }),
-            None => Ok(Self(text)),
+            None => Ok(Self(local).in_application(&application)),
         }
     }
 }

@@ -9,9 +9,11 @@ use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, RemoveSession};
 use oracled_actors::verdict::notifier::HoldMails;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
+use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
 use oracled_domain::{MailId, PeerCredentials, SessionId};
+use oracled_store::LogQuery;
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 
 fn session_unknown(session_id: &SessionId) -> Problem {
     Problem::new(ProblemCode::SessionUnknown, format!("no session {session_id} is registered"))
@@ -19,7 +21,10 @@ fn session_unknown(session_id: &SessionId) -> Problem {
 
 problems!(ReadProblems: SESSION STORE; SessionUnknown);
 
-/// Read a session.
+/// Maximum number of log entries of a session in one answer.
+const HISTORY_MAX: usize = 1000;
+
+/// Read a session with its order, its waiting mails and its log entries.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}",
@@ -28,15 +33,38 @@ problems!(ReadProblems: SESSION STORE; SessionUnknown);
     params(("session_id" = SessionId, Path)),
     responses(
         ReadProblems,
-        (status = 200, description = "The session", body = SessionReport),
+        (status = 200, description = "The session and its history", body = SessionPage),
     ),
 )]
 pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
-) -> Result<Json<SessionReport>, Problem> {
-    let session = service.system.store.session(&session_id)?;
-    session.map(|(session, _)| Json(session.into())).ok_or_else(|| session_unknown(&session_id))
+) -> Result<Json<SessionPage>, Problem> {
+    let page = spawn_blocking(move || read_page(&service, session_id)).await;
+    page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?.map(Json)
+}
+
+fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPage, Problem> {
+    let store = &service.system.store;
+    let session = store.session(&session_id)?.ok_or_else(|| session_unknown(&session_id))?.0;
+    let mut mails = Vec::new();
+    for mail_id in list_queued_mails(service, &session_id)? {
+        // the mail may have been sent meanwhile
+        mails.extend(store.mail_standing(&mail_id)?.map(|(standing, _)| standing));
+    }
+    let query =
+        LogQuery { session: Some(session_id), newest: true, limit: HISTORY_MAX + 1, ..LogQuery::default() };
+    let mut lines = store.log(&query)?;
+    let has_older_entries = lines.len() > HISTORY_MAX;
+    let history = lines.split_off(lines.len().saturating_sub(HISTORY_MAX));
+    let history = history.iter().map(|line| serde_json::from_str(&line.json)).collect::<Result<_, _>>();
+    Ok(SessionPage {
+        order: session.order.clone(),
+        session: session.into(),
+        mails,
+        history: history.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?,
+        has_older_entries,
+    })
 }
 
 problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismatch);
