@@ -15,10 +15,10 @@ use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::crosscheck::CrosscheckActor;
-use crate::verdict::generation::{ConfiguredModel, GenerationHandles, GenerationRunner};
+use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::notifier::{Notifier, NotifierConfig};
 use crate::verdict::orders::{OrdersActor, OrdersConfig};
-use crate::verdict::rate_limiter::{ModelCallLimits, RateLimiter};
+use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
@@ -45,9 +45,9 @@ pub struct SystemParts {
     pub applications: Vec<ApplicationName>,
     /// The monitored external services.
     pub oracles: Vec<MonitoredOracle>,
-    /// The model that makes verdicts, if one is configured; it is one of the oracles.
-    pub model: Option<ConfiguredModel>,
-    pub calls: ModelCallLimits,
+    /// The models that make verdicts; they are among the oracles.
+    pub models: ConfiguredModels,
+    pub calls: CallLimits,
     pub orders: OrdersConfig,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
@@ -72,8 +72,8 @@ pub struct SystemParts {
 pub struct ActorSystem {
     /// The actor that judges verdicts.
     pub crosscheck: ActorHandle<CrosscheckActor>,
-    /// The oracle that makes verdicts, if one is configured.
-    pub model: Option<OracleId>,
+    /// The models that make first verdicts, in the order in which they are tried.
+    pub models: Vec<OracleId>,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
     /// The actor that generates first verdicts.
@@ -124,7 +124,7 @@ impl ActorSystem {
         let SystemParts { journal, store, clock, fallback, supervision, .. } = parts;
         let SystemParts {
             oracles,
-            model,
+            models,
             calls,
             orders,
             mailing,
@@ -223,9 +223,9 @@ impl ActorSystem {
             hire.start("crosscheck", &here, queue, make)
         };
 
-        let model_id = model.as_ref().map(|model| model.oracle_id.clone());
+        let model_ids = models.order.iter().map(|model| model.oracle_id().clone()).collect();
         let generation = Arc::new(GenerationRunner {
-            model,
+            models,
             handles: GenerationHandles {
                 rate_limiter: rate_limiter.clone(),
                 oracle_health: oracle_health.clone(),
@@ -243,10 +243,9 @@ impl ActorSystem {
         };
         let orders = hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders));
 
-        let model = model_id;
         Self {
             crosscheck,
-            model,
+            models: model_ids,
             regen,
             orders,
             cache,

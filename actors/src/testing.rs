@@ -14,10 +14,10 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
-use crate::verdict::generation::ConfiguredModel;
+use crate::verdict::generation::ConfiguredModels;
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
-use crate::verdict::rate_limiter::ModelCallLimits;
+use crate::verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use crate::verdict::submission::Submission;
 use crate::verification::VerificationConfig;
 use crate::{Clock, SupervisionLimits};
@@ -30,8 +30,8 @@ use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
-    ApplicationName, CustomerQuery, GatePath, OutboxMail, ProductTier, SessionId, UnexpectedFieldHandling,
-    VerdictDelivery, VerdictLabel, VerdictPayload,
+    ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, SessionId,
+    UnexpectedFieldHandling, VerdictDelivery, VerdictLabel, VerdictPayload,
 };
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub(crate) struct TestSystem {
 #[derive(Default)]
 pub(crate) struct TestServices {
     pub(crate) oracles: Vec<MonitoredOracle>,
-    pub(crate) model: Option<ConfiguredModel>,
+    pub(crate) models: ConfiguredModels,
     /// If `None`, a mail service is configured that panics when a mail is sent.
     pub(crate) mailing: Option<NotifierConfig>,
     /// If `None`, there are no live sources.
@@ -143,10 +143,13 @@ pub(crate) fn start(
         },
         applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
-        model: outside.model,
-        calls: ModelCallLimits {
-            per_minute: NonZeroU32::new(1000).expect("not zero"),
-            at_once: 4,
+        models: outside.models,
+        calls: CallLimits {
+            models: [test_model_id(), "backup".parse().expect("an id")]
+                .map(|id| {
+                    (id, ModelCallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 })
+                })
+                .into(),
             applications: BTreeMap::new(),
         },
         orders: OrdersConfig {
@@ -252,6 +255,11 @@ pub(crate) fn mail_of(
 pub(crate) fn regenerated(original: VerdictLabel) -> Option<RegenNotes> {
     let original = OriginalLabel(Some(original));
     Some(RegenNotes { original, prompt_changed: false, settings_changed: false })
+}
+
+/// The oracle id of the scripted model.
+pub(crate) fn test_model_id() -> OracleId {
+    "gemini".parse().expect("a valid id")
 }
 
 pub(crate) fn id(text: &str) -> SessionId {

@@ -3,6 +3,7 @@
 //! An adapter implements one wire format and sends one request. [`call::ModelCaller`] handles retries, timeouts and the
 //! deadline. This module does not check the text of an answer; the crosscheck does.
 
+pub mod anthropic;
 pub mod call;
 pub mod failure;
 mod fence;
@@ -15,6 +16,7 @@ pub mod oracle_health;
 pub mod web;
 mod wire;
 
+pub use anthropic::AnthropicClient;
 pub use call::{
     ModelAnswer, ModelCallPolicy, ModelCallPurpose, ModelCallResult, ModelCaller, ModelError,
     ModelHealthEffect,
@@ -36,9 +38,6 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A model that is called through an HTTP API.
 pub trait ModelClient: fmt::Debug + Send + Sync {
-    /// The model's name in the log, for example `gemini`.
-    fn oracle_id(&self) -> &str;
-
     /// The version that `settings` request, for example `v1beta/gemini-2.5-flash`.
     fn oracle_version(&self, settings: &GenerationSettings) -> String;
 

@@ -125,7 +125,7 @@ impl RunningDaemon {
         umask(Mode::from_bits_truncate(0o077));
         // before the sockets exist: a signal without a handler ends the process at once
         let signals = ProcessSignals::listen()?;
-        let calls = config.model.calls_at_once;
+        let calls: usize = config.model_entries().iter().map(|model| model.section.calls_at_once).sum();
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
         let StorageSection { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
         let options =
@@ -146,7 +146,7 @@ impl RunningDaemon {
             supervision: config.supervision.to_limits(),
             applications: config.application_names(),
             oracles: upstreams.oracles,
-            model: upstreams.model,
+            models: upstreams.models,
             calls: upstreams.calls,
             orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
@@ -176,7 +176,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
-        if service.config.model.provider != ModelProvider::None && service.system.model.is_none() {
+        if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
             tracing::warn!(
                 "the model's key is missing, so no verdicts are generated; see `model.api_key_file`"
             );

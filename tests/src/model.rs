@@ -1,4 +1,4 @@
-//! A scripted model: a server on the loopback interface that uses Gemini's and OpenAI's protocols, can fail in all
+//! A scripted model: a server on the loopback interface that uses the protocols of Gemini, OpenAI and Anthropic, can fail in all
 //! ways that a server can, and records the requests.
 
 use serde_json::{Value, json};
@@ -44,6 +44,21 @@ pub fn openai_answer(text: &str) -> Value {
             "finish_reason": "stop",
         }],
         "usage": {"prompt_tokens": 300, "completion_tokens": 40, "total_tokens": 340},
+    })
+}
+
+/// A complete answer by Anthropic's protocol with this text.
+#[must_use]
+pub fn anthropic_answer(text: &str) -> Value {
+    json!({
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-made-up-001",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": null,
+        "usage": {"input_tokens": 300, "output_tokens": 40, "service_tier": "standard"},
     })
 }
 
@@ -102,7 +117,7 @@ impl ScriptedReply {
         Self::bytes(status, document.to_string())
     }
 
-    /// An error with this status, in the format that both protocols share.
+    /// An error with this status, in the format that all protocols share.
     #[must_use]
     pub fn error(status: u16, message: &str) -> Self {
         let error = json!({"code": status, "message": message, "status": "MADE_UP", "details": []});
@@ -147,6 +162,9 @@ impl ScriptedReply {
             ScriptedBody::Bytes(bytes) => bytes.clone(),
             ScriptedBody::Saying(text) if path.ends_with(":generateContent") => {
                 gemini_answer(text).to_string().into_bytes()
+            }
+            ScriptedBody::Saying(text) if path.ends_with("/messages") => {
+                anthropic_answer(text).to_string().into_bytes()
             }
             ScriptedBody::Saying(text) => openai_answer(text).to_string().into_bytes(),
         };
@@ -220,7 +238,7 @@ impl ModelServer {
         Self { address, state, serving }
     }
 
-    /// Base URL for Gemini's protocol.
+    /// Base URL for Gemini's and Anthropic's protocols.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -205,9 +205,10 @@ async fn code_fence_around_a_model_answer_is_removed() {
 #[tokio::test]
 async fn openai_protocol_works_end_to_end() {
     let model = ModelServer::start().await;
-    let lines = "provider = \"openai\"\nname = \"local\"\noriginal_temperature = 0.6\noriginal_top_k = 20";
+    let lines = "provider = \"openai\"\nname = \"local\"\noriginal_temperature = 0.6";
     for (key, top_k) in [(Some("sk-not-a-real-key"), true), (None, false)] {
-        let mut world = world_with_model(&model.openai_url(), &format!("{lines}\nsend_top_k = {top_k}"));
+        let lines = if top_k { format!("{lines}\noriginal_top_k = 20") } else { lines.to_owned() };
+        let mut world = world_with_model(&model.openai_url(), &format!("{lines}\ntakes_top_k = {top_k}"));
         world.variables = key.map(|key| ("OPENAI_API_KEY".to_owned(), key.to_owned())).into_iter().collect();
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

@@ -23,6 +23,7 @@ async fn credential_overrides_key_file_and_key_file_overrides_variable() {
     for (provider, header, variable, credential) in [
         ("gemini", "x-goog-api-key", "GEMINI_API_KEY", "oracled_gemini-api-key"),
         ("openai", "authorization", "OPENAI_API_KEY", "oracled_openai-api-key"),
+        ("anthropic", "x-api-key", "ANTHROPIC_API_KEY", "oracled_anthropic-api-key"),
     ] {
         let model = ModelServer::start().await;
         let mut world = DaemonWorld::default();
@@ -108,9 +109,10 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
     for (config, message) in [
         (
             "[model]\nprovider = \"grok\"",
-            "`model.provider` is an unknown word; allowed: none, gemini, openai",
+            "`model.provider` is an unknown word; allowed: none, gemini, openai, anthropic",
         ),
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
+        ("[model]\nprovider = \"anthropic\"", "`model.name` is not set; allowed: the name of a model"),
         (
             "[model]\nname = \" \"",
             "`model.name` is empty, too long, or has a character that is not visible; allowed: 1 to 200 visible characters",
@@ -139,6 +141,62 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[health]\nfailure_threshold = 0", "health.failure_threshold"),
     ] {
         let error = start_error(config);
+        assert!(error.contains(message), "{config}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn setting_that_the_model_does_not_take_is_refused() {
+    let haiku = "[model]\nprovider = \"anthropic\"\nname = \"claude-haiku-4-5\"\n";
+    let opus = "[model]\nprovider = \"anthropic\"\nname = \"claude-opus-4-7\"\n";
+    for (section, keys, message) in [
+        (haiku, "takes_top_p = true", "`model.takes_top_p` is true; allowed: false, because"),
+        (haiku, "original_temperature = 1.5", "`model.original_temperature` is 1.5; allowed: 0 to 1"),
+        (haiku, "original_top_p = 0.5", "`model.original_top_p` is a setting that is not sent; allowed: 1"),
+        (haiku, "thinking_budget = 1023", "`model.thinking_budget` is 1023; allowed: 0, or 1024 and more"),
+        (haiku, "thinking_budget = 8192", "less than `max_output_tokens` (8192)"),
+        (haiku, "thinking_budget = 1024", "`model.takes_temperature` is true; allowed: false, because"),
+        (
+            haiku,
+            "thinking_budget = 1024\ntakes_temperature = false",
+            "`model.takes_top_k` is true; allowed: false, because",
+        ),
+        (opus, "original_temperature = 0.5", "`model.original_temperature` is a setting that is not sent"),
+        (
+            "[model]\nprovider = \"openai\"\nname = \"x\"\n",
+            "thinking_budget = 0",
+            "`model.thinking_budget` is set; allowed: no value",
+        ),
+        ("[model]\nname = \"gemini-2.5-pro\"\n", "thinking_budget = 0", "allowed: 128 to 32768"),
+        ("[model]\n", "thinking_budget = 24577", "`model.thinking_budget` is 24577; allowed: 0 to 24576"),
+    ] {
+        let error = start_error(&format!("{section}{keys}"));
+        assert!(error.contains(message), "{section}{keys}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn fallbacks_that_cannot_work_are_refused() {
+    let backup = "[models.backup]\nprovider = \"openai\"\nname = \"x\"\n";
+    for (config, message) in [
+        ("[model]\nfallbacks = [\"backup\"]".to_owned(), "`model.fallbacks` is a list with an unknown"),
+        (
+            format!("[model]\nfallbacks = [\"backup\", \"backup\"]\n{backup}"),
+            "`model.fallbacks` is a list with an unknown or repeated name",
+        ),
+        (format!("[model]\nprovider = \"none\"\n{backup}"), "`model.provider` is none; allowed: a provider"),
+        (format!("{backup}fallbacks = [\"x\"]"), "`models.backup.fallbacks` is set; allowed: no value"),
+        (
+            format!("{backup}deadline_ms = 29001"),
+            "`models.backup.deadline_ms` is 29001; allowed: 100 to 29000",
+        ),
+        (format!("{backup}nmae = \"x\""), "models.backup"),
+        ("[models.mail]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
+        ("[models.gemini]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
+        ("[models.backup]\nprovider = \"openai\"".to_owned(), "`models.backup.name` is not set"),
+        (backup.to_owned(), "`model.api_key_file` is not set"),
+    ] {
+        let error = start_error(&config);
         assert!(error.contains(message), "{config}: {error}");
     }
 }

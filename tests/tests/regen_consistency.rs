@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use oracled::platform::config::DaemonConfig;
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
+use oracled_domain::verdict::response_schema::response_schema;
 use oracled_domain::{CustomerQuery, DivergenceLevel, ProductTier, VerdictLabel, build_verdict_prompt};
 use oracled_tests::generation::{
     QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
@@ -32,7 +33,8 @@ fn body(tier: ProductTier, temperature: f64, top_p: f64, top_k: u32) -> Value {
         "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
         "generationConfig": {
             "temperature": temperature, "topP": top_p, "topK": top_k, "candidateCount": 1,
-            "responseMimeType": "application/json", "thinkingConfig": {"thinkingBudget": 0},
+            "responseMimeType": "application/json", "responseJsonSchema": response_schema(tier),
+            "thinkingConfig": {"thinkingBudget": 0},
         },
     })
 }
@@ -71,7 +73,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
         let settings = |temperature: f64, top_p: f64, top_k: u32| {
             json!({
                 "model": "gemini-2.5-flash", "temperature": temperature, "topP": top_p, "topK": top_k,
-                "candidateCount": 1,
+                "candidateCount": 1, "thinkingBudget": 0, "responseSchema": true,
             })
         };
         assert_eq!(of("oracle_interaction", "generate")["generation"], settings(0.9, 0.8, 40));

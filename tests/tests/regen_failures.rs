@@ -150,7 +150,11 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         min_free_bytes: 0,
     };
     let (mut journal, _store) = Journal::open(options).expect("the store opens");
-    let settings = GenerationSettings::locked(LOCKED_MODEL.to_owned());
+    let settings = GenerationSettings {
+        thinking_budget: Some(0),
+        response_schema: true,
+        ..GenerationSettings::locked(LOCKED_MODEL.to_owned())
+    };
     let generation = Some(VerdictGeneration { prompt_sha256, settings });
     let session = SessionRecord {
         original: Some(OriginalVerdict { generation, ..OriginalVerdict::reported(VerdictLabel::Green) }),

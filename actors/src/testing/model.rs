@@ -7,7 +7,7 @@ use crate::upstream::{
     BoxFuture, ModelAnswerMetadata, ModelAttempt, ModelCallPolicy, ModelCaller, ModelClient, ModelTextError,
 };
 use crate::verdict::cache::{PurgeVerdict, RegisterSession};
-use crate::verdict::generation::{ConfiguredModel, GenerationError};
+use crate::verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
 use crate::verdict::orders::{PlaceOrder, PlacedOrder};
 use crate::verdict::submission::Submission;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
@@ -50,10 +50,6 @@ impl ScriptedModel {
 }
 
 impl ModelClient for ScriptedModel {
-    fn oracle_id(&self) -> &'static str {
-        "gemini"
-    }
-
     fn oracle_version(&self, settings: &GenerationSettings) -> String {
         settings.model.clone()
     }
@@ -91,17 +87,27 @@ impl ModelClient for ScriptedModel {
     }
 }
 
-pub(crate) fn outside(model: &Arc<ScriptedModel>, time: &TestClock) -> TestServices {
-    let model: Arc<dyn ModelClient> = Arc::clone(model) as _;
+/// A model that is called `oracle_id` among the oracles and `name` by its provider, and its circuit.
+pub(crate) fn configured(
+    model: &Arc<ScriptedModel>,
+    oracle_id: &str,
+    name: &str,
+    time: &TestClock,
+) -> (MonitoredOracle, Arc<ConfiguredModel>) {
+    let id: oracled_domain::OracleId = oracle_id.parse().expect("a valid id");
     let policy = ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() };
-    let caller = ModelCaller::new(model, policy, time.clock());
-    let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("a valid id");
-    let oracles =
-        vec![MonitoredOracle { id: oracle_id.clone(), config: OracleHealthConfig::default(), probe: None }];
-    let original = GenerationSettings { temperature: 0.7, ..GenerationSettings::locked(LOCKED_MODEL.into()) };
+    let caller = ModelCaller::new(id.clone(), Arc::clone(model) as _, policy, time.clock());
+    let original =
+        GenerationSettings { temperature: Some(0.7), ..GenerationSettings::locked(name.to_owned()) };
+    let oracle = MonitoredOracle { id, config: OracleHealthConfig::default(), probe: None };
+    (oracle, Arc::new(ConfiguredModel::new(caller, original)))
+}
+
+pub(crate) fn outside(model: &Arc<ScriptedModel>, time: &TestClock) -> TestServices {
+    let (oracle, model) = configured(model, "gemini", LOCKED_MODEL, time);
     TestServices {
-        oracles,
-        model: Some(ConfiguredModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)),
+        oracles: vec![oracle],
+        models: ConfiguredModels { order: vec![model], others: Vec::new() },
         ..TestServices::default()
     }
 }

@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
-use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, SessionId};
+use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, OracleId, SessionId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -133,6 +133,7 @@ pub struct ModelCallResult {
 /// A client that calls one model with retries.
 #[derive(Debug, Clone)]
 pub struct ModelCaller {
+    oracle_id: OracleId,
     model: Arc<dyn ModelClient>,
     policy: ModelCallPolicy,
     clock: Clock,
@@ -148,10 +149,21 @@ struct ModelCallContext<'a> {
 }
 
 impl ModelCaller {
-    /// Creates a client that calls `model` within the limits of `policy`.
+    /// Creates a client that calls `model` within the limits of `policy`. The log names the model `oracle_id`.
     #[must_use]
-    pub const fn new(model: Arc<dyn ModelClient>, policy: ModelCallPolicy, clock: Clock) -> Self {
-        Self { model, policy, clock }
+    pub const fn new(
+        oracle_id: OracleId,
+        model: Arc<dyn ModelClient>,
+        policy: ModelCallPolicy,
+        clock: Clock,
+    ) -> Self {
+        Self { oracle_id, model, policy, clock }
+    }
+
+    /// The model's name among the oracles.
+    #[must_use]
+    pub const fn oracle_id(&self) -> &OracleId {
+        &self.oracle_id
     }
 
     /// Returns the same client with its deadline shortened by `spent`.
@@ -192,7 +204,7 @@ impl ModelCaller {
             interactions.push(AuditEvent::new(ended_at, session_id.clone(), interaction));
             reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
             let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
-            warn!(oracle_id = self.model.oracle_id(), %session_id, attempt = number, %failure, "model call failed");
+            warn!(oracle_id = %self.oracle_id, %session_id, attempt = number, %failure, "model call failed");
             if let Some(wait) = failure.quota_wait() {
                 on_quota_wait(wait).await;
             }
@@ -232,7 +244,7 @@ impl ModelCaller {
         };
         let interaction = OracleInteractionLog {
             execution_id: execution_id.to_owned(),
-            oracle_id: self.model.oracle_id().to_owned(),
+            oracle_id: self.oracle_id.to_string(),
             oracle_version: metadata
                 .as_ref()
                 .and_then(|answer| answer.oracle_version.clone())

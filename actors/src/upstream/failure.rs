@@ -78,7 +78,7 @@ impl RequestFailure {
             | RequestFailureKind::Shortage
             | RequestFailureKind::Timeout
             | RequestFailureKind::Broken => true,
-            RequestFailureKind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            RequestFailureKind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529),
             RequestFailureKind::TooLarge | RequestFailureKind::Unreadable => false,
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         let retryable = |kind| RequestFailure::new(kind, String::new()).is_retryable();
         let statuses: Vec<u16> =
             (100..600).filter(|status| retryable(RequestFailureKind::Status(*status))).collect();
-        assert_eq!(statuses, [408, 429, 500, 502, 503, 504]);
+        assert_eq!(statuses, [408, 429, 500, 502, 503, 504, 529]);
         for kind in [RequestFailureKind::Connect, RequestFailureKind::Timeout, RequestFailureKind::Broken] {
             assert!(retryable(kind), "{kind}");
         }

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::platform::clock::Clock;
 use oracled_domain::ModelPrompt;
-use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage, add_tokens};
+use oracled_domain::verdict::response_schema::response_schema;
 use reqwest::header::HeaderName;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -41,10 +42,6 @@ impl GeminiClient {
 }
 
 impl ModelClient for GeminiClient {
-    fn oracle_id(&self) -> &'static str {
-        "gemini"
-    }
-
     fn oracle_version(&self, settings: &GenerationSettings) -> String {
         format!("{}/{}", self.version, settings.model)
     }
@@ -74,17 +71,21 @@ impl ModelClient for GeminiClient {
 }
 
 fn build_request_body(prompt: &ModelPrompt, settings: &GenerationSettings) -> Value {
+    let schema = settings.response_schema.then(|| response_schema(prompt.tier()));
+    let thinking = settings.thinking_budget.map(|tokens| json!({"thinkingBudget": tokens}));
+    let config = json!({
+        "temperature": settings.temperature,
+        "topP": settings.top_p,
+        "topK": settings.top_k,
+        "candidateCount": settings.candidate_count,
+        "maxOutputTokens": settings.max_output_tokens,
+        "responseMimeType": "application/json",
+        "responseJsonSchema": schema,
+        "thinkingConfig": thinking,
+    });
     json!({
         "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
-        "generationConfig": {
-            "temperature": settings.temperature,
-            "topP": settings.top_p,
-            "topK": settings.top_k,
-            "candidateCount": settings.candidate_count,
-            "responseMimeType": "application/json",
-            // thinking uses the token budget of the answer, and can use all of it
-            "thinkingConfig": {"thinkingBudget": 0},
-        },
+        "generationConfig": wire::without_nulls(config),
     })
 }
 
@@ -126,7 +127,9 @@ struct PromptFeedback {
 #[serde(rename_all = "camelCase")]
 struct UsageMetadata {
     prompt_token_count: Option<u64>,
+    /// Without the tokens for thinking.
     candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
     total_token_count: Option<u64>,
 }
 
@@ -137,7 +140,8 @@ impl From<GeminiResponse> for ModelResponse {
         let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
         let usage = content.usage_metadata.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_token_count,
-            output_tokens: usage.candidates_token_count,
+            output_tokens: add_tokens(usage.candidates_token_count, usage.thoughts_token_count),
+            thinking_tokens: usage.thoughts_token_count,
             total_tokens: usage.total_token_count,
         });
         let text = match (blocked, candidate) {
@@ -218,10 +222,17 @@ mod tests {
     fn usage_and_model_version_are_kept() {
         let response = response_of(json!({
             "candidates": [{"finishReason": "STOP"}],
-            "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},
+            "usageMetadata": {
+                "promptTokenCount": 3, "candidatesTokenCount": 2, "thoughtsTokenCount": 40, "totalTokenCount": 45,
+            },
             "modelVersion": "gemini-2.5-flash-001",
         }));
-        let usage = ModelTokenUsage { prompt_tokens: Some(3), output_tokens: None, total_tokens: Some(5) };
+        let usage = ModelTokenUsage {
+            prompt_tokens: Some(3),
+            output_tokens: Some(42),
+            thinking_tokens: Some(40),
+            total_tokens: Some(45),
+        };
         assert_eq!(response.usage, Some(usage));
         assert_eq!(response.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
         assert_eq!(response.finish_reason.as_deref(), Some("STOP"));

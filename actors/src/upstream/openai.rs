@@ -8,6 +8,7 @@ use super::{
 use crate::platform::clock::Clock;
 use oracled_domain::ModelPrompt;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use oracled_domain::verdict::response_schema::response_schema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,47 +21,42 @@ const SEED: u32 = 0;
 #[derive(Debug, Clone)]
 pub struct OpenAiClient {
     endpoint: UpstreamEndpoint,
-    send_top_k: bool,
 }
 
 impl OpenAiClient {
     /// Creates a client of the API at `base`, which usually ends in `/v1`. A self-hosted server may need no
-    /// key. `top_k` is not part of OpenAI's API, so it is sent only with `send_top_k`.
+    /// key.
     ///
     /// # Errors
     /// If `base` is not a base URL, or `key` does not fit into a header.
-    pub fn new(
-        base: &str,
-        key: Option<SecretString>,
-        send_top_k: bool,
-        clock: Clock,
-    ) -> Result<Self, UpstreamEndpointError> {
+    pub fn new(base: &str, key: Option<SecretString>, clock: Clock) -> Result<Self, UpstreamEndpointError> {
         let key = key.map(HeaderKey::bearer).transpose()?;
-        Ok(Self { endpoint: UpstreamEndpoint::new(base, key, clock)?, send_top_k })
-    }
-
-    fn build_request_body(&self, prompt: &ModelPrompt, settings: &GenerationSettings) -> Value {
-        let mut question = json!({
-            "model": settings.model,
-            "messages": [{"role": "user", "content": prompt.text()}],
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "n": settings.candidate_count,
-            "seed": SEED,
-            "response_format": {"type": "json_object"},
-        });
-        if let (true, Some(question)) = (self.send_top_k, question.as_object_mut()) {
-            question.insert("top_k".to_owned(), settings.top_k.into());
-        }
-        question
+        Ok(Self { endpoint: UpstreamEndpoint::new(base, key, clock)? })
     }
 }
 
-impl ModelClient for OpenAiClient {
-    fn oracle_id(&self) -> &'static str {
-        "openai"
-    }
+fn build_request_body(prompt: &ModelPrompt, settings: &GenerationSettings) -> Value {
+    let format = if settings.response_schema {
+        let schema = response_schema(prompt.tier());
+        json!({"type": "json_schema", "json_schema": {"name": "verdict", "strict": true, "schema": schema}})
+    } else {
+        json!({"type": "json_object"})
+    };
+    wire::without_nulls(json!({
+        "model": settings.model,
+        "messages": [{"role": "user", "content": prompt.text()}],
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        // not part of OpenAI's own API, but of many servers compatible with it
+        "top_k": settings.top_k,
+        "n": settings.candidate_count,
+        "max_completion_tokens": settings.max_output_tokens,
+        "seed": SEED,
+        "response_format": format,
+    }))
+}
 
+impl ModelClient for OpenAiClient {
     fn oracle_version(&self, settings: &GenerationSettings) -> String {
         settings.model.clone()
     }
@@ -71,8 +67,7 @@ impl ModelClient for OpenAiClient {
         settings: &'a GenerationSettings,
         timeout: Duration,
     ) -> BoxFuture<'a, ModelAttempt> {
-        let request =
-            self.endpoint.post(&["chat", "completions"], &self.build_request_body(prompt, settings));
+        let request = self.endpoint.post(&["chat", "completions"], &build_request_body(prompt, settings));
         Box::pin(wire::attempt::<OpenAiCompletion>(&self.endpoint, request, timeout))
     }
 
@@ -105,6 +100,13 @@ struct OpenAiUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     total_tokens: Option<u64>,
+    completion_tokens_details: Option<OpenAiTokenDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OpenAiTokenDetails {
+    /// A part of the completion's tokens.
+    reasoning_tokens: Option<u64>,
 }
 
 impl From<OpenAiCompletion> for ModelResponse {
@@ -114,6 +116,7 @@ impl From<OpenAiCompletion> for ModelResponse {
         let usage = completion.usage.map(|usage| ModelTokenUsage {
             prompt_tokens: usage.prompt_tokens,
             output_tokens: usage.completion_tokens,
+            thinking_tokens: usage.completion_tokens_details.and_then(|details| details.reasoning_tokens),
             total_tokens: usage.total_tokens,
         });
         let text = choice.map_or(Err(ModelRefusal::Empty), OpenAiChoice::text);
@@ -165,6 +168,24 @@ mod tests {
                 "no text, which is refused further on"
             );
         }
+    }
+
+    #[test]
+    fn reasoning_tokens_are_a_part_of_the_output_tokens() {
+        let response = response_of(json!({
+            "choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 3, "completion_tokens": 42, "total_tokens": 45,
+                "completion_tokens_details": {"reasoning_tokens": 40},
+            },
+        }));
+        let usage = ModelTokenUsage {
+            prompt_tokens: Some(3),
+            output_tokens: Some(42),
+            thinking_tokens: Some(40),
+            total_tokens: Some(45),
+        };
+        assert_eq!(response.usage, Some(usage));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use oracled_domain::base::blank::is_blank;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::error::Category;
 use std::time::Duration;
 
@@ -19,6 +20,14 @@ pub(crate) struct ModelResponse {
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<ModelTokenUsage>,
     pub(crate) oracle_version: Option<String>,
+}
+
+/// The body of a request without the settings that are missing.
+pub(crate) fn without_nulls(mut body: Value) -> Value {
+    if let Some(members) = body.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    body
 }
 
 /// Sends one request. A success answer is parsed as `B`.

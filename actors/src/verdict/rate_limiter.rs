@@ -1,5 +1,5 @@
-//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all model
-//! calls, per minute and at the same time.
+//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all calls
+//! of each model, per minute and at the same time.
 //!
 //! The limit of a session is a row in the store, written before the model is called. It therefore survives a
 //! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The
@@ -12,7 +12,7 @@ use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use oracled_domain::{
-    ApplicationName, AuditEvent, EventKind, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
+    ApplicationName, AuditEvent, EventKind, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::collections::BTreeMap;
@@ -88,6 +88,8 @@ pub enum RegenPermitError {
 #[rtype(result = "Result<(RegenPermit, ModelCallSlot), RegenPermitError>")]
 pub struct RequestRegen {
     pub session_id: SessionId,
+    /// The model that is called.
+    pub oracle_id: OracleId,
     /// The tier of the session.
     pub tier: ProductTier,
     /// The prompt and the settings of the call.
@@ -118,34 +120,47 @@ impl RegenPermit {
     }
 }
 
-/// Requests the call for a first verdict, which has no limit for each session.
+/// Requests a call of this model for a first verdict, which has no limit for each session.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<ModelCallSlot, CallLimitError>")]
-pub struct RequestFirstCall(pub ApplicationName);
+pub struct RequestFirstCall {
+    pub oracle_id: OracleId,
+    pub application: ApplicationName,
+}
 
-/// Requests a retry within a call that already has its slot.
+/// Requests a retry of this model within a call that already has its slot.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), CallLimitError>")]
-pub struct RequestCallRetry(pub ApplicationName);
+pub struct RequestCallRetry {
+    pub oracle_id: OracleId,
+    pub application: ApplicationName,
+}
 
 /// The actor.
 #[derive(Debug)]
 pub struct RateLimiter {
-    calls: ModelCallBudget,
+    calls: BTreeMap<OracleId, ModelCallBudget>,
+    applications: BTreeMap<ApplicationName, CallRate>,
     store: Store,
     log: LoggerHandle,
     clock: Clock,
 }
 
-/// The limits for all model calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The limits of calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    pub models: BTreeMap<OracleId, ModelCallLimits>,
+    /// The calls per minute of applications that have a limit of their own, for all models together.
+    pub applications: BTreeMap<ApplicationName, NonZeroU32>,
+}
+
+/// The limits for all calls of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelCallLimits {
     /// Maximum number of calls per minute, including retries.
     pub per_minute: NonZeroU32,
     /// Maximum number of calls at the same time.
     pub at_once: usize,
-    /// The calls per minute of applications that have a limit of their own.
-    pub applications: BTreeMap<ApplicationName, NonZeroU32>,
 }
 
 /// A limit of calls per minute.
@@ -166,43 +181,28 @@ impl CallRate {
     }
 }
 
-/// The budget of all calls.
+/// The budget of all calls of a model.
 #[derive(Debug)]
 struct ModelCallBudget {
     at_once: usize,
     rate: CallRate,
-    applications: BTreeMap<ApplicationName, CallRate>,
     slots: Arc<Semaphore>,
 }
 
 impl ModelCallBudget {
     fn new(limits: ModelCallLimits) -> Self {
-        let ModelCallLimits { per_minute, at_once, applications } = limits;
-        Self {
-            at_once,
-            rate: CallRate::new(per_minute),
-            applications: applications
-                .into_iter()
-                .map(|(name, limit)| (name, CallRate::new(limit)))
-                .collect(),
-            slots: Arc::new(Semaphore::new(at_once)),
-        }
+        let ModelCallLimits { per_minute, at_once } = limits;
+        Self { at_once, rate: CallRate::new(per_minute), slots: Arc::new(Semaphore::new(at_once)) }
     }
 
-    /// Takes a slot, and one call of the budget.
-    fn take_slot(&self, application: &ApplicationName) -> Result<ModelCallSlot, CallLimitError> {
+    fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
         let calls_at_once = self.at_once;
         let permit = Arc::clone(&self.slots).try_acquire_owned();
         let _permit = permit.map_err(|_| CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT })?;
-        self.take_budgeted_call(application)?;
         Ok(ModelCallSlot { _permit })
     }
 
-    fn take_budgeted_call(&self, application: &ApplicationName) -> Result<(), CallLimitError> {
-        if let Some(own) = self.applications.get(application) {
-            let calls_per_minute = own.per_minute;
-            own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
-        }
+    fn take_budgeted_call(&self) -> Result<(), CallLimitError> {
         let calls_per_minute = self.rate.per_minute;
         self.rate.take().map_err(|wait| CallLimitError::Budget { calls_per_minute, wait })
     }
@@ -217,8 +217,37 @@ fn quota(per_minute: NonZeroU32) -> Quota {
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: ModelCallLimits, store: Store, log: LoggerHandle, clock: Clock) -> Self {
-        Self { calls: ModelCallBudget::new(limits), store, log, clock }
+    pub(crate) fn new(limits: CallLimits, store: Store, log: LoggerHandle, clock: Clock) -> Self {
+        let CallLimits { models, applications } = limits;
+        let calls = models.into_iter().map(|(id, limits)| (id, ModelCallBudget::new(limits))).collect();
+        let applications =
+            applications.into_iter().map(|(name, limit)| (name, CallRate::new(limit))).collect();
+        Self { calls, applications, store, log, clock }
+    }
+
+    /// Takes a slot of a model, and one call of its budget and of the application's.
+    fn take_slot(
+        &self,
+        oracle_id: &OracleId,
+        application: &ApplicationName,
+    ) -> Result<ModelCallSlot, CallLimitError> {
+        let slot = self.budget(oracle_id)?.take_slot()?;
+        self.take_call(oracle_id, application)?;
+        Ok(slot)
+    }
+
+    fn take_call(&self, oracle_id: &OracleId, application: &ApplicationName) -> Result<(), CallLimitError> {
+        if let Some(own) = self.applications.get(application) {
+            let calls_per_minute = own.per_minute;
+            own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
+        }
+        self.budget(oracle_id)?.take_budgeted_call()
+    }
+
+    /// The budget of a model. A model without one may not be called.
+    fn budget(&self, oracle_id: &OracleId) -> Result<&ModelCallBudget, CallLimitError> {
+        let none = CallLimitError::Places { calls_at_once: 0, wait: SLOT_RETRY_WAIT };
+        self.calls.get(oracle_id).ok_or(none)
     }
 
     /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.
@@ -246,7 +275,7 @@ async fn commit_regen_attempt(
     log: LoggerHandle,
     clock: Clock,
 ) -> Result<RegenPermit, RegenPermitError> {
-    let RequestRegen { session_id, tier, generation } = take;
+    let RequestRegen { session_id, tier, generation, .. } = take;
     let mut read = Some(before);
     let noted = log.decide_and_commit(|| {
         let revision = read.take().map_or_else(|| check_last_attempt(&store, &session_id, &clock), Ok)?;
@@ -278,8 +307,8 @@ impl Handler<RequestRegen> for RateLimiter {
 
     fn handle(&mut self, take: RequestRegen, _: &mut Context<Self>) -> Self::Result {
         let allowed = self.check_session_limit(&take.session_id);
-        let allowed =
-            allowed.and_then(|before| Ok((before, self.calls.take_slot(&take.session_id.application())?)));
+        let application = take.session_id.application();
+        let allowed = allowed.and_then(|before| Ok((before, self.take_slot(&take.oracle_id, &application)?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             let (before, slot) = allowed?;
@@ -291,24 +320,16 @@ impl Handler<RequestRegen> for RateLimiter {
 impl Handler<RequestFirstCall> for RateLimiter {
     type Result = Result<ModelCallSlot, CallLimitError>;
 
-    fn handle(
-        &mut self,
-        RequestFirstCall(application): RequestFirstCall,
-        _: &mut Context<Self>,
-    ) -> Self::Result {
-        self.calls.take_slot(&application)
+    fn handle(&mut self, call: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
+        self.take_slot(&call.oracle_id, &call.application)
     }
 }
 
 impl Handler<RequestCallRetry> for RateLimiter {
     type Result = Result<(), CallLimitError>;
 
-    fn handle(
-        &mut self,
-        RequestCallRetry(application): RequestCallRetry,
-        _: &mut Context<Self>,
-    ) -> Self::Result {
-        self.calls.take_budgeted_call(&application)
+    fn handle(&mut self, call: RequestCallRetry, _: &mut Context<Self>) -> Self::Result {
+        self.take_call(&call.oracle_id, &call.application)
     }
 }
 

@@ -45,8 +45,8 @@ impl DevUpstreams {
         flags: &DaemonFlags,
         dir: &Path,
     ) -> anyhow::Result<Self> {
-        let has_model =
-            UpstreamClients::from_config(config, &Clock::system(), flags.allow_cleartext)?.model.is_some();
+        let upstreams = UpstreamClients::from_config(config, &Clock::system(), flags.allow_cleartext)?;
+        let has_model = !upstreams.models.order.is_empty();
         let model = match (has_model, config.model == ModelConfig::default()) {
             (true, _) => DevModel::Configured,
             (false, false) => DevModel::Missing,

@@ -12,6 +12,7 @@ mod keys;
 mod load;
 mod mail;
 mod model;
+mod models;
 mod orders;
 mod rules;
 mod variables;
@@ -27,6 +28,7 @@ use ingestion::CredentialKeys;
 pub use ingestion::{ConfiguredCredential, ConfiguredSecrets, IngestionSection, SecretOrigin};
 pub use mail::{MailSection, MailTls, MailTransport};
 pub use model::{ModelProvider, ModelSection};
+pub use models::ModelEntry;
 use oracled_api::base::directories::DefaultDirectories;
 pub use orders::{OrderLimitAction, OrdersSection};
 pub use rules::RulesSection;
@@ -122,8 +124,13 @@ pub struct DaemonConfig {
     pub storage: StorageSection,
     /// When a panicking actor ends the daemon, so that systemd restarts it.
     pub supervision: SupervisionSection,
-    /// The model and its calls.
+    /// The first model, and its calls.
     pub model: ModelSection,
+    /// Further models: `[models.NAME]` has the keys of `[model]`. [`model.fallbacks`](#modelfallbacks) has their order. A model
+    /// that is not in the order only regenerates the verdicts that it made. `NAME` is the model's name among the
+    /// [oracles](../delivery.md#oracles-and-circuits): 1 to 32 of `a-z 0-9 -`. The variable of a key is
+    /// `ORACLED_MODELS__<NAME>__<KEY>`.
+    pub models: BTreeMap<String, ModelSection>,
     /// Orders: first verdicts that the model generates.
     pub orders: OrdersSection,
     /// Mail to customers.
@@ -306,6 +313,7 @@ impl Default for DaemonConfig {
             },
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: ModelSection::default(),
+            models: BTreeMap::new(),
             orders: OrdersSection::default(),
             mail: MailSection::default(),
             health: OracleHealthConfig::default(),
@@ -389,7 +397,7 @@ impl DaemonConfig {
                 self.check_distinct_sockets(),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
                 self.mail.check_smtp(),
-                self.model.check(request_s),
+                self.check_models(request_s),
                 self.ingestion.check(request_s),
             ]);
         }
@@ -418,7 +426,7 @@ fn not_allowed_error(key: impl Into<String>, given: impl Display, allowed: impl 
 }
 
 fn check_range<N: PartialOrd + Display>(
-    key: &'static str,
+    key: &str,
     value: N,
     range: RangeInclusive<N>,
 ) -> Result<(), ConfigError> {

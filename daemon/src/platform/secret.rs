@@ -25,16 +25,28 @@ pub fn read_secret(
     file: Option<&Path>,
     variable: &str,
 ) -> Result<Option<SecretString>, ConfigError> {
+    match read_configured_secret(credential, key, file)? {
+        None => read_variable(&format!("the variable {variable}"), variable),
+        secret => Ok(secret),
+    }
+}
+
+/// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`).
+///
+/// # Errors
+/// As for [`read_secret`].
+pub fn read_configured_secret(
+    credential: &str,
+    key: &str,
+    file: Option<&Path>,
+) -> Result<Option<SecretString>, ConfigError> {
     let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
     let name = format!("systemd's credential oracled_{credential}");
     let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
     if let Some(credential) = credential.map(|file| find_file(&name, file)).transpose()?.flatten() {
         return read_secret_file(&name, &credential).map(Some);
     }
-    match file {
-        Some(file) => read_secret_file(&format!("`{key}`"), file).map(Some),
-        None => read_variable(&format!("the variable {variable}"), variable),
-    }
+    file.map(|file| read_secret_file(&format!("`{key}`"), file)).transpose()
 }
 
 /// The secret in the environment variable `variable`; `None` if it is not set or is empty. Errors show `name`

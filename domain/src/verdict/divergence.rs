@@ -139,6 +139,9 @@ pub struct DivergenceCheck {
     pub prompt_changed: Option<bool>,
     /// Whether the settings of the original were different; null if that is not known.
     pub settings_changed: Option<bool>,
+    /// Whether the model takes no temperature, so that the same prompt may get different verdicts.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sampled: bool,
 }
 
 /// A verdict that replaces a lost one, to be compared with the original.
@@ -172,6 +175,7 @@ impl DivergenceCheck {
                 .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
             settings_changed: generations.map(|(first, again)| first.settings != again.settings),
+            sampled: regenerated.generation.is_some_and(|again| again.settings.temperature.is_none()),
         }
     }
 }
@@ -196,10 +200,11 @@ pub struct RegenVarianceWindow {
 }
 
 impl RegenVarianceWindow {
-    /// Adds a comparison, if it is of a regeneration with a known original and neither another prompt nor other
-    /// settings explain a difference. Returns the variance if it has just become one to escalate.
+    /// Adds a comparison, if it is of a regeneration with a known original at temperature 0, and neither another prompt nor
+    /// other settings explain a difference. Returns the variance if it has just become one to escalate.
     pub fn note(&mut self, check: &DivergenceCheck) -> Option<RegenVariance> {
-        let explained = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
+        let is_changed = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
+        let explained = is_changed || check.sampled;
         let level = check.divergence_level.filter(|_| check.path == GatePath::Regen && !explained)?;
         let before = self.variance().escalated;
         if self.diverged.len() == VARIANCE_WINDOW {

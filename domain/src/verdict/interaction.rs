@@ -120,7 +120,12 @@ mod tests {
     #[test]
     fn interaction_reads_back_with_and_without_answer() {
         let silent = interaction();
-        let usage = ModelTokenUsage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(3) };
+        let usage = ModelTokenUsage {
+            prompt_tokens: Some(1),
+            output_tokens: None,
+            thinking_tokens: None,
+            total_tokens: Some(3),
+        };
         let answered = OracleInteractionLog {
             status: InteractionStatus::Success,
             error_code: None,

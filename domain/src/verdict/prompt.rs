@@ -9,11 +9,18 @@ use std::fmt::Write;
 /// The text for a model, and its digest, by which two prompts are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelPrompt {
+    tier: ProductTier,
     text: String,
     sha256: Sha256Hex,
 }
 
 impl ModelPrompt {
+    /// The tier of the verdict.
+    #[must_use]
+    pub const fn tier(&self) -> ProductTier {
+        self.tier
+    }
+
     /// The complete text.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -49,7 +56,7 @@ pub fn build_verdict_prompt(tier: ProductTier, query: &CustomerQuery) -> ModelPr
         rules = rules(tier),
     );
     let sha256 = Sha256Hex::of(text.as_bytes());
-    ModelPrompt { text, sha256 }
+    ModelPrompt { tier, text, sha256 }
 }
 
 /// `text` as a JSON string literal on one line; every character that any reader treats as a line end is escaped.

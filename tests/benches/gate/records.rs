@@ -135,8 +135,12 @@ fn interaction(
     generation: &VerdictGeneration,
     now: Timestamp,
 ) -> AuditEvent {
-    let usage =
-        ModelTokenUsage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
+    let usage = ModelTokenUsage {
+        prompt_tokens: Some(300),
+        output_tokens: Some(40),
+        thinking_tokens: None,
+        total_tokens: Some(340),
+    };
     AuditEvent::new(
         now,
         session_id.clone(),

@@ -1,53 +1,81 @@
-//! The configured model and its settings.
+//! The configured models and their settings.
 
 use crate::upstream::{ModelCaller, ModelError};
 use oracled_domain::OracleId;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::session::OriginalVerdict;
+use std::sync::Arc;
 
-/// The configured model and its settings.
+/// A configured model and its settings.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModel {
-    /// The model's name among the oracles.
-    pub oracle_id: OracleId,
     /// The client that calls the model.
     pub caller: ModelCaller,
     /// The settings for first verdicts.
     pub original: GenerationSettings,
-    /// The configured name, for a session whose first model is not known.
-    name: String,
 }
 
 impl ConfiguredModel {
-    /// The model called `name`, which `caller` calls. First verdicts use the settings in `original`;
-    /// regenerations always use the locked settings.
+    /// The model that `caller` calls. First verdicts use the settings in `original`; regenerations always use them with
+    /// the locked sampling.
     #[must_use]
-    pub const fn new(
-        oracle_id: OracleId,
-        caller: ModelCaller,
-        name: String,
-        original: GenerationSettings,
-    ) -> Self {
-        Self { oracle_id, caller, original, name }
+    pub const fn new(caller: ModelCaller, original: GenerationSettings) -> Self {
+        Self { caller, original }
     }
 
-    /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or the
-    /// configured one if that is not known.
+    /// The model's name among the oracles.
+    #[must_use]
+    pub const fn oracle_id(&self) -> &OracleId {
+        self.caller.oracle_id()
+    }
+
+    /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or this
+    /// one if that is not known.
     pub(super) fn regen_settings(&self, original: Option<&OriginalVerdict>) -> GenerationSettings {
-        let generation = original.and_then(|original| original.generation.as_ref());
-        GenerationSettings::locked(
-            generation.map_or_else(|| self.name.clone(), |generation| generation.settings.model.clone()),
-        )
+        let settings = self.original.with_locked_sampling();
+        match name_of_first_model(original) {
+            Some(name) => GenerationSettings { model: name.to_owned(), ..settings },
+            None => settings,
+        }
+    }
+}
+
+/// The name of the model that made the original, if it is known.
+fn name_of_first_model(original: Option<&OriginalVerdict>) -> Option<&str> {
+    Some(original?.generation.as_ref()?.settings.model.as_str())
+}
+
+/// All configured models.
+#[derive(Debug, Clone, Default)]
+pub struct ConfiguredModels {
+    /// The models for first verdicts, in the order in which they are tried.
+    pub order: Vec<Arc<ConfiguredModel>>,
+    /// The models that only regenerate the verdicts that they made.
+    pub others: Vec<Arc<ConfiguredModel>>,
+}
+
+impl ConfiguredModels {
+    /// The first model of the order.
+    pub(crate) fn first(&self) -> Option<&Arc<ConfiguredModel>> {
+        self.order.first()
     }
 
-    /// The settings for a second call with the configured model, if `error` may mean that the provider has no model of
-    /// the name in `settings`. Most providers answer 404 then, some 400.
-    pub(super) fn substitute_settings(
+    /// The model that regenerates a verdict: the one that made the original, or the first one if no configured model has
+    /// its name.
+    pub(super) fn for_regen(&self, original: Option<&OriginalVerdict>) -> Option<&Arc<ConfiguredModel>> {
+        let name = name_of_first_model(original);
+        let mut models = self.order.iter().chain(&self.others);
+        models.find(|model| name == Some(model.original.model.as_str())).or_else(|| self.first())
+    }
+
+    /// The model for a second call, if `error` may mean that the provider has no model of the name in `settings`: the
+    /// first one. Most providers answer 404 then, some 400.
+    pub(super) fn substitute(
         &self,
         settings: &GenerationSettings,
         error: &ModelError,
-    ) -> Option<GenerationSettings> {
+    ) -> Option<&Arc<ConfiguredModel>> {
         let may_be_gone = matches!(error, ModelError::RefusedRequest { status: 400 | 404, .. });
-        (may_be_gone && settings.model != self.name).then(|| GenerationSettings::locked(self.name.clone()))
+        self.first().filter(|first| may_be_gone && settings.model != first.original.model)
     }
 }

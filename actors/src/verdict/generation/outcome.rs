@@ -1,6 +1,6 @@
 //! The outcomes of generation and regeneration, for metrics and orders.
 
-use super::runner::GenerationError;
+use super::error::GenerationError;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, ModelRefusal};
 use crate::verdict::rate_limiter::CallLimitError;

@@ -1,20 +1,19 @@
 //! One generation: limits, model call, gate.
 
-use super::ConfiguredModel;
-use super::queue_limit::QueueLimit;
+use super::error::{GenerationError, GenerationResult};
+use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::platform::actor_handle::{ActorCallError, ActorHandle};
+use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle_health::{
     ApplyQuotaWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
 };
 use crate::upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError, ModelHealthEffect};
-use crate::verdict::cache::{VerdictCache, VerdictCacheError};
-use crate::verdict::crosscheck::{CrosscheckActor, GateError, JudgeVerdict};
+use crate::verdict::cache::VerdictCache;
+use crate::verdict::crosscheck::{CrosscheckActor, JudgeVerdict};
 use crate::verdict::rate_limiter::{
-    CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RegenPermitError, RequestCallRetry,
-    RequestFirstCall, RequestRegen,
+    CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall, RequestRegen,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -24,76 +23,9 @@ use oracled_domain::{
     ApplicationName, AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, SessionRecord,
     VerdictGeneration, VerdictPayload, build_verdict_prompt,
 };
-use oracled_store::{Store, StoreError};
+use oracled_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The result of a generation, for all callers that wait for it.
-pub type GenerationResult = Result<SubmissionOutcome, Arc<GenerationError>>;
-
-/// Why there is no verdict. Nothing was delivered, and no part of the verdict is cached.
-#[derive(Debug, thiserror::Error)]
-pub enum GenerationError {
-    /// The session is unknown, and so is its question. Or its verdict was never delivered, and its order generates it.
-    #[error("the session is not known")]
-    SessionUnknown,
-    /// The session's first verdict was already delivered. It is regenerated only by a read.
-    #[error("the session's verdict was already delivered")]
-    DeliveredAlready,
-    /// Too many orders are open.
-    #[error("{0}")]
-    QueueFull(QueueLimit),
-    /// No model is configured.
-    #[error("no model is configured")]
-    NoModel,
-    /// A limit is reached.
-    #[error(transparent)]
-    Limited(CallLimitError),
-    /// The model's circuit is open, or the model requested a wait.
-    #[error("{error}")]
-    NotPermitted {
-        /// The cause.
-        error: PermitError,
-        /// Time until a retry makes sense.
-        retry_after: Duration,
-    },
-    /// The model returned no answer that can be judged.
-    #[error("{error}")]
-    Model {
-        /// Why the call returned no answer.
-        error: ModelError,
-        /// Time until a retry makes sense; `None` if a retry makes no sense.
-        retry_after: Option<Duration>,
-    },
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The attempt could not be committed.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-    /// The cache failed.
-    #[error(transparent)]
-    Cache(#[from] VerdictCacheError),
-    /// The gate could not judge or log the verdict.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// An actor did not answer.
-    #[error(transparent)]
-    NoAnswer(#[from] ActorCallError),
-    /// The generation task panicked.
-    #[error("generating the verdict failed unexpectedly")]
-    Crashed,
-}
-
-impl From<RegenPermitError> for GenerationError {
-    fn from(error: RegenPermitError) -> Self {
-        match error {
-            RegenPermitError::Limited(limited) => Self::Limited(limited),
-            RegenPermitError::Store(error) => Self::Store(error),
-            RegenPermitError::Commit(error) => Self::Commit(error),
-        }
-    }
-}
 
 /// When to retry if an administrator holds the circuit open, or the model reports no wait.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -111,7 +43,7 @@ pub(crate) struct GenerationHandles {
 /// Runs generations, which share its parts.
 #[derive(Debug)]
 pub(crate) struct GenerationRunner {
-    pub(crate) model: Option<ConfiguredModel>,
+    pub(crate) models: ConfiguredModels,
     pub(crate) handles: GenerationHandles,
     pub(crate) store: Store,
     pub(crate) clock: Clock,
@@ -121,8 +53,16 @@ pub(crate) struct GenerationRunner {
 /// The permits of one call of the model for a first verdict.
 #[derive(Debug)]
 pub(crate) struct FirstCallPermits {
+    model: Arc<ConfiguredModel>,
     lease: CallLease,
     slot: ModelCallSlot,
+}
+
+impl FirstCallPermits {
+    /// The settings of the model to be called.
+    pub(crate) fn settings(&self) -> &GenerationSettings {
+        &self.model.original
+    }
 }
 
 /// The end of one generation.
@@ -157,39 +97,47 @@ impl GenerationRunner {
     }
 
     /// Generates the first verdict of an order.
-    pub(crate) async fn generate(
-        &self,
-        submission: Submission,
-        settings: GenerationSettings,
-        permits: FirstCallPermits,
-    ) -> GenerationEnd {
+    pub(crate) async fn generate(&self, submission: Submission, permits: FirstCallPermits) -> GenerationEnd {
         let prompt = build_verdict_prompt(submission.tier, &submission.query);
-        let job = GenerationJob { submission, prompt, settings };
-        let FirstCallPermits { lease, slot } = permits;
-        let end = match self.require_model() {
-            Ok(model) => {
-                self.call_and_judge(model, job, ModelCallPermits { lease, _slot: slot, regen_permit: None })
-                    .await
-            }
-            Err(error) => GenerationEnd { result: Err(error), usage: None },
-        };
+        let FirstCallPermits { model, lease, slot } = permits;
+        let job = GenerationJob { submission, prompt, settings: model.original.clone() };
+        let permits = ModelCallPermits { lease, _slot: slot, regen_permit: None };
+        let end = self.call_and_judge(&model, job, permits).await;
         self.count_outcome(GatePath::Generate, &end.result);
         end
     }
 
-    /// The permits of a call for a first verdict, or why the model may not be called now.
+    /// The permits of a call for a first verdict, or why no model may be called now.
     pub(crate) async fn request_first_call(
         &self,
         application: ApplicationName,
     ) -> Result<FirstCallPermits, GenerationError> {
-        let lease = self.request_lease(self.require_model()?).await?;
-        let slot = self.handles.rate_limiter.ask(RequestFirstCall(application)).await?;
-        Ok(FirstCallPermits { lease, slot: slot.map_err(GenerationError::Limited)? })
+        let (model, lease) = self.request_first_lease().await?;
+        let call = RequestFirstCall { oracle_id: model.oracle_id().clone(), application };
+        let slot = self.handles.rate_limiter.ask(call).await?;
+        Ok(FirstCallPermits { model, lease, slot: slot.map_err(GenerationError::Limited)? })
     }
 
-    /// The settings of a first verdict.
-    pub(crate) fn first_settings(&self) -> Result<GenerationSettings, GenerationError> {
-        Ok(self.require_model()?.original.clone())
+    /// The first model of the order that may be called now. The error is that of the model that may be called soonest.
+    async fn request_first_lease(&self) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
+        let mut soonest: Option<(Duration, GenerationError)> = None;
+        for model in &self.models.order {
+            match self.request_lease(model).await {
+                Ok(lease) => return Ok((Arc::clone(model), lease)),
+                Err(error @ GenerationError::NotPermitted { retry_after, .. }) => {
+                    if soonest.as_ref().is_none_or(|(wait, _)| retry_after < *wait) {
+                        soonest = Some((retry_after, error));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(soonest.map_or(GenerationError::NoModel, |(_, error)| error))
+    }
+
+    /// Checks that a model is configured.
+    pub(crate) fn require_model(&self) -> Result<(), GenerationError> {
+        self.models.first().map(drop).ok_or(GenerationError::NoModel)
     }
 
     fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
@@ -211,7 +159,7 @@ impl GenerationRunner {
         };
         let session =
             session.filter(|session| !is_unfinished(session)).ok_or(GenerationError::SessionUnknown)?;
-        let model = self.require_model()?;
+        let model = self.models.for_regen(session.original.as_ref()).ok_or(GenerationError::NoModel)?;
         if let Some(wait) = self.regen_wait(&session_id) {
             return Err(GenerationError::Limited(CallLimitError::Session { wait }));
         }
@@ -230,14 +178,15 @@ impl GenerationRunner {
             },
         };
         let lease = self.request_lease(model).await?;
-        let take = RequestRegen { session_id, tier: session.tier, generation: job.generation() };
+        let take = RequestRegen {
+            session_id,
+            oracle_id: model.oracle_id().clone(),
+            tier: session.tier,
+            generation: job.generation(),
+        };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
         let permits = ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) };
         self.call_and_judge(model, job, permits).await.result
-    }
-
-    fn require_model(&self) -> Result<&ConfiguredModel, GenerationError> {
-        self.model.as_ref().ok_or(GenerationError::NoModel)
     }
 
     async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
@@ -245,7 +194,7 @@ impl GenerationRunner {
         if let Some((cause, _)) = self.handles.log.report().borrow().new_work_rejection() {
             return Err(CommitError::Unavailable(cause.clone()).into());
         }
-        let permit = self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id.clone())).await?;
+        let permit = self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id().clone())).await?;
         permit.map_err(|error| {
             let retry_after = match &error {
                 PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
@@ -271,20 +220,27 @@ impl GenerationRunner {
         mut job: GenerationJob,
         leave: ModelCallPermits,
     ) -> GenerationEnd {
-        let ModelCallPermits { lease, _slot, regen_permit } = leave;
+        let ModelCallPermits { mut lease, _slot, regen_permit } = leave;
         let began = monotonic();
         let mut called = self.call_model(model, &model.caller, &job).await;
-        let substitute =
-            called.outcome.as_ref().err().and_then(|error| model.substitute_settings(&job.settings, error));
-        if let Some(settings) = substitute.filter(|_| job.submission.path == GatePath::Regen)
-            && self.is_retry_allowed(model, &job).await
+        if job.submission.path == GatePath::Regen
+            && let Some(first) =
+                called.outcome.as_ref().err().and_then(|e| self.models.substitute(&job.settings, e))
+            && self.is_retry_allowed(first, &job).await
+            && let Ok(other) = self.request_substitute_lease(model, first).await
         {
-            let (gone, instead) = (&job.settings.model, &settings.model);
-            tracing::warn!(gone, instead, "the first model is gone; calling the configured model");
-            job.settings = settings;
-            let first = std::mem::take(&mut called.interactions);
-            called = self.call_model(model, &model.caller.with_time_spent(began.elapsed()), &job).await;
-            called.interactions.splice(0..0, first);
+            let gone = std::mem::replace(&mut job.settings, first.regen_settings(None)).model;
+            tracing::warn!(
+                gone,
+                instead = job.settings.model,
+                "the first model is gone; calling the configured model"
+            );
+            if let Some(other) = other {
+                std::mem::replace(&mut lease, other).report(health_outcome(&called));
+            }
+            let gone = std::mem::take(&mut called.interactions);
+            called = self.call_model(first, &first.caller.with_time_spent(began.elapsed()), &job).await;
+            called.interactions.splice(0..0, gone);
             called.reached = true;
         }
         self.metrics.generation.count_attempts(&called.interactions);
@@ -312,6 +268,18 @@ impl GenerationRunner {
         GenerationEnd { result, usage }
     }
 
+    /// The lease for a second call with the model `first`; `None` if it is the model of the first call, which has one.
+    async fn request_substitute_lease(
+        &self,
+        model: &ConfiguredModel,
+        first: &ConfiguredModel,
+    ) -> Result<Option<CallLease>, GenerationError> {
+        if model.oracle_id() == first.oracle_id() {
+            return Ok(None);
+        }
+        self.request_lease(first).await.map(Some)
+    }
+
     async fn call_model(
         &self,
         model: &ConfiguredModel,
@@ -321,7 +289,7 @@ impl GenerationRunner {
         let purpose =
             ModelCallPurpose { session_id: job.submission.session_id.clone(), path: job.submission.path };
         let on_quota_wait = async |wait| {
-            let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id().clone(), wait };
             if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
                 tracing::warn!(%error, "could not store the wait that the model requested");
             }
@@ -332,9 +300,11 @@ impl GenerationRunner {
 
     /// Whether an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
     async fn is_retry_allowed(&self, model: &ConfiguredModel, job: &GenerationJob) -> bool {
+        let oracle_id = model.oracle_id();
         let application = job.submission.session_id.application();
-        let closed = self.is_circuit_closed(&model.oracle_id).await;
-        closed && matches!(self.handles.rate_limiter.ask(RequestCallRetry(application)).await, Ok(Ok(())))
+        let retry = RequestCallRetry { oracle_id: oracle_id.clone(), application };
+        self.is_circuit_closed(oracle_id).await
+            && matches!(self.handles.rate_limiter.ask(retry).await, Ok(Ok(())))
     }
 
     /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the

@@ -105,7 +105,7 @@ impl OrderDesk {
             OrderState::Queued => {
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id) else { return Ok(claimed_later) };
-                let settings = self.runner.first_settings()?;
+                self.runner.require_model()?;
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
                     Err(GenerationError::Limited(CallLimitError::Application { wait, .. })) => {
@@ -113,8 +113,8 @@ impl OrderDesk {
                     }
                     Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
                 };
-                if let Some(session) = self.begin_attempt(session_id, &settings).await? {
-                    self.start(session, settings, (permits, claim), me);
+                if let Some(session) = self.begin_attempt(session_id, permits.settings()).await? {
+                    self.start(session, (permits, claim), me);
                 }
                 Ok(DispatchOutcome::Left)
             }
@@ -150,7 +150,6 @@ impl OrderDesk {
     pub(super) fn start(
         &self,
         session: SessionRecord,
-        settings: GenerationSettings,
         (permits, claim): (FirstCallPermits, OrderClaim),
         me: Addr<OrdersActor>,
     ) {
@@ -161,7 +160,7 @@ impl OrderDesk {
         let id = session_id.clone();
         let attempt = actix_rt::spawn(run_as_current_caller(async move {
             let submission = Submission::of_order(&session);
-            let end = desk.runner.generate(submission.clone(), settings, permits).await;
+            let end = desk.runner.generate(submission.clone(), permits).await;
             desk.settle(submission, end).await
         }));
         let clock = self.clock().clone();

@@ -69,10 +69,9 @@ impl OrderDesk {
         let known = self.store().session(&session_id)?.map(|(session, _)| session);
         let known = check_known(known.as_ref(), &submission)?;
         // a repeated request needs no model
-        let settings = match known {
-            None => Some(self.runner.first_settings()?),
-            Some(_) => None,
-        };
+        if known.is_none() {
+            self.runner.require_model()?;
+        }
         // an attempt of a session that was removed may still be in flight
         let may_start = may_start && full.is_none() && known.is_none();
         let claim = if may_start { self.in_flight.claim(&session_id) } else { None };
@@ -85,7 +84,7 @@ impl OrderDesk {
                 .map(|permits| (permits, claim)),
             None => None,
         };
-        let attempt = settings.as_ref().filter(|_| permits.is_some());
+        let attempt = permits.as_ref().map(|(permits, _)| permits.settings());
         let placed = self.runner.handles.log.decide_and_commit(|| {
             let known = self.store().session(&session_id)?;
             if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
@@ -108,7 +107,7 @@ impl OrderDesk {
                 }
                 Ok(PlacedOrder::Order { progress, is_new: false })
             }
-            PlacedRow::New(session) => Ok(self.start_or_queue(*session, permits.zip(settings), &me)),
+            PlacedRow::New(session) => Ok(self.start_or_queue(*session, permits, &me)),
         }
     }
 
@@ -165,14 +164,14 @@ impl OrderDesk {
     fn start_or_queue(
         &self,
         session: SessionRecord,
-        start: Option<((FirstCallPermits, OrderClaim), GenerationSettings)>,
+        start: Option<(FirstCallPermits, OrderClaim)>,
         me: &Addr<OrdersActor>,
     ) -> PlacedOrder {
         let session_id = session.session_id.clone();
         let order = session.order.clone().unwrap_or_else(|| Order::placed(self.clock().now()));
         let progress = self.progress.subscribe(&session_id, order.clone());
         match start {
-            Some((permits, settings)) => self.start(session, settings, permits, me.clone()),
+            Some(permits) => self.start(session, permits, me.clone()),
             None => me.do_send(EnqueueOrder { session_id, due: order.placed_at, is_retry: false }),
         }
         PlacedOrder::Order { progress, is_new: true }

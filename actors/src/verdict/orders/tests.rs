@@ -1,3 +1,5 @@
+mod fallbacks;
+
 use super::*;
 use crate::testing::model::{
     PEER, ScriptedModel, failure, order, outside, place, register, submission_of_query, verdict, with_model,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{TestSystem, id, logged_events, with_system};
+use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use governor::clock::FakeRelativeClock;
 use oracled_domain::Sha256Hex;
 use oracled_domain::verdict::generation::GenerationSettings;
@@ -8,7 +8,12 @@ fn request_regen(session_id: &str) -> RequestRegen {
     let prompt_sha256 = Sha256Hex::of(b"prompt");
     let generation =
         VerdictGeneration { prompt_sha256, settings: GenerationSettings::locked("model".into()) };
-    RequestRegen { session_id: id(session_id), tier: ProductTier::Quick, generation }
+    RequestRegen {
+        session_id: id(session_id),
+        oracle_id: test_model_id(),
+        tier: ProductTier::Quick,
+        generation,
+    }
 }
 
 #[test]
@@ -100,11 +105,9 @@ fn calls_stay_within_the_budget_in_any_minute() {
 #[test]
 fn budget_error_contains_the_wait() {
     let per_minute = NonZeroU32::new(4).expect("not zero");
-    let calls =
-        ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100, applications: BTreeMap::new() });
-    assert_eq!(calls.take_budgeted_call(&ApplicationName::default()), Ok(()));
-    let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call(&ApplicationName::default())
-    else {
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100 });
+    assert_eq!(calls.take_budgeted_call(), Ok(()));
+    let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call() else {
         panic!("a second call at once")
     };
     assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
@@ -113,16 +116,11 @@ fn budget_error_contains_the_wait() {
 #[test]
 fn calls_at_once_are_limited() {
     let per_minute = NonZeroU32::new(1000).expect("not zero");
-    let calls =
-        ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2, applications: BTreeMap::new() });
-    let (first, second) =
-        (calls.take_slot(&ApplicationName::default()), calls.take_slot(&ApplicationName::default()));
+    let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });
+    let (first, second) = (calls.take_slot(), calls.take_slot());
     assert!(first.is_ok() && second.is_ok());
-    assert!(matches!(
-        calls.take_slot(&ApplicationName::default()),
-        Err(CallLimitError::Places { calls_at_once: 2, .. })
-    ));
-    assert_eq!(calls.take_budgeted_call(&ApplicationName::default()), Ok(()), "a retry has its place");
+    assert!(matches!(calls.take_slot(), Err(CallLimitError::Places { calls_at_once: 2, .. })));
+    assert_eq!(calls.take_budgeted_call(), Ok(()), "a retry has its place");
     drop(first);
-    assert!(calls.take_slot(&ApplicationName::default()).is_ok());
+    assert!(calls.take_slot().is_ok());
 }

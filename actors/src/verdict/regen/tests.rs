@@ -8,6 +8,7 @@ use crate::upstream::oracle_health::RequestCallPermit;
 use crate::upstream::{ModelError, ModelRefusal, ModelTextError};
 use crate::verdict::cache::{FindSession, FindSessionOutcome};
 use crate::verdict::crosscheck::GateError;
+use crate::verdict::generation::ConfiguredModel;
 use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::Submission;
 use oracled_domain::rules::CandidateCheck;
@@ -37,7 +38,10 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
         let [(prompt, _), (prompt_again, _)] = requests.as_slice() else { panic!("two calls: {requests:?}") };
         assert_eq!(prompt, prompt_again);
         let [original, regen] = model.settings().try_into().expect("two calls");
-        assert_eq!((original.temperature, regen), (0.7, GenerationSettings::locked(LOCKED_MODEL.into())));
+        assert_eq!(
+            (original.temperature, regen),
+            (Some(0.7), GenerationSettings::locked(LOCKED_MODEL.into()))
+        );
         assert_eq!(
             logged_events(&world.system.store),
             [
@@ -267,8 +271,9 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
         ScriptedModel::with_answers((0..20).flat_map(|n| [verdict(VerdictLabel::Green), regenerated(n)]));
     let time = TestClock::new();
     let mut outside = outside(&model, &time);
-    if let Some(model) = &mut outside.model {
-        model.original = GenerationSettings::locked(LOCKED_MODEL.into());
+    for model in &mut outside.models.order {
+        let locked = GenerationSettings::locked(LOCKED_MODEL.into());
+        *model = Arc::new(ConfiguredModel::new(model.caller.clone(), locked));
     }
     with_services(time, outside, |world| async move {
         for n in 0..20 {

@@ -23,7 +23,7 @@ pub(crate) fn has_login(url: &str) -> bool {
 }
 
 /// Checks that `url` is an http or https URL without a login. The error does not quote it.
-pub(super) fn check_url(key: &'static str, url: &str) -> Result<(), ConfigError> {
+pub(super) fn check_url(key: &str, url: &str) -> Result<(), ConfigError> {
     if has_login(url) {
         return Err(not_allowed_error(key, "a URL with a login", "a URL without one"));
     }

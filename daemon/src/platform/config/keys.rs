@@ -7,7 +7,8 @@ use strsim::osa_distance;
 /// wrong order count as one.
 const MISSPELLED_LETTERS: usize = 2;
 /// Tables with keys that the operator chooses.
-const FREE_TABLES: [&str; 3] = ["applications", "ingestion.credentials", "verification.credentials"];
+const FREE_TABLES: [&str; 4] =
+    ["applications", "models", "ingestion.credentials", "verification.credentials"];
 
 /// All keys except those of free tables.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! The configuration of the model.
 
+mod takes;
+
 use super::{ConfigError, check_range, check_url, not_allowed_error};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
@@ -22,28 +24,58 @@ pub enum ModelProvider {
     Gemini,
     /// The chat completions of OpenAI, vLLM, llama.cpp, Ollama and others.
     OpenAi,
+    /// Anthropic's Messages API.
+    Anthropic,
 }
 
-/// The model and its calls.
+impl ModelProvider {
+    /// The name in `model.provider`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gemini => "gemini",
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+/// A model and its calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ModelSection {
-    /// The API of the model: `gemini`, `openai` (chat completions, also of vLLM, llama.cpp and Ollama), or `none`: verdicts
-    /// are only submitted, and lost verdicts are not regenerated.
+    /// The API of the model: `gemini`, `openai` (chat completions, also of vLLM, llama.cpp and Ollama), `anthropic`
+    /// (Messages), or `none`: verdicts are only submitted, and lost verdicts are not regenerated.
     pub provider: ModelProvider,
     /// Base URL of the model. The default is the provider's own.
     pub base_url: Option<String>,
     /// The version of Gemini's API.
     pub version: String,
-    /// Name of the model. It must be set for `openai`.
+    /// Name of the model. It must be set for `openai` and `anthropic`.
     pub name: String,
-    /// File with the API key. systemd's credential `oracled_gemini-api-key` or `oracled_openai-api-key`
-    /// overrides this file. The file overrides the variable `GEMINI_API_KEY` or `OPENAI_API_KEY`. Without a
-    /// key, `gemini` acts as `none`.
+    /// File with the API key. systemd's credential `oracled_gemini-api-key`, `oracled_openai-api-key` or
+    /// `oracled_anthropic-api-key` overrides this file. The file overrides the variable `GEMINI_API_KEY`, `OPENAI_API_KEY`
+    /// or `ANTHROPIC_API_KEY`. Without a key, `gemini` and `anthropic` act as `none`.
     #[schema(value_type = Option<String>)]
     pub api_key_file: Option<PathBuf>,
-    /// Whether requests to a server with OpenAI's API contain `top_k`. OpenAI's own server rejects `top_k`.
-    pub send_top_k: bool,
+    /// Whether requests contain the temperature. The default is that of [the model](../models.md#what-a-model-takes), as for
+    /// the other keys with `takes_`.
+    pub takes_temperature: Option<bool>,
+    /// Whether requests contain `top_p`.
+    pub takes_top_p: Option<bool>,
+    /// Whether requests contain `top_k`.
+    pub takes_top_k: Option<bool>,
+    /// Whether requests contain the JSON Schema of the verdict.
+    pub takes_schema: Option<bool>,
+    /// Maximum number of tokens for thinking; 0 disables it. It is sent only if it is set here, or known for
+    /// [the model](../models.md#what-a-model-takes).
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub thinking_budget: Option<u32>,
+    /// Maximum number of tokens of an answer, thinking included. It is sent only if it is set; `anthropic` requires it, and
+    /// gets 8192.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub max_output_tokens: Option<u32>,
     /// Temperature for a first verdict. A lost verdict is always regenerated with the default.
     #[schema(minimum = 0, maximum = 2)]
     pub original_temperature: f64,
@@ -72,10 +104,13 @@ pub struct ModelSection {
     /// Maximum number of concurrent requests to the model. Beyond the limit, requests get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
+    /// The names of further models, in the order in which they make first verdicts while the circuits of the models before
+    /// them are open. Only `[model]` has this key.
+    pub fallbacks: Vec<String>,
 }
 
 /// Checks a word that is part of a URL and of the log.
-fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
+fn word(key: String, word: &str) -> Result<(), ConfigError> {
     let visible = |c: char| !c.is_control() && !c.is_whitespace();
     if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
         return Ok(());
@@ -89,63 +124,73 @@ fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
 
 impl Default for ModelSection {
     fn default() -> Self {
-        let GenerationSettings { model, temperature, top_p, top_k, .. } =
-            GenerationSettings::locked(LOCKED_MODEL.into());
         Self {
             provider: ModelProvider::Gemini,
             base_url: None,
             version: "v1beta".into(),
-            name: model,
+            name: LOCKED_MODEL.into(),
             api_key_file: None,
-            send_top_k: true,
-            original_temperature: temperature,
-            original_top_p: top_p,
-            original_top_k: top_k,
+            takes_temperature: None,
+            takes_top_p: None,
+            takes_top_k: None,
+            takes_schema: None,
+            thinking_budget: None,
+            max_output_tokens: None,
+            original_temperature: 0.0,
+            original_top_p: 1.0,
+            original_top_k: 1,
             soft_timeout_ms: 2000,
             hard_timeout_ms: 20_000,
             deadline_ms: 28_000,
             max_retries: 3,
             calls_per_minute: 60,
             calls_at_once: 32,
+            fallbacks: Vec::new(),
         }
     }
 }
 
 impl ModelSection {
-    /// The settings for a first verdict.
+    /// The settings for a first verdict: those that the model takes.
     #[must_use]
     pub fn original_settings(&self) -> GenerationSettings {
+        let takes = self.takes();
         GenerationSettings {
-            temperature: self.original_temperature,
-            top_p: self.original_top_p,
-            top_k: self.original_top_k,
+            temperature: takes.temperature.then_some(self.original_temperature),
+            top_p: takes.top_p.then_some(self.original_top_p),
+            top_k: takes.top_k.then_some(self.original_top_k),
+            thinking_budget: takes.thinking_budget,
+            max_output_tokens: self.max_output_tokens,
+            response_schema: takes.schema,
             ..GenerationSettings::locked(self.name.clone())
         }
     }
 
-    /// Checks the values that depend on each other. `request_s` is the time limit of a request, in seconds.
-    pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
+    /// Checks the values of the table `table` that depend on each other. `request_s` is the time limit of a request, in
+    /// seconds.
+    pub(super) fn check(&self, table: &str, request_s: u64) -> Result<(), ConfigError> {
+        let key = |key: &str| format!("{table}.{key}");
         if let Some(base_url) = &self.base_url {
-            check_url("model.base_url", base_url)?;
+            check_url(&key("base_url"), base_url)?;
         }
         if self.provider == ModelProvider::None {
             return Ok(());
         }
-        word("model.name", &self.name)?;
-        word("model.version", &self.version)?;
-        if self.provider == ModelProvider::OpenAi && self.name == LOCKED_MODEL {
+        word(key("name"), &self.name)?;
+        word(key("version"), &self.version)?;
+        if self.provider != ModelProvider::Gemini && self.name == LOCKED_MODEL {
             return Err(not_allowed_error(
-                "model.name",
+                key("name"),
                 "not set",
                 "the name of a model that the server knows",
             ));
         }
-        check_range("model.soft_timeout_ms", self.soft_timeout_ms, 1..=self.hard_timeout_ms)?;
+        check_range(&key("soft_timeout_ms"), self.soft_timeout_ms, 1..=self.hard_timeout_ms)?;
         let most = (request_s * 1000).saturating_sub(LEFT_FOR_THE_REST_MS);
         if !(100..=most).contains(&self.deadline_ms) {
             let allowed = format!("100 to {most}: a second less than `limits.request_s`");
-            return Err(not_allowed_error("model.deadline_ms", self.deadline_ms, allowed));
+            return Err(not_allowed_error(key("deadline_ms"), self.deadline_ms, allowed));
         }
-        Ok(())
+        self.check_takes(table)
     }
 }

@@ -50,6 +50,12 @@ fn every_key_can_be_set_by_variable() {
         ("socket_group", "root"),
         ("control_socket_group", "root"),
         ("model__base_url", "https://a.org"),
+        ("model__takes_temperature", "true"),
+        ("model__takes_top_p", "true"),
+        ("model__takes_top_k", "true"),
+        ("model__takes_schema", "true"),
+        ("model__thinking_budget", "0"),
+        ("model__max_output_tokens", "8192"),
     ]
     .into();
     let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");
@@ -136,18 +142,18 @@ fn file_that_is_not_utf8_is_refused_with_the_position() {
 fn variable_is_converted_to_the_type_of_its_key() {
     let variables = [
         ("ORACLED_LIMITS__IDLE_S", "7"),
-        ("ORACLED_MODEL__SEND_TOP_K", "false"),
+        ("ORACLED_MODEL__TAKES_TOP_K", "false"),
         ("ORACLED_MODEL__ORIGINAL_TEMPERATURE", "1"),
         ("ORACLED_CONTACT", "5"),
     ];
     let config = load("", &variables, &DaemonFlags::default()).expect("a valid configuration");
     assert_eq!((config.limits.idle_s, config.contact.as_deref()), (7, Some("5")));
-    assert_eq!((config.model.send_top_k, config.model.original_temperature), (false, 1.0));
+    assert_eq!((config.model.takes_top_k, config.model.original_temperature), (Some(false), 1.0));
     for (name, value, allowed) in [
         ("ORACLED_LIMITS__IDLE_S", "yes", "1 to 3600"),
         ("ORACLED_LIMITS__IDLE_S", "1.5", "1 to 3600"),
         ("ORACLED_LIMITS__IDLE_S", "", "1 to 3600"),
-        ("ORACLED_MODEL__SEND_TOP_K", "1", "true, false"),
+        ("ORACLED_MODEL__TAKES_TOP_K", "1", "true, false"),
     ] {
         let error = load_error("", &[(name, value)]);
         assert!(error.contains(&format!("(variable `{name}`)")) && error.contains(allowed), "{error}");
@@ -271,7 +277,7 @@ fn value_of_a_wrong_type_is_rejected_with_its_key() {
         ("contact = nan", "`contact` is not a number; allowed: a string"),
         ("socket_mode = 660", "`socket_mode` is a number; allowed: a string"),
         ("model.original_temperature = '1'", "is a string; allowed: a number, 0 to 2"),
-        ("model.send_top_k = 'yes'", "`model.send_top_k` is a string; allowed: true, false"),
+        ("model.takes_top_k = 'yes'", "`model.takes_top_k` is a string; allowed: true, false"),
         ("gate.unexpected_fields = 'keep'", "is an unknown word; allowed: strip, refuse, deliver"),
         ("rules.profile = 'RULE-PREC-001'", "`rules.profile` is a string; allowed: a list of strings"),
         ("rules.profile = [1]", "`rules.profile` is a list with other values; allowed: a list of strings"),

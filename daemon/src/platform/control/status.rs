@@ -59,10 +59,13 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
 
 fn describe_model(service: &DaemonService) -> String {
     let config = &service.config.model;
-    match (&service.system.model, config.provider) {
-        (Some(oracle), _) => format!("{oracle}, {}", config.name),
-        (None, ModelProvider::None) => "none: verdicts are only submitted".to_owned(),
-        (None, _) => format!("{}: it has no key, so no verdicts are generated", config.name),
+    let entries = service.config.model_entries();
+    let models = entries.iter().filter(|model| service.system.models.contains(&model.oracle_id));
+    let models: Vec<_> = models.map(|model| format!("{}, {}", model.oracle_id, model.section.name)).collect();
+    match config.provider {
+        _ if !models.is_empty() => models.join("; "),
+        ModelProvider::None => "none: verdicts are only submitted".to_owned(),
+        _ => format!("{}: it has no key, so no verdicts are generated", config.name),
     }
 }
 

@@ -66,6 +66,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
             usage: Some(ModelTokenUsage {
                 prompt_tokens: Some(1),
                 output_tokens: None,
+                thinking_tokens: None,
                 total_tokens: Some(2),
             }),
         }),

@@ -112,7 +112,7 @@ fn few_regenerations_do_not_escalate() {
 }
 
 #[test]
-fn changed_prompt_or_submitted_verdict_is_not_variance() {
+fn changed_prompt_sampling_or_submitted_verdict_is_not_variance() {
     let mut watch = RegenVarianceWindow::default();
     for first in
         [Some(sample_generation("another", "model")), Some(sample_generation("prompt", "another")), None]
@@ -124,6 +124,8 @@ fn changed_prompt_or_submitted_verdict_is_not_variance() {
         ..check(Some(&original(VerdictLabel::Green, None)), VerdictLabel::Red)
     };
     watch.note(&handed_in);
+    let same = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
+    watch.note(&DivergenceCheck { sampled: true, ..check(Some(&same), VerdictLabel::Red) });
     assert_eq!(watch.variance().regens, 0);
     watch.note(&check(
         Some(&original(VerdictLabel::Green, Some(sample_generation("prompt", "model")))),

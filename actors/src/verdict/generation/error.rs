@@ -1,0 +1,81 @@
+//! Why a verdict was not generated.
+
+use super::queue_limit::QueueLimit;
+use crate::audit::logger::CommitError;
+use crate::platform::actor_handle::ActorCallError;
+use crate::upstream::ModelError;
+use crate::upstream::oracle_health::PermitError;
+use crate::verdict::cache::VerdictCacheError;
+use crate::verdict::crosscheck::GateError;
+use crate::verdict::rate_limiter::{CallLimitError, RegenPermitError};
+use crate::verdict::submission::SubmissionOutcome;
+use oracled_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The result of a generation, for all callers that wait for it.
+pub type GenerationResult = Result<SubmissionOutcome, Arc<GenerationError>>;
+
+/// Why there is no verdict. Nothing was delivered, and no part of the verdict is cached.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerationError {
+    /// The session is unknown, and so is its question. Or its verdict was never delivered, and its order generates it.
+    #[error("the session is not known")]
+    SessionUnknown,
+    /// The session's first verdict was already delivered. It is regenerated only by a read.
+    #[error("the session's verdict was already delivered")]
+    DeliveredAlready,
+    /// Too many orders are open.
+    #[error("{0}")]
+    QueueFull(QueueLimit),
+    /// No model is configured.
+    #[error("no model is configured")]
+    NoModel,
+    /// A limit is reached.
+    #[error(transparent)]
+    Limited(CallLimitError),
+    /// The model's circuit is open, or the model requested a wait.
+    #[error("{error}")]
+    NotPermitted {
+        /// The cause.
+        error: PermitError,
+        /// Time until a retry makes sense.
+        retry_after: Duration,
+    },
+    /// The model returned no answer that can be judged.
+    #[error("{error}")]
+    Model {
+        /// Why the call returned no answer.
+        error: ModelError,
+        /// Time until a retry makes sense; `None` if a retry makes no sense.
+        retry_after: Option<Duration>,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The attempt could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The cache failed.
+    #[error(transparent)]
+    Cache(#[from] VerdictCacheError),
+    /// The gate could not judge or log the verdict.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// An actor did not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] ActorCallError),
+    /// The generation task panicked.
+    #[error("generating the verdict failed unexpectedly")]
+    Crashed,
+}
+
+impl From<RegenPermitError> for GenerationError {
+    fn from(error: RegenPermitError) -> Self {
+        match error {
+            RegenPermitError::Limited(limited) => Self::Limited(limited),
+            RegenPermitError::Store(error) => Self::Store(error),
+            RegenPermitError::Commit(error) => Self::Commit(error),
+        }
+    }
+}

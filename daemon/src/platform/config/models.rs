@@ -1,0 +1,101 @@
+//! The configured models: their names and their order.
+
+use super::{ConfigError, DaemonConfig, ModelProvider, ModelSection, not_allowed_error};
+use oracled_domain::OracleId;
+use std::collections::BTreeSet;
+
+/// Maximum length of the name of a further model, in characters.
+const NAME_MAX_CHARS: usize = 32;
+/// The name of the mail service among the oracles.
+const MAIL: &str = "mail";
+
+/// A configured model.
+#[derive(Debug)]
+pub struct ModelEntry<'c> {
+    /// Its name among the oracles: that of its table, or the provider's for `[model]`.
+    pub oracle_id: OracleId,
+    /// Its table, for example `models.backup`.
+    pub table: String,
+    pub section: &'c ModelSection,
+    /// Whether it makes first verdicts.
+    pub is_in_order: bool,
+    /// Whether it is the first model of its provider, which has the provider's variable and credential.
+    pub is_first_of_provider: bool,
+}
+
+impl DaemonConfig {
+    /// The models in the order in which they are tried, then the others. Empty if there is no first model.
+    #[must_use]
+    pub fn model_entries(&self) -> Vec<ModelEntry<'_>> {
+        if self.model.provider == ModelProvider::None {
+            return Vec::new();
+        }
+        let fallbacks = &self.model.fallbacks;
+        let others = self.models.keys().filter(|name| !fallbacks.contains(name));
+        let named = fallbacks.iter().map(|name| (name, true)).chain(others.map(|name| (name, false)));
+        let named = named.filter_map(|(name, is_in_order)| {
+            let section = self.models.get(name)?;
+            Some((name.parse().ok()?, format!("models.{name}"), section, is_in_order))
+        });
+        let first_id: Option<OracleId> = self.model.provider.as_str().parse().ok();
+        let first = first_id.map(|id| (id, "model".to_owned(), &self.model, true));
+        let mut providers = Vec::new();
+        let entries = first.into_iter().chain(named).map(|(oracle_id, table, section, is_in_order)| {
+            let is_first_of_provider = !providers.contains(&section.provider);
+            providers.push(section.provider);
+            ModelEntry { oracle_id, table, section, is_in_order, is_first_of_provider }
+        });
+        entries.collect()
+    }
+
+    /// Checks the models, their names and their order.
+    pub(super) fn check_models(&self, request_s: u64) -> Result<(), ConfigError> {
+        self.model.check("model", request_s)?;
+        for (name, section) in &self.models {
+            let table = format!("models.{name}");
+            self.check_model_name(name)?;
+            if section.provider == ModelProvider::None {
+                return Err(not_allowed_error(format!("{table}.provider"), "none", "a provider"));
+            }
+            if !section.fallbacks.is_empty() {
+                let allowed = "no value; `model.fallbacks` has the order of all models";
+                return Err(not_allowed_error(format!("{table}.fallbacks"), "set", allowed));
+            }
+            section.check(&table, request_s)?;
+        }
+        if self.model.provider == ModelProvider::None && !self.models.is_empty() {
+            let allowed = "a provider, because further models are configured in `models`";
+            return Err(not_allowed_error("model.provider", "none", allowed));
+        }
+        let mut seen = BTreeSet::new();
+        let is_usable = |name: &String| self.models.contains_key(name) && seen.insert(name.clone());
+        if self.model.fallbacks.iter().all(is_usable) {
+            return Ok(());
+        }
+        // a name is not shown, because it can be a misplaced secret
+        let allowed = format!("different names of {}", self.model_names());
+        Err(not_allowed_error("model.fallbacks", "a list with an unknown or repeated name", allowed))
+    }
+
+    fn model_names(&self) -> String {
+        let names: Vec<_> = self.models.keys().map(|name| format!("`models.{name}`")).collect();
+        if names.is_empty() {
+            "models, of which none is configured in `models`".into()
+        } else {
+            names.join(", ")
+        }
+    }
+
+    /// Checks the name of a further model. No other oracle may have it.
+    fn check_model_name(&self, name: &str) -> Result<(), ConfigError> {
+        let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let taken = [MAIL, self.model.provider.as_str()];
+        if (1..=NAME_MAX_CHARS).contains(&name.len()) && name.bytes().all(is_word) && !taken.contains(&name) {
+            return Ok(());
+        }
+        let allowed = format!(
+            "names of 1 to {NAME_MAX_CHARS} of `a-z 0-9 -`, except `{MAIL}` and the value of `model.provider`"
+        );
+        Err(not_allowed_error("models", "a table with another name", allowed))
+    }
+}

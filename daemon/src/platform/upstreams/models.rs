@@ -1,0 +1,179 @@
+//! Clients of the configured models.
+
+use crate::platform::config::{
+    ConfigError, DaemonConfig, ModelEntry, ModelProvider, ModelSection as ModelConfig, is_cleartext,
+    redact_url,
+};
+use crate::platform::secret::{read_configured_secret, read_secret};
+use oracled_actors::Clock;
+use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
+use oracled_actors::upstream::{
+    AnthropicClient, BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient,
+    UpstreamEndpointError,
+};
+use oracled_actors::verdict::generation::{ConfiguredModel, ConfiguredModels};
+use oracled_actors::verdict::rate_limiter::{CallLimits, ModelCallLimits};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use secrecy::SecretString;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Base URL of Google's API.
+const GEMINI_BASE: &str = "https://generativelanguage.googleapis.com";
+/// Base URL of OpenAI's API.
+const OPENAI_BASE: &str = "https://api.openai.com/v1";
+/// Base URL of Anthropic's API.
+const ANTHROPIC_BASE: &str = "https://api.anthropic.com";
+/// Time limit of a probe. `oracle_health` has the same limit.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The clients of all models.
+#[derive(Debug, Default)]
+pub(super) struct ModelClients {
+    pub(super) models: ConfiguredModels,
+    pub(super) calls: CallLimits,
+    pub(super) oracles: Vec<MonitoredOracle>,
+    /// Keys that would cross a network in clear text.
+    pub(super) cleartext: Vec<ConfigError>,
+}
+
+impl ModelClients {
+    /// The clients for `config`: none if the first model has no key.
+    pub(super) fn new(config: &DaemonConfig, clock: &Clock) -> Result<Self, ConfigError> {
+        let mut clients = Self::default();
+        let own = config.applications.iter();
+        let own = own
+            .filter_map(|(name, section)| Some((name.clone(), NonZeroU32::new(section.calls_per_minute?)?)));
+        clients.calls.applications = own.collect();
+        for entry in config.model_entries() {
+            let key = read_model_key(&entry)?;
+            clients.cleartext.extend(cleartext_key_fault(&entry, key.as_ref()));
+            match create_client(&entry, key, clock)? {
+                Some(client) => clients.add(config, &entry, client, clock),
+                None if config.models.is_empty() => {}
+                None => return Err(no_key_error(&entry)),
+            }
+        }
+        Ok(clients)
+    }
+
+    fn add(
+        &mut self,
+        config: &DaemonConfig,
+        entry: &ModelEntry<'_>,
+        client: Arc<dyn ModelClient>,
+        clock: &Clock,
+    ) {
+        let ModelEntry { oracle_id: id, section, is_in_order, .. } = entry;
+        let probe = ModelProbe { model: Arc::clone(&client), name: section.name.clone() };
+        let probe: Option<Arc<dyn OracleProbe>> = Some(Arc::new(probe));
+        self.oracles.push(MonitoredOracle { id: id.clone(), config: config.health, probe });
+        let per_minute = NonZeroU32::new(section.calls_per_minute).unwrap_or(NonZeroU32::MIN);
+        self.calls.models.insert(id.clone(), ModelCallLimits { per_minute, at_once: section.calls_at_once });
+        let caller = ModelCaller::new(id.clone(), client, call_policy(section), clock.clone());
+        let model = Arc::new(ConfiguredModel::new(caller, section.original_settings()));
+        if *is_in_order { self.models.order.push(model) } else { self.models.others.push(model) }
+    }
+}
+
+fn call_policy(config: &ModelConfig) -> ModelCallPolicy {
+    ModelCallPolicy {
+        soft_timeout: Duration::from_millis(config.soft_timeout_ms),
+        hard_timeout: Duration::from_millis(config.hard_timeout_ms),
+        deadline: Duration::from_millis(config.deadline_ms),
+        max_retries: config.max_retries,
+    }
+}
+
+/// The key of a model, if it has one.
+fn read_model_key(entry: &ModelEntry<'_>) -> Result<Option<SecretString>, ConfigError> {
+    let ModelEntry { oracle_id, table, section, is_first_of_provider, .. } = entry;
+    let (credential, variable) = match section.provider {
+        ModelProvider::None => return Ok(None),
+        ModelProvider::Gemini => ("gemini-api-key", "GEMINI_API_KEY"),
+        ModelProvider::OpenAi => ("openai-api-key", "OPENAI_API_KEY"),
+        ModelProvider::Anthropic => ("anthropic-api-key", "ANTHROPIC_API_KEY"),
+    };
+    let (key, file) = (format!("{table}.api_key_file"), section.api_key_file.as_deref());
+    if table == "model" {
+        return read_secret(credential, &key, file, variable);
+    }
+    match read_configured_secret(&format!("{oracle_id}-api-key"), &key, file)? {
+        None if *is_first_of_provider => read_secret(credential, &key, None, variable),
+        own => Ok(own),
+    }
+}
+
+/// The error if the model's key would cross a network in clear text.
+fn cleartext_key_fault(entry: &ModelEntry<'_>, secret: Option<&SecretString>) -> Option<ConfigError> {
+    let base = entry.section.base_url.as_deref().filter(|base| is_cleartext(base, |_| false))?;
+    let (key, given) = (format!("{}.base_url", entry.table), redact_url(base));
+    let (what, remedy) = ("the model's key", "use https://");
+    secret.map(|_| ConfigError::Cleartext { key, given, what, remedy })
+}
+
+/// The error for a model without a key, if several models are configured.
+fn no_key_error(entry: &ModelEntry<'_>) -> ConfigError {
+    ConfigError::NotAllowed {
+        key: format!("{}.api_key_file", entry.table),
+        variable: None,
+        given: "not set".into(),
+        allowed: "a file with the API key of this model".into(),
+    }
+}
+
+/// The client of a model; `None` if the API of Google or Anthropic, or OpenAI's own server, has no key.
+fn create_client(
+    entry: &ModelEntry<'_>,
+    key: Option<SecretString>,
+    clock: &Clock,
+) -> Result<Option<Arc<dyn ModelClient>>, ConfigError> {
+    let config = entry.section;
+    let base = |default| config.base_url.as_deref().unwrap_or(default);
+    let unusable = |error| unusable_error(&entry.table, &error);
+    let client: Arc<dyn ModelClient> = match (config.provider, key) {
+        (ModelProvider::None, _) | (ModelProvider::Gemini | ModelProvider::Anthropic, None) => {
+            return Ok(None);
+        }
+        // a self-hosted server may require no key
+        (ModelProvider::OpenAi, None) if config.base_url.is_none() => return Ok(None),
+        (ModelProvider::Gemini, Some(key)) => {
+            let version = config.version.clone();
+            Arc::new(GeminiClient::new(base(GEMINI_BASE), version, key, clock.clone()).map_err(unusable)?)
+        }
+        (ModelProvider::OpenAi, key) => {
+            Arc::new(OpenAiClient::new(base(OPENAI_BASE), key, clock.clone()).map_err(unusable)?)
+        }
+        (ModelProvider::Anthropic, Some(key)) => {
+            Arc::new(AnthropicClient::new(base(ANTHROPIC_BASE), key, clock.clone()).map_err(unusable)?)
+        }
+    };
+    Ok(Some(client))
+}
+
+fn unusable_error(table: &str, error: &UpstreamEndpointError) -> ConfigError {
+    let what = match error {
+        UpstreamEndpointError::BadKey => "the model's key".to_owned(),
+        _ => format!("`{table}.base_url`"),
+    };
+    ConfigError::NotUnderstood(format!("{what}: {error}"))
+}
+
+/// Probes whether the model answers.
+#[derive(Debug)]
+struct ModelProbe {
+    model: Arc<dyn ModelClient>,
+    name: String,
+}
+
+impl OracleProbe for ModelProbe {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+        Box::pin(async {
+            match self.model.probe(&self.name, PROBE_TIMEOUT).await {
+                Ok(()) => CircuitCallOutcome::Success { latency_ms: None },
+                Err(failure) => failure.probe_outcome(),
+            }
+        })
+    }
+}
