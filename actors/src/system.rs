@@ -14,6 +14,7 @@ use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::VerdictCache;
+use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::notifier::{Notifier, NotifierConfig};
@@ -22,9 +23,10 @@ use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
+use jiff::Timestamp;
 use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
-use oracled_store::{Journal, Store};
+use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
@@ -48,6 +50,8 @@ pub struct SystemParts {
     /// The models that make verdicts; they are among the oracles.
     pub models: ConfiguredModels,
     pub calls: CallLimits,
+    /// The daily budget of all models.
+    pub budget: Option<CostBudget>,
     pub orders: OrdersConfig,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
@@ -74,6 +78,8 @@ pub struct ActorSystem {
     pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The models that make first verdicts, in the order in which they are tried.
     pub models: Vec<OracleId>,
+    /// The daily budget of all models.
+    pub budget: Option<CostBudget>,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
     /// The actor that generates first verdicts.
@@ -126,6 +132,7 @@ impl ActorSystem {
             oracles,
             models,
             calls,
+            budget,
             orders,
             mailing,
             unexpected_fields,
@@ -160,7 +167,10 @@ impl ActorSystem {
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            hire.start("rate_limiter", &here, queue, move || RateLimiter::new(calls, store, log, clock))
+            let spendable = budget.clone();
+            hire.start("rate_limiter", &here, queue, move || {
+                RateLimiter::new(calls, spendable, store, log, clock)
+            })
         };
 
         let registry = {
@@ -246,6 +256,7 @@ impl ActorSystem {
         Self {
             crosscheck,
             models: model_ids,
+            budget,
             regen,
             orders,
             cache,
@@ -282,6 +293,15 @@ impl ActorSystem {
             self.ingestion.report(),
             self.log.actor_handle().report(),
         ]
+    }
+
+    /// When the daily budget resets; `None` unless it is used up.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn budget_resets_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let Some(budget) = &self.budget else { return Ok(None) };
+        Ok(budget.used_up(&self.store, self.clock.now())?.map(|used_up| used_up.resets_at))
     }
 
     /// Waits until a guardian gives up, and returns the reason. The process must end then.

@@ -14,6 +14,7 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
+use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::generation::ConfiguredModels;
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
@@ -78,6 +79,7 @@ pub(crate) struct TestSystem {
 pub(crate) struct TestServices {
     pub(crate) oracles: Vec<MonitoredOracle>,
     pub(crate) models: ConfiguredModels,
+    pub(crate) budget: Option<CostBudget>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
     pub(crate) mailing: Option<NotifierConfig>,
     /// If `None`, there are no live sources.
@@ -144,6 +146,7 @@ pub(crate) fn start(
         applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
         models: outside.models,
+        budget: outside.budget,
         calls: CallLimits {
             models: [test_model_id(), "backup".parse().expect("an id")]
                 .map(|id| {

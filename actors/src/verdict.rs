@@ -1,6 +1,7 @@
 //! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, and mail.
 
 pub mod cache;
+pub mod cost_budget;
 pub mod crosscheck;
 pub mod generation;
 pub mod notifier;

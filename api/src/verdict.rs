@@ -1,5 +1,6 @@
 //! Verdicts, sessions, the cache and the outbox.
 
+pub mod costs;
 pub mod orders;
 
 use crate::audit::LogEntry;

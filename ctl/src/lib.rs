@@ -67,6 +67,8 @@ enum CtlCommand {
     Log(audit::log::LogArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
     Divergence(verdict::divergence::DivergenceArgs),
+    /// Show the costs of the models by UTC day, model and tier
+    Costs(verdict::costs::CostsArgs),
     /// Remove the cached verdict of a session
     Purge(verdict::purge::PurgeArgs),
     Session(verdict::session::SessionArgs),
@@ -136,6 +138,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Crosscheck(verb) => block_on(verb.run(options, out)),
         CtlCommand::Submit(verb) => block_on(verb.run(options, out)),
         CtlCommand::Register(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Costs(verb) => block_on(verb.run(options, out)),
         CtlCommand::Divergence(verb) => block_on(verb.run(options, out)),
         CtlCommand::Verdict(verb) => block_on(verb.run(options, out)),
         CtlCommand::Health(verb) => block_on(verb.run(options, out)),

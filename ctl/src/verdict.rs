@@ -1,6 +1,7 @@
 //! Verbs for verdicts and sessions.
 
 pub(crate) mod calibrate;
+pub(crate) mod costs;
 pub(crate) mod crosscheck;
 pub(crate) mod divergence;
 pub(crate) mod orders;

@@ -17,7 +17,7 @@ use crate::platform::control::inject_panic;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::verdict::control::{divergence, orders, outbox, purge, session};
+use crate::verdict::control::{costs, divergence, orders, outbox, purge, session};
 use crate::verification::control::{execution, review};
 use axum::Router;
 use axum::middleware::from_fn;
@@ -67,6 +67,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route_layer(from_fn(reject_params))
         .route("/v1/log", get(log::get))
         .route("/v1/log/follow", get(log::follow))
+        .route("/v1/costs", get(costs::get))
         .route("/v1/divergence", get(divergence::get))
         .route("/v1/outbox", get(outbox::get))
         .route("/v1/orders", get(orders::list))

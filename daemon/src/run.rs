@@ -148,6 +148,7 @@ impl RunningDaemon {
             oracles: upstreams.oracles,
             models: upstreams.models,
             calls: upstreams.calls,
+            budget: config.costs.to_budget(),
             orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,

@@ -1,6 +1,7 @@
 //! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
 
 pub mod application;
+pub mod cost;
 pub mod crosscheck;
 pub mod delivery;
 pub mod divergence;

@@ -1,5 +1,6 @@
-//! Sessions, their verdicts and orders, regenerations, refusals, and mail.
+//! Sessions, their verdicts and orders, costs, regenerations, refusals, and mail.
 
+pub(crate) mod costs;
 pub(crate) mod orders;
 pub(crate) mod outbox;
 pub(crate) mod regens;

@@ -11,6 +11,7 @@ mod cache;
 mod circuit;
 mod control;
 mod corpus;
+mod costs;
 mod crosscheck;
 mod ctl;
 mod damage;

@@ -149,7 +149,14 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     sessions(&mut control).await;
     follow(&mut control, daemon.control().await).await;
     control.get(&format!("/v1/executions/{execution_id}")).await;
-    for path in ["/v1/status", "/v1/actors", "/v1/health/oracles", "/v1/log?limit=10000", "/v1/divergence"] {
+    for path in [
+        "/v1/status",
+        "/v1/actors",
+        "/v1/health/oracles",
+        "/v1/log?limit=10000",
+        "/v1/divergence",
+        "/v1/costs",
+    ] {
         assert_eq!(control.get(path).await.status, 200, "{path}");
     }
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/health/oracles"] {

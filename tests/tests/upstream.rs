@@ -526,12 +526,14 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             cache_hit: false,
             stale_data_used: false,
             path: GatePath::Regen,
+            tier: ProductTier::Quick,
             attempt: 1,
             soft_timeout_exceeded: false,
             prompt_sha256: prompt("Sell honey?").sha256().clone(),
             generation: settings(),
             finish_reason: Some(reason.into()),
             usage: Some(usage),
+            cost: None,
         });
         let session_id: SessionId = "cs_1".parse().expect("an id");
         assert_eq!(logged, AuditEvent::new(at, session_id, expected));

@@ -10,7 +10,7 @@ use crate::verdict::cache::{PurgeVerdict, RegisterSession};
 use crate::verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
 use crate::verdict::orders::{PlaceOrder, PlacedOrder};
 use crate::verdict::submission::Submission;
-use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::health::OracleHealthConfig;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::{
@@ -28,6 +28,8 @@ pub(crate) const PEER: PeerCredentials = PeerCredentials { uid: 7, gid: 8, pid: 
 pub(crate) struct ScriptedModel {
     pub(crate) answers: Mutex<VecDeque<Result<String, ModelTextError>>>,
     pub(crate) requests: Mutex<Vec<(String, GenerationSettings)>>,
+    /// The tokens that each answer reports.
+    pub(crate) usage: Option<ModelTokenUsage>,
     /// Delays each answer until a notification, if it is set.
     pub(crate) held: Option<Notify>,
 }
@@ -72,7 +74,7 @@ impl ModelClient for ScriptedModel {
             let metadata = ModelAnswerMetadata {
                 response_hash: Sha256Hex::of(b"{}"),
                 finish_reason: Some("STOP".into()),
-                usage: None,
+                usage: self.usage,
                 oracle_version: None,
             };
             match next.unwrap_or_else(|| Ok(GOOD.to_owned())) {

@@ -5,6 +5,7 @@ use super::{ModelAttempt, ModelClient, ModelRefusal, ModelTextError};
 use crate::platform::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
+use oracled_domain::verdict::cost::ModelPrices;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
 use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, OracleId, SessionId};
@@ -136,6 +137,7 @@ pub struct ModelCaller {
     oracle_id: OracleId,
     model: Arc<dyn ModelClient>,
     policy: ModelCallPolicy,
+    prices: Option<ModelPrices>,
     clock: Clock,
 }
 
@@ -157,7 +159,13 @@ impl ModelCaller {
         policy: ModelCallPolicy,
         clock: Clock,
     ) -> Self {
-        Self { oracle_id, model, policy, clock }
+        Self { oracle_id, model, policy, prices: None, clock }
+    }
+
+    /// Sets the prices, from which the cost of each call is computed.
+    #[must_use]
+    pub fn with_prices(self, prices: Option<ModelPrices>) -> Self {
+        Self { prices, ..self }
     }
 
     /// The model's name among the oracles.
@@ -242,6 +250,7 @@ impl ModelCaller {
             }
             ModelAttempt::NoAnswerReceived(failure) => (Err(ModelTextError::Failed(failure)), None),
         };
+        let usage = metadata.as_ref().and_then(|answer| answer.usage);
         let interaction = OracleInteractionLog {
             execution_id: execution_id.to_owned(),
             oracle_id: self.oracle_id.to_string(),
@@ -258,12 +267,14 @@ impl ModelCaller {
             cache_hit: false,
             stale_data_used: false,
             path,
+            tier: prompt.tier(),
             attempt: number,
             soft_timeout_exceeded: latency > self.policy.soft_timeout,
             prompt_sha256: prompt.sha256().clone(),
             generation: settings.clone(),
             finish_reason: metadata.as_ref().and_then(|answer| answer.finish_reason.clone()),
-            usage: metadata.as_ref().and_then(|answer| answer.usage),
+            usage,
+            cost: self.prices.as_ref().zip(usage).and_then(|(prices, usage)| prices.cost_of(&usage)),
         };
         (outcome, interaction, timestamp)
     }

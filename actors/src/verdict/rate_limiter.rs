@@ -8,13 +8,19 @@
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
+use crate::verdict::cost_budget::{CostBudget, UsedUpBudget};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::base::decimal::Decimal;
+use oracled_domain::verdict::cost::day_of;
 use oracled_domain::{
     ApplicationName, AuditEvent, EventKind, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,7 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const SLOT_RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the model may not be called now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallLimitError {
     /// The session's verdict was regenerated a short time ago.
     #[error("the session's verdict was regenerated less than five minutes ago")]
@@ -54,24 +60,34 @@ pub enum CallLimitError {
         /// Time until the next call of the application is allowed.
         wait: Duration,
     },
+    /// The daily budget is used up.
+    #[error("the model calls of this UTC day cost {costs} {currency} (limit {budget}: `costs.daily_budget`)")]
+    DailyBudget {
+        costs: Decimal,
+        budget: Decimal,
+        currency: String,
+        /// Time until the next day.
+        wait: Duration,
+    },
 }
 
 impl CallLimitError {
-    /// Time until a retry makes sense.
+    /// The time until a retry makes sense.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         match self {
             Self::Session { wait }
             | Self::Places { wait, .. }
             | Self::Budget { wait, .. }
-            | Self::Application { wait, .. } => *wait,
+            | Self::Application { wait, .. }
+            | Self::DailyBudget { wait, .. } => *wait,
         }
     }
 }
 
-/// Why a regeneration may not start.
+/// Why a call may not start.
 #[derive(Debug, thiserror::Error)]
-pub enum RegenPermitError {
+pub enum CallPermitError {
     /// A limit is reached.
     #[error(transparent)]
     Limited(#[from] CallLimitError),
@@ -85,7 +101,7 @@ pub enum RegenPermitError {
 
 /// Requests a regeneration of a session's verdict. The attempt is durable when this returns.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(RegenPermit, ModelCallSlot), RegenPermitError>")]
+#[rtype(result = "Result<(RegenPermit, ModelCallSlot), CallPermitError>")]
 pub struct RequestRegen {
     pub session_id: SessionId,
     /// The model that is called.
@@ -122,7 +138,7 @@ impl RegenPermit {
 
 /// Requests a call of this model for a first verdict, which has no limit for each session.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<ModelCallSlot, CallLimitError>")]
+#[rtype(result = "Result<ModelCallSlot, CallPermitError>")]
 pub struct RequestFirstCall {
     pub oracle_id: OracleId,
     pub application: ApplicationName,
@@ -141,6 +157,9 @@ pub struct RequestCallRetry {
 pub struct RateLimiter {
     calls: BTreeMap<OracleId, ModelCallBudget>,
     applications: BTreeMap<ApplicationName, CallRate>,
+    budget: Option<CostBudget>,
+    /// The latest day on which it was logged that the budget is used up.
+    logged_on: Option<Date>,
     store: Store,
     log: LoggerHandle,
     clock: Clock,
@@ -217,12 +236,18 @@ fn quota(per_minute: NonZeroU32) -> Quota {
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: CallLimits, store: Store, log: LoggerHandle, clock: Clock) -> Self {
+    pub(crate) fn new(
+        limits: CallLimits,
+        budget: Option<CostBudget>,
+        store: Store,
+        log: LoggerHandle,
+        clock: Clock,
+    ) -> Self {
         let CallLimits { models, applications } = limits;
         let calls = models.into_iter().map(|(id, limits)| (id, ModelCallBudget::new(limits))).collect();
         let applications =
             applications.into_iter().map(|(name, limit)| (name, CallRate::new(limit))).collect();
-        Self { calls, applications, store, log, clock }
+        Self { calls, applications, budget, logged_on: None, store, log, clock }
     }
 
     /// Takes a slot of a model, and one call of its budget and of the application's.
@@ -231,7 +256,7 @@ impl RateLimiter {
         oracle_id: &OracleId,
         application: &ApplicationName,
     ) -> Result<ModelCallSlot, CallLimitError> {
-        let slot = self.budget(oracle_id)?.take_slot()?;
+        let slot = self.calls_of(oracle_id)?.take_slot()?;
         self.take_call(oracle_id, application)?;
         Ok(slot)
     }
@@ -241,26 +266,72 @@ impl RateLimiter {
             let calls_per_minute = own.per_minute;
             own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
         }
-        self.budget(oracle_id)?.take_budgeted_call()
+        self.calls_of(oracle_id)?.take_budgeted_call()
     }
 
-    /// The budget of a model. A model without one may not be called.
-    fn budget(&self, oracle_id: &OracleId) -> Result<&ModelCallBudget, CallLimitError> {
+    /// The budget of calls of a model. A model without one may not be called.
+    fn calls_of(&self, oracle_id: &OracleId) -> Result<&ModelCallBudget, CallLimitError> {
         let none = CallLimitError::Places { calls_at_once: 0, wait: SLOT_RETRY_WAIT };
         self.calls.get(oracle_id).ok_or(none)
     }
 
+    /// Checks that the daily budget is not used up. Calls in flight are not counted.
+    fn check_daily_budget(&mut self) -> Result<(), CallPermitError> {
+        let Some(budget) = self.budget.clone() else { return Ok(()) };
+        let now = self.clock.now();
+        let Some(UsedUpBudget { costs, resets_at }) = budget.used_up(&self.store, now)? else {
+            return Ok(());
+        };
+        self.log_used_up_budget(&budget, &costs, now)?;
+        let CostBudget { daily: budget, currency } = budget;
+        let wait = resets_at.duration_since(now).unsigned_abs();
+        Err(CallLimitError::DailyBudget { costs, budget, currency, wait }.into())
+    }
+
+    /// Logs, once a day, that the budget is used up.
+    fn log_used_up_budget(
+        &mut self,
+        budget: &CostBudget,
+        costs: &Decimal,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let day = day_of(now);
+        if self.logged_on == Some(day) {
+            return Ok(());
+        }
+        self.logged_on = Some(day);
+        if budget_reached_times(&self.store, 1)?.into_iter().any(|at| day_of(at) == day) {
+            return Ok(());
+        }
+        let CostBudget { daily, currency } = budget.clone();
+        tracing::warn!(%costs, budget = %daily, currency, "the daily budget for model calls is used up");
+        let (costs, level) = (costs.clone(), EventSeverity::Escalation);
+        let reached = EventKind::DailyBudgetReached { day, budget: daily, costs, currency, level };
+        let (log, reached) = (self.log.clone(), AuditEvent::new(now, None, reached));
+        // if the commit fails, the entry is in the service log
+        actix_rt::spawn(async move { drop(log.commit(reached.into()).await) });
+        Ok(())
+    }
+
     /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.
-    fn check_session_limit(&self, session_id: &SessionId) -> Result<Option<u64>, RegenPermitError> {
+    fn check_session_limit(&self, session_id: &SessionId) -> Result<Option<u64>, CallPermitError> {
         check_last_attempt(&self.store, session_id, &self.clock)
     }
+}
+
+/// The moments of the last `limit` days at which the daily budget was found to be used up.
+pub(crate) fn budget_reached_times(store: &Store, limit: usize) -> Result<Vec<Timestamp>, StoreError> {
+    let event = Some("daily_budget_reached".to_owned());
+    let lines = store.log(&LogQuery { event, newest: true, limit, ..LogQuery::default() })?;
+    let read = |json: &str| serde_json::from_str::<AuditEvent>(json).ok().map(|event| event.timestamp);
+    Ok(lines.iter().filter_map(|line| read(&line.json)).collect())
 }
 
 fn check_last_attempt(
     store: &Store,
     session_id: &SessionId,
     clock: &Clock,
-) -> Result<Option<u64>, RegenPermitError> {
+) -> Result<Option<u64>, CallPermitError> {
     let noted = store.regen_attempt(session_id)?;
     match noted.as_ref().and_then(|(attempt, _)| attempt.wait(clock.now())) {
         Some(wait) => Err(CallLimitError::Session { wait: wait.unsigned_abs() }.into()),
@@ -274,7 +345,7 @@ async fn commit_regen_attempt(
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-) -> Result<RegenPermit, RegenPermitError> {
+) -> Result<RegenPermit, CallPermitError> {
     let RequestRegen { session_id, tier, generation, .. } = take;
     let mut read = Some(before);
     let noted = log.decide_and_commit(|| {
@@ -290,7 +361,7 @@ async fn commit_regen_attempt(
             })],
             ..JournalRecord::default()
         };
-        Ok::<_, RegenPermitError>(CommitDecision::Change((), record))
+        Ok::<_, CallPermitError>(CommitDecision::Change((), record))
     });
     let revision = noted.await?.1.map_or(0, |receipt| receipt.last_seq);
     Ok(RegenPermit { session_id, revision })
@@ -303,10 +374,11 @@ impl Actor for RateLimiter {
 impl Supervised for RateLimiter {}
 
 impl Handler<RequestRegen> for RateLimiter {
-    type Result = ResponseFuture<Result<(RegenPermit, ModelCallSlot), RegenPermitError>>;
+    type Result = ResponseFuture<Result<(RegenPermit, ModelCallSlot), CallPermitError>>;
 
     fn handle(&mut self, take: RequestRegen, _: &mut Context<Self>) -> Self::Result {
         let allowed = self.check_session_limit(&take.session_id);
+        let allowed = allowed.and_then(|before| self.check_daily_budget().map(|()| before));
         let application = take.session_id.application();
         let allowed = allowed.and_then(|before| Ok((before, self.take_slot(&take.oracle_id, &application)?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
@@ -318,10 +390,11 @@ impl Handler<RequestRegen> for RateLimiter {
 }
 
 impl Handler<RequestFirstCall> for RateLimiter {
-    type Result = Result<ModelCallSlot, CallLimitError>;
+    type Result = Result<ModelCallSlot, CallPermitError>;
 
     fn handle(&mut self, call: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
-        self.take_slot(&call.oracle_id, &call.application)
+        self.check_daily_budget()?;
+        Ok(self.take_slot(&call.oracle_id, &call.application)?)
     }
 }
 

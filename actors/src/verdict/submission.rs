@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{
@@ -63,6 +64,11 @@ impl GenerationTrace {
     /// The tokens used by the model calls.
     pub(crate) fn usage(trace: Option<&Self>) -> Option<ModelTokenUsage> {
         ModelTokenUsage::sum(Self::entries(trace).filter_map(|entry| entry.token_usage()))
+    }
+
+    /// The cost of the model calls.
+    pub(crate) fn cost(trace: Option<&Self>) -> Option<ModelCost> {
+        ModelCost::sum(Self::entries(trace).filter_map(|entry| entry.model_cost()).map(|sum| sum.cost))
     }
 
     /// The log entries of the model calls.

@@ -1,6 +1,7 @@
 //! Orders of first verdicts.
 
 use crate::base::page::PageLimit;
+use jiff::Timestamp;
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::{ApplicationName, ProductTier, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ pub struct OrderReport {
     /// The order.
     #[serde(flatten)]
     pub order: Order,
+    /// When the daily budget resets; missing unless the order waits for that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub budget_resets_at: Option<Timestamp>,
 }
 
 impl OrderReport {
@@ -22,13 +26,20 @@ impl OrderReport {
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
         let SessionRecord { session_id, tier, order, .. } = session;
-        Some(Self { session_id, tier, order: order? })
+        Some(Self { session_id, tier, order: order?, budget_resets_at: None })
     }
 
     /// The same for the application of the session.
     #[must_use]
     pub fn local(session: SessionRecord) -> Option<Self> {
         Self::of(session).map(|report| Self { session_id: report.session_id.into_local(), ..report })
+    }
+
+    /// The report while the daily budget is used up until `resets_at`.
+    #[must_use]
+    pub fn with_budget_reset(self, resets_at: Option<Timestamp>) -> Self {
+        let budget_resets_at = resets_at.filter(|_| self.order.state == OrderState::Queued);
+        Self { budget_resets_at, ..self }
     }
 }
 

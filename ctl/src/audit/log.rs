@@ -201,6 +201,9 @@ pub(crate) fn format_entry(entry: &Value) -> String {
         "infrastructure_variance" => {
             format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
         }
+        "daily_budget_reached" => {
+            format!("{}: {} of {} {}", text("day"), text("costs"), text("budget"), text("currency"))
+        }
         "verdict_purged" => format!("by {}", format_peer(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), format_peer(entry)),
         "oracle_health_changed" => {

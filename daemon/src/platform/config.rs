@@ -4,6 +4,7 @@
 
 mod applications;
 mod cleartext;
+mod costs;
 mod error;
 mod flags;
 mod given;
@@ -22,6 +23,8 @@ use applications::check_applications;
 pub use applications::{ApplicationSection, ApplicationSections};
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, redact_url};
+pub use costs::CostsSection;
+pub(crate) use costs::exact_amount;
 pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, DaemonFlags};
 use ingestion::CredentialKeys;
@@ -131,6 +134,8 @@ pub struct DaemonConfig {
     /// [oracles](../delivery.md#oracles-and-circuits): 1 to 32 of `a-z 0-9 -`. The variable of a key is
     /// `ORACLED_MODELS__<NAME>__<KEY>`.
     pub models: BTreeMap<String, ModelSection>,
+    /// The costs of the models, as computed from their prices.
+    pub costs: CostsSection,
     /// Orders: first verdicts that the model generates.
     pub orders: OrdersSection,
     /// Mail to customers.
@@ -314,6 +319,7 @@ impl Default for DaemonConfig {
             supervision: SupervisionSection { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: ModelSection::default(),
             models: BTreeMap::new(),
+            costs: CostsSection::default(),
             orders: OrdersSection::default(),
             mail: MailSection::default(),
             health: OracleHealthConfig::default(),
@@ -388,6 +394,7 @@ impl DaemonConfig {
             self.socket_group().map(drop),
             self.control_socket_group().map(drop),
             self.check_log_level(),
+            self.costs.check(),
             self.mail.check(),
             self.rules.check(),
         ];

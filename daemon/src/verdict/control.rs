@@ -1,5 +1,6 @@
 //! Handlers of verdicts and sessions on the control socket.
 
+pub mod costs;
 pub mod divergence;
 pub mod orders;
 pub mod outbox;

@@ -16,7 +16,9 @@ pub use crosscheck::CrosscheckEntry;
 pub use query::{QueryEntry, SourceReadKind, SourceReadOutcome};
 pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
+use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;
+use crate::verdict::cost::{CostSum, day_of};
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{ModelTokenUsage, VerdictGeneration};
@@ -32,7 +34,7 @@ use ground::{
     ConfirmationEntry, DocumentEntry, InvalidationEntry, PruneEntry, PullEndedEntry, PullFailedEntry,
     PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
 };
-use jiff::Timestamp;
+use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{IntoStaticStr, VariantNames};
 use verification::{
@@ -214,6 +216,20 @@ pub enum EventKind {
         /// Always `ESCALATION`.
         level: EventSeverity,
     },
+    /// The costs of a UTC day have reached the daily budget. No further verdict is generated on this day.
+    DailyBudgetReached {
+        /// The day.
+        #[schema(value_type = String, format = Date)]
+        day: civil::Date,
+        /// The budget.
+        budget: Decimal,
+        /// The costs of the day.
+        costs: Decimal,
+        /// The currency of both.
+        currency: String,
+        /// Always `ESCALATION`.
+        level: EventSeverity,
+    },
     /// A mail was put into the outbox.
     MailQueued {
         /// The id of the mail.
@@ -377,6 +393,22 @@ impl AuditEvent {
             _ => None,
         }
     }
+
+    /// The cost of the model call that the event is about.
+    #[must_use]
+    pub fn model_cost(&self) -> Option<CostSum> {
+        let EventKind::OracleInteraction(interaction) = &self.kind else { return None };
+        let usage = interaction.usage?;
+        Some(CostSum {
+            day: day_of(self.timestamp),
+            model: interaction.oracle_id.clone(),
+            tier: interaction.tier,
+            calls: 1,
+            prompt_tokens: usage.prompt_tokens.unwrap_or(0),
+            output_tokens: usage.output_tokens.unwrap_or(0),
+            cost: interaction.cost.clone()?,
+        })
+    }
 }
 
 impl Serialize for AuditEvent {
@@ -432,6 +464,7 @@ impl EventKind {
                 | Self::RulesEvaluated(_)
                 | Self::OracleInteraction(_)
                 | Self::InfrastructureVariance { .. }
+                | Self::DailyBudgetReached { .. }
                 | Self::MailSent { .. }
                 | Self::MailFailed { .. }
                 | Self::ControlAction { .. }

@@ -32,6 +32,8 @@ pub enum GenerationOutcome {
     RateLimited,
     /// The limits of model calls are reached.
     ModelBusy,
+    /// The daily budget is used up.
+    BudgetUsedUp,
     /// The model's circuit is open.
     CircuitOpen,
     /// The model requested a wait.

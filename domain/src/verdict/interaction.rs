@@ -1,8 +1,10 @@
 //! Logged attempts to get an answer from an upstream (seed: `rfc-0002-ground-truth`, "Versioned Oracle Logging").
 
 use crate::base::digest::Sha256Hex;
+use crate::verdict::cost::ModelCost;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
+use crate::verdict::label::ProductTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
@@ -56,6 +58,8 @@ pub struct OracleInteractionLog {
     pub stale_data_used: bool,
     /// The path on which the verdict was requested.
     pub path: GatePath,
+    /// The tier of the verdict.
+    pub tier: ProductTier,
     /// The number of the attempt within the call, from 1.
     pub attempt: u32,
     /// Whether the attempt exceeded the soft timeout.
@@ -70,6 +74,9 @@ pub struct OracleInteractionLog {
     /// The token usage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<ModelTokenUsage>,
+    /// The cost, if the model has prices and has reported its tokens.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<ModelCost>,
 }
 
 #[cfg(test)]
@@ -91,12 +98,14 @@ mod tests {
             cache_hit: false,
             stale_data_used: false,
             path: GatePath::Regen,
+            tier: ProductTier::Quick,
             attempt: 1,
             soft_timeout_exceeded: true,
             prompt_sha256: Sha256Hex::of(b"abc"),
             generation: GenerationSettings::locked("gemini-2.5-flash".into()),
             finish_reason: None,
             usage: None,
+            cost: None,
         }
     }
 
@@ -108,7 +117,7 @@ mod tests {
                 r#"{"execution_id":"regen:cs_1:1795168800000000","oracle_id":"gemini","#,
                 r#""oracle_version":"v1beta/gemini-2.5-flash","request_timestamp":"2026-11-20T10:00:00Z","#,
                 r#""response_timestamp":null,"latency_ms":20000,"status":"timeout","error_code":"timeout","#,
-                r#""cache_hit":false,"stale_data_used":false,"path":"regen","attempt":1,"#,
+                r#""cache_hit":false,"stale_data_used":false,"path":"regen","tier":"quick","attempt":1,"#,
                 r#""soft_timeout_exceeded":true,"#,
                 r#""prompt_sha256":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","#,
                 r#""generation":{"model":"gemini-2.5-flash","temperature":0.0,"topP":1.0,"topK":1,"#,

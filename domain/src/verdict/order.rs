@@ -1,6 +1,7 @@
 //! Orders: first verdicts that the model is to generate. An accepted order is stored before the model is asked, and
 //! lasts until its session is removed.
 
+use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::generation_outcome::GenerationOutcome;
 use jiff::{SignedDuration, Timestamp};
@@ -105,6 +106,9 @@ pub struct OrderAttempt {
     /// The tokens used, with retries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<ModelTokenUsage>,
+    /// The cost, with retries.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<ModelCost>,
 }
 
 /// How an attempt failed.
@@ -115,6 +119,7 @@ pub struct OrderAttemptFailure {
     pub cause: String,
     /// The tokens used.
     pub usage: Option<ModelTokenUsage>,
+    pub cost: Option<ModelCost>,
     /// The wait that the model requested.
     pub retry_after: Option<SignedDuration>,
 }
@@ -178,6 +183,7 @@ impl Order {
             outcome: None,
             cause: None,
             usage: None,
+            cost: None,
         });
         self.enter(OrderState::Generating, now)
     }
@@ -193,8 +199,8 @@ impl Order {
         policy: &OrderPolicy,
         now: Timestamp,
     ) -> Self {
-        let OrderAttemptFailure { outcome, cause, usage, retry_after } = failure;
-        self.end_attempt(outcome, usage, now);
+        let OrderAttemptFailure { outcome, cause, usage, cost, retry_after } = failure;
+        self.end_attempt(outcome, usage, cost, now);
         if let Some(attempt) = self.last_attempts.last_mut() {
             attempt.cause = Some(cause.chars().take(CAUSE_MAX_CHARS).collect());
         }
@@ -252,16 +258,28 @@ impl Order {
 
     /// The order after its verdict was delivered.
     #[must_use]
-    pub fn delivered(mut self, usage: Option<ModelTokenUsage>, now: Timestamp) -> Self {
+    pub fn delivered(
+        mut self,
+        usage: Option<ModelTokenUsage>,
+        cost: Option<ModelCost>,
+        now: Timestamp,
+    ) -> Self {
         if self.state == OrderState::Generating {
-            self.end_attempt(GenerationOutcome::Delivered, usage, now);
+            self.end_attempt(GenerationOutcome::Delivered, usage, cost, now);
         }
         self.enter(OrderState::Delivered, now)
     }
 
-    fn end_attempt(&mut self, outcome: GenerationOutcome, usage: Option<ModelTokenUsage>, now: Timestamp) {
+    fn end_attempt(
+        &mut self,
+        outcome: GenerationOutcome,
+        usage: Option<ModelTokenUsage>,
+        cost: Option<ModelCost>,
+        now: Timestamp,
+    ) {
         if let Some(attempt) = self.last_attempts.last_mut() {
-            (attempt.ended_at, attempt.outcome, attempt.usage) = (Some(now), Some(outcome), usage);
+            (attempt.ended_at, attempt.outcome) = (Some(now), Some(outcome));
+            (attempt.usage, attempt.cost) = (usage, cost);
         }
     }
 

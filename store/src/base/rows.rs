@@ -38,6 +38,7 @@ pub(crate) enum TableId {
     Sources = b'S',
     Subjects = b'T',
     Reviews = b'V',
+    Costs = b'c',
     ByEvent = b'e',
     Refusals = b'f',
     Log = b'l',

@@ -95,6 +95,7 @@ impl StoreCounts {
             | TableId::ByExecution
             | TableId::OpenByWorkflow
             | TableId::Regens
+            | TableId::Costs
             | TableId::Definitions => None,
         }
     }

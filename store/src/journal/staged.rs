@@ -8,10 +8,12 @@ use crate::base::rows::{self, StoredRow, TableId};
 use crate::base::session_row::{SessionRow, SessionRowPart};
 use crate::base::watermark::StoreCounts;
 use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, RowKey, TableWrite};
+use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::SessionId;
+use oracled_domain::verdict::cost::CostSum;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::{AuditEvent, SessionId};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -35,6 +37,8 @@ pub(crate) struct StagedGroup<'a> {
     rows: HashMap<(TableId, Vec<u8>), Option<StagedRowHead>>,
     /// The rows of sessions after the records staged so far.
     sessions: HashMap<Vec<u8>, SessionRow>,
+    /// The costs of days after the records staged so far.
+    costs: HashMap<String, Vec<CostSum>>,
     /// The sessions that the current record has changed. A record with a session and its verdict writes their row once.
     changed_sessions: BTreeSet<Vec<u8>>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
@@ -55,6 +59,7 @@ impl<'a> StagedGroup<'a> {
             read_bytes: 0,
             rows: HashMap::new(),
             sessions: HashMap::new(),
+            costs: HashMap::new(),
             changed_sessions: BTreeSet::new(),
             replaced: Vec::new(),
             before: HashMap::new(),
@@ -94,6 +99,9 @@ impl<'a> StagedGroup<'a> {
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;
+        }
+        for cost in record.events.iter().filter_map(AuditEvent::model_cost) {
+            self.add_cost(cost, last_seq)?;
         }
         for name in mem::take(&mut self.changed_sessions) {
             self.put_session(&name, last_seq)?;
@@ -155,6 +163,32 @@ impl<'a> StagedGroup<'a> {
             self.set(TableId::Orders, order_name(*other, &position).as_bytes(), value, revision)?;
         }
         Ok(())
+    }
+
+    /// Adds the cost of a model call to the costs of its day.
+    fn add_cost(&mut self, cost: CostSum, revision: u64) -> Result<(), StoreError> {
+        let name = day_name(cost.day);
+        let mut sums = match self.costs.remove(&name) {
+            Some(sums) => sums,
+            None => self.stored_costs(&name)?,
+        };
+        cost.add_to(&mut sums);
+        let value = serde_json::to_vec(&sums).expect("the sums are plain data with string keys");
+        self.costs.insert(name.clone(), sums);
+        self.set(TableId::Costs, name.as_bytes(), Some(value), revision)
+    }
+
+    /// The stored costs of a day. A damaged row must not prevent other writes, so its day begins again.
+    fn stored_costs(&self, name: &str) -> Result<Vec<CostSum>, StoreError> {
+        let dir = self.engine.dir();
+        let row = self.engine.with(|db| rows::get_readable(db, dir, TableId::Costs, name.as_bytes()))?;
+        let sums = row.map(|row| serde_json::from_slice(&row.value)).transpose();
+        Ok(sums
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, day = name, "the costs of a day are damaged; they begin again");
+                None
+            })
+            .unwrap_or_default())
     }
 
     /// Stores a row in place of any other with its name, or removes it.

@@ -157,12 +157,14 @@ fn interaction(
             cache_hit: false,
             stale_data_used: false,
             path,
+            tier: ProductTier::Full,
             attempt: 1,
             soft_timeout_exceeded: false,
             prompt_sha256: generation.prompt_sha256.clone(),
             generation: generation.settings.clone(),
             finish_reason: Some("STOP".into()),
             usage: Some(usage),
+            cost: None,
         }),
     )
 }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use strum::VariantArray;
 
 /// The paths on which the model is called.
@@ -47,6 +48,13 @@ impl ModelAttemptLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RefusedRequestLabels {
     status: u16,
+}
+
+/// The labels of a cost.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CostLabels {
+    model: String,
+    tier: MetricLabelValue,
 }
 
 /// The label of a token count.
@@ -91,6 +99,7 @@ pub(crate) struct GenerationMetrics {
     retries: Counter,
     attempt_seconds: Histogram,
     tokens: Family<TokenLabels, Counter>,
+    costs: Family<CostLabels, Counter<f64, AtomicU64>>,
     refused_requests: Family<RefusedRequestLabels, Counter>,
     compared: Family<DivergenceLabels, Counter>,
 }
@@ -112,6 +121,7 @@ impl Default for GenerationMetrics {
             tokens: init_counters(
                 DIRECTIONS.map(|direction| TokenLabels { direction: MetricLabelValue(direction) }),
             ),
+            costs: Family::default(),
             compared: init_counters(DivergenceLabels::all()),
         }
     }
@@ -138,6 +148,13 @@ impl GenerationMetrics {
             let usage = interaction.usage.as_ref();
             let tokens =
                 [usage.and_then(|usage| usage.prompt_tokens), usage.and_then(|usage| usage.output_tokens)];
+            if let Some(cost) =
+                interaction.cost.as_ref().and_then(|cost| cost.amount.to_string().parse().ok())
+            {
+                let tier = MetricLabelValue(interaction.tier.into_str());
+                let labels = CostLabels { model: interaction.oracle_id.clone(), tier };
+                self.costs.get_or_create(&labels).inc_by(cost);
+            }
             for (direction, tokens) in DIRECTIONS.into_iter().zip(tokens) {
                 let direction = TokenLabels { direction: MetricLabelValue(direction) };
                 // the model reports this number; no answer has more tokens, and the counter must not wrap
@@ -183,6 +200,11 @@ impl GenerationMetrics {
             self.attempt_seconds.clone(),
         );
         registry.register("model_tokens", "tokens that the model read and wrote", self.tokens.clone());
+        registry.register(
+            "model_cost",
+            "cost of model calls in the configured currency, by model and tier",
+            self.costs.clone(),
+        );
         registry.register(
             "regens_compared",
             "regenerated verdicts, by original label, regenerated label and divergence level",

@@ -166,8 +166,9 @@ fn build_delivery_record(
     events.extend(judged.clone());
     events.push(cached_event(approved, &session, *path, now));
     events.extend(address_change_event(store, known, &session, now)?);
-    let usage = GenerationTrace::usage(generation_trace.as_ref());
-    let delivered_order = if first { deliver_order(&session, *path, usage, now) } else { None };
+    let trace = generation_trace.as_ref();
+    let used = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
+    let delivered_order = if first { deliver_order(&session, *path, used, now) } else { None };
     let ends_order = delivered_order.is_some();
     if let Some((order, delivered)) = delivered_order {
         session.order = Some(order);

@@ -154,7 +154,7 @@ impl CachedVerdictDelivery {
         // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
         let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
-        let delivered = deliver_order(known, find.path, None, now);
+        let delivered = deliver_order(known, find.path, (None, None), now);
         let (order, order_delivered) = delivered.unzip();
         let session = SessionRecord {
             customer_email,

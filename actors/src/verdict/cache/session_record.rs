@@ -1,6 +1,7 @@
 //! The records and log entries for changes of a session.
 
 use jiff::Timestamp;
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::order::{Order, OrderState};
@@ -42,11 +43,11 @@ pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Times
 pub(super) fn deliver_order(
     session: &SessionRecord,
     path: GatePath,
-    usage: Option<ModelTokenUsage>,
+    (usage, cost): (Option<ModelTokenUsage>, Option<ModelCost>),
     now: Timestamp,
 ) -> Option<(Order, AuditEvent)> {
     let order = session.order.as_ref().filter(|order| order.state != OrderState::Delivered)?;
-    let order = order.clone().delivered(usage, now);
+    let order = order.clone().delivered(usage, cost, now);
     let delivered = EventKind::OrderDelivered { path, attempts: order.attempts };
     Some((order, AuditEvent::new(now, session.session_id.clone(), delivered)))
 }

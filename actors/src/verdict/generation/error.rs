@@ -7,7 +7,7 @@ use crate::upstream::ModelError;
 use crate::upstream::oracle_health::PermitError;
 use crate::verdict::cache::VerdictCacheError;
 use crate::verdict::crosscheck::GateError;
-use crate::verdict::rate_limiter::{CallLimitError, RegenPermitError};
+use crate::verdict::rate_limiter::{CallLimitError, CallPermitError};
 use crate::verdict::submission::SubmissionOutcome;
 use oracled_store::StoreError;
 use std::sync::Arc;
@@ -70,12 +70,12 @@ pub enum GenerationError {
     Crashed,
 }
 
-impl From<RegenPermitError> for GenerationError {
-    fn from(error: RegenPermitError) -> Self {
+impl From<CallPermitError> for GenerationError {
+    fn from(error: CallPermitError) -> Self {
         match error {
-            RegenPermitError::Limited(limited) => Self::Limited(limited),
-            RegenPermitError::Store(error) => Self::Store(error),
-            RegenPermitError::Commit(error) => Self::Commit(error),
+            CallPermitError::Limited(limited) => Self::Limited(limited),
+            CallPermitError::Store(error) => Self::Store(error),
+            CallPermitError::Commit(error) => Self::Commit(error),
         }
     }
 }

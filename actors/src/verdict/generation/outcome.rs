@@ -34,6 +34,7 @@ impl GenerationError {
                 | CallLimitError::Budget { .. }
                 | CallLimitError::Application { .. },
             ) => GenerationOutcome::ModelBusy,
+            Self::Limited(CallLimitError::DailyBudget { .. }) => GenerationOutcome::BudgetUsedUp,
             Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => GenerationOutcome::QuotaWait,
             Self::NotPermitted { .. } => GenerationOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {

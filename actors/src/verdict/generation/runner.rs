@@ -16,6 +16,7 @@ use crate::verdict::rate_limiter::{
     CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall, RequestRegen,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
 use oracled_domain::verdict::order::OrderState;
@@ -71,6 +72,7 @@ pub(crate) struct GenerationEnd {
     pub(crate) result: Result<SubmissionOutcome, GenerationError>,
     /// The tokens used, with retries.
     pub(crate) usage: Option<ModelTokenUsage>,
+    pub(crate) cost: Option<ModelCost>,
 }
 
 /// A verdict to generate: the submission, its prompt and the settings.
@@ -115,7 +117,7 @@ impl GenerationRunner {
         let (model, lease) = self.request_first_lease().await?;
         let call = RequestFirstCall { oracle_id: model.oracle_id().clone(), application };
         let slot = self.handles.rate_limiter.ask(call).await?;
-        Ok(FirstCallPermits { model, lease, slot: slot.map_err(GenerationError::Limited)? })
+        Ok(FirstCallPermits { model, lease, slot: slot? })
     }
 
     /// The first model of the order that may be called now. The error is that of the model that may be called soonest.
@@ -250,6 +252,8 @@ impl GenerationRunner {
         lease.report(health_outcome(&called));
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
+        let costs = interactions.iter().filter_map(AuditEvent::model_cost);
+        let cost = ModelCost::sum(costs.map(|sum| sum.cost));
         let result = match outcome {
             Ok(answer) => self.judge_text(job, answer.text, interactions).await,
             Err(error) => {
@@ -265,7 +269,7 @@ impl GenerationRunner {
                 Err(GenerationError::Model { error, retry_after })
             }
         };
-        GenerationEnd { result, usage }
+        GenerationEnd { result, usage, cost }
     }
 
     /// The lease for a second call with the model `first`; `None` if it is the model of the first call, which has one.

@@ -8,13 +8,14 @@ use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::verdict::cache::{FindSession, FindSessionOutcome};
 use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError};
-use crate::verdict::rate_limiter::CallLimitError;
+use crate::verdict::rate_limiter::{CallLimitError, budget_reached_times};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::verdict::cost::time_without_budget;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderPolicy, OrderState, OrderStopCause};
 use oracled_domain::{
     AuditEvent, EventKind, SessionId, SessionRecord, VerdictGeneration, build_verdict_prompt,
 };
@@ -25,6 +26,9 @@ use std::time::Duration;
 const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// When to try again while the last attempt of the order ends.
 const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
+
+/// The number of days whose budget counts for the age of an order: more than the largest `orders.max_age_s` has.
+const BUDGET_DAYS: usize = 100;
 
 /// The result of an attempt to start the attempt of an order.
 #[derive(Debug)]
@@ -92,11 +96,15 @@ impl OrderDesk {
                     outcome: GenerationOutcome::Interrupted,
                     cause: "the attempt was cut off before its end was stored".to_owned(),
                     usage: None,
+                    cost: None,
                     retry_after: None,
                 };
                 Ok(self.outcome_of(self.fail_attempt(session_id, &failure).await?))
             }
-            OrderState::Queued if order.is_expired(&self.config.policy, now) => {
+            OrderState::Queued
+                if order.is_expired(&self.config.policy, now)
+                    && order.is_expired(&self.policy(&order, now)?, now) =>
+            {
                 Ok(self.outcome_of(self.expire(session_id).await?))
             }
             OrderState::Queued if order.due_at(now).is_some_and(|due| due > now) => {
@@ -123,6 +131,14 @@ impl OrderDesk {
                 Ok(DispatchOutcome::Left)
             }
         }
+    }
+
+    /// The limits of an order. The time in which the daily budget was used up does not count toward its age.
+    fn policy(&self, order: &Order, now: Timestamp) -> Result<OrderPolicy, StoreError> {
+        let reached = budget_reached_times(self.store(), BUDGET_DAYS)?;
+        let waited = time_without_budget(reached, order.tried_since, now);
+        let max_age = self.config.policy.max_age.saturating_add(waited);
+        Ok(OrderPolicy { max_age, ..self.config.policy })
     }
 
     fn outcome_of(&self, order: Option<Order>) -> DispatchOutcome {
@@ -228,7 +244,7 @@ impl OrderDesk {
             Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".to_owned(), None),
             Err(error) => (error.to_string(), Some(wait_of(error))),
         };
-        let failure = OrderAttemptFailure { outcome, cause, usage: end.usage, retry_after };
+        let failure = OrderAttemptFailure { outcome, cause, usage: end.usage, cost: end.cost, retry_after };
         self.fail_attempt(&session_id, &failure).await
     }
 
@@ -238,7 +254,10 @@ impl OrderDesk {
         session_id: &SessionId,
         failure: &OrderAttemptFailure,
     ) -> Result<Option<Order>, GenerationError> {
-        let policy = self.config.policy;
+        let Some((SessionRecord { order: Some(order), .. }, _)) = self.store().session(session_id)? else {
+            return Ok(None);
+        };
+        let policy = self.policy(&order, self.clock().now())?;
         let changed = self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Generating).then(|| {
                 let order = order.attempt_failed(failure.clone(), &policy, now);

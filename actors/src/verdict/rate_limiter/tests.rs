@@ -24,7 +24,7 @@ fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
         assert_eq!(logged_events(&system.store), ["regen_attempted"]);
         time.advance(1);
         let limited = limiter.ask(request_regen("cs_1")).await.expect("the actor answers");
-        let Err(RegenPermitError::Limited(CallLimitError::Session { wait })) = limited else {
+        let Err(CallPermitError::Limited(CallLimitError::Session { wait })) = limited else {
             panic!("{limited:?}")
         };
         assert_eq!(wait, Duration::from_secs(299));

@@ -11,6 +11,7 @@ use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
@@ -19,7 +20,7 @@ use oracled_domain::verification::workflow::Workflow;
 use oracled_store::Store;
 use oracled_store::ground::state::SourceState;
 use prometheus_client::encoding::text;
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 use std::fs::{self, DirEntry};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
         tracing::warn!(%error, "the metrics lack the disk space");
         Vec::new()
     });
+    let costs = read_costs(&service).await;
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -77,6 +79,10 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
         write_source_gauges(&mut body, &sources)?;
         for (name, help, value) in space {
             write_gauge(&mut body, name, help, value)?;
+        }
+        match &costs {
+            Ok(costs) => write_cost_gauges(&mut body, costs)?,
+            Err(error) => tracing::warn!(%error, "the metrics lack the costs of the day"),
         }
         write_oldest_review_gauge(&mut body, oldest_review_at)?;
         write_open_review_gauges(&mut body, &open_reviews)?;
@@ -219,7 +225,24 @@ fn write_counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::
     )
 }
 
-fn write_gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+/// The daily budget, if there is one, and the costs of the day in its currency.
+async fn read_costs(service: &Arc<DaemonService>) -> Result<Option<(Decimal, Decimal)>, Problem> {
+    let service = Arc::clone(service);
+    let costs = tokio::task::spawn_blocking(move || {
+        let Some(budget) = &service.system.budget else { return Ok(None) };
+        let costs = budget.costs_of_day(&service.system.store, service.system.clock.now())?;
+        Ok(Some((budget.daily.clone(), costs)))
+    });
+    costs.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
+}
+
+fn write_cost_gauges(body: &mut String, costs: &Option<(Decimal, Decimal)>) -> fmt::Result {
+    let Some((budget, costs)) = costs else { return Ok(()) };
+    write_gauge(body, "daily_budget", "budget for model calls of a UTC day", budget)?;
+    write_gauge(body, "daily_costs", "costs of the model calls of the current UTC day", costs)
+}
+
+fn write_gauge(body: &mut String, name: &str, help: &str, value: impl Display) -> fmt::Result {
     write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")
 }
 

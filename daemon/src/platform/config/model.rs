@@ -2,7 +2,8 @@
 
 mod takes;
 
-use super::{ConfigError, check_range, check_url, not_allowed_error};
+use super::{ConfigError, check_range, check_url, exact_amount, not_allowed_error};
+use oracled_domain::verdict::cost::ModelPrices;
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -104,6 +105,13 @@ pub struct ModelSection {
     /// Maximum number of concurrent requests to the model. Beyond the limit, requests get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
+    /// Price of a million tokens of prompts, in `costs.currency`. With it, `output_price` must be set, and each call has a
+    /// cost.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub input_price: Option<f64>,
+    /// Price of a million tokens that the model writes, thinking included.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    pub output_price: Option<f64>,
     /// The names of further models, in the order in which they make first verdicts while the circuits of the models before
     /// them are open. Only `[model]` has this key.
     pub fallbacks: Vec<String>,
@@ -145,6 +153,8 @@ impl Default for ModelSection {
             max_retries: 3,
             calls_per_minute: 60,
             calls_at_once: 32,
+            input_price: None,
+            output_price: None,
             fallbacks: Vec::new(),
         }
     }
@@ -164,6 +174,16 @@ impl ModelSection {
             response_schema: takes.schema,
             ..GenerationSettings::locked(self.name.clone())
         }
+    }
+
+    /// The prices, in `currency`.
+    #[must_use]
+    pub fn prices(&self, currency: &str) -> Option<ModelPrices> {
+        Some(ModelPrices {
+            input: exact_amount(self.input_price?)?,
+            output: exact_amount(self.output_price?)?,
+            currency: currency.to_owned(),
+        })
     }
 
     /// Checks the values of the table `table` that depend on each other. `request_s` is the time limit of a request, in
@@ -190,6 +210,10 @@ impl ModelSection {
         if !(100..=most).contains(&self.deadline_ms) {
             let allowed = format!("100 to {most}: a second less than `limits.request_s`");
             return Err(not_allowed_error(key("deadline_ms"), self.deadline_ms, allowed));
+        }
+        if self.input_price.is_some() != self.output_price.is_some() {
+            let missing = if self.input_price.is_none() { "input_price" } else { "output_price" };
+            return Err(not_allowed_error(key(missing), "not set", "a price, as for the other direction"));
         }
         self.check_takes(table)
     }

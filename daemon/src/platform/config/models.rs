@@ -67,6 +67,7 @@ impl DaemonConfig {
             let allowed = "a provider, because further models are configured in `models`";
             return Err(not_allowed_error("model.provider", "none", allowed));
         }
+        self.check_budget()?;
         let mut seen = BTreeSet::new();
         let is_usable = |name: &String| self.models.contains_key(name) && seen.insert(name.clone());
         if self.model.fallbacks.iter().all(is_usable) {
@@ -75,6 +76,19 @@ impl DaemonConfig {
         // a name is not shown, because it can be a misplaced secret
         let allowed = format!("different names of {}", self.model_names());
         Err(not_allowed_error("model.fallbacks", "a list with an unknown or repeated name", allowed))
+    }
+
+    /// Checks that every model has prices if there is a budget: calls of a model without prices would not count.
+    fn check_budget(&self) -> Result<(), ConfigError> {
+        let has_no_price = |model: &ModelEntry<'_>| model.section.input_price.is_none();
+        match self.model_entries().into_iter().find(has_no_price) {
+            Some(model) if self.costs.daily_budget.is_some() => Err(not_allowed_error(
+                format!("{}.input_price", model.table),
+                "not set",
+                "a price, because `costs.daily_budget` is set",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn model_names(&self) -> String {

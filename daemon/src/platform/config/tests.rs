@@ -56,6 +56,9 @@ fn every_key_can_be_set_by_variable() {
         ("model__takes_schema", "true"),
         ("model__thinking_budget", "0"),
         ("model__max_output_tokens", "8192"),
+        ("model__input_price", "0.3"),
+        ("model__output_price", "2.5"),
+        ("costs__daily_budget", "20"),
     ]
     .into();
     let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");

@@ -72,6 +72,7 @@ impl ModelClients {
         let per_minute = NonZeroU32::new(section.calls_per_minute).unwrap_or(NonZeroU32::MIN);
         self.calls.models.insert(id.clone(), ModelCallLimits { per_minute, at_once: section.calls_at_once });
         let caller = ModelCaller::new(id.clone(), client, call_policy(section), clock.clone());
+        let caller = caller.with_prices(section.prices(&config.costs.currency));
         let model = Arc::new(ConfiguredModel::new(caller, section.original_settings()));
         if *is_in_order { self.models.order.push(model) } else { self.models.others.push(model) }
     }

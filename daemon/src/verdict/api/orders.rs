@@ -56,7 +56,8 @@ pub(super) async fn place(
         Ok(PlacedOrder::Replayed(cached)) => Ok(replayed_response(&cached)),
         Ok(PlacedOrder::Mismatch(what)) => Err(Problem::session_mismatch(&session_id, what)),
         Ok(PlacedOrder::Order { mut progress, is_new }) => {
-            if !is_async {
+            // an order that waits for the next day is not waited for
+            if !is_async && service.system.budget_resets_at()?.is_none() {
                 wait_for_verdict(&service, &mut progress, until).await;
             }
             let session = service.system.store.session(&session_id)?;
@@ -96,6 +97,7 @@ pub(super) fn answer(
 ) -> Result<Response, Problem> {
     let session_id = session.session_id.clone();
     let Some(report) = OrderReport::local(session) else { return Err(Problem::order_unknown(&session_id)) };
+    let report = report.with_budget_reset(service.system.budget_resets_at()?);
     match report.order.state {
         OrderState::Delivered => {
             // not from the cache, whose metrics count only reads of verdicts
@@ -136,7 +138,9 @@ pub(crate) fn list_orders(
         Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
     })?;
     let query = OrderQuery { application, state, before, limit: *limit + 1 };
-    let orders = service.system.store.orders(&query)?.into_iter().filter_map(OrderReport::of).collect();
+    let budget_resets_at = service.system.budget_resets_at()?;
+    let reports = service.system.store.orders(&query)?.into_iter().filter_map(OrderReport::of);
+    let orders = reports.map(|report| report.with_budget_reset(budget_resets_at)).collect();
     let position =
         |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
     Ok(ListPage::from_items(orders, *limit, position))
@@ -187,5 +191,7 @@ pub async fn get(
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
     let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
-    session.and_then(OrderReport::local).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+    let report = session.and_then(OrderReport::local);
+    let report = report.ok_or_else(|| Problem::order_unknown(&session_id))?;
+    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
 }

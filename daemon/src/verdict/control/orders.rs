@@ -57,7 +57,9 @@ pub async fn get(
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
     let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
-    session.and_then(OrderReport::of).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+    let report = session.and_then(OrderReport::of);
+    let report = report.ok_or_else(|| Problem::order_unknown(&session_id))?;
+    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
 }
 
 problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused);
@@ -90,5 +92,6 @@ pub async fn post(
     let orders = service.system.orders.clone();
     let message = ChangeOrder { session_id: session_id.clone(), change, reason, peer };
     let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
-    OrderReport::of(session).map(Json).ok_or_else(|| Problem::order_unknown(&session_id))
+    let report = OrderReport::of(session).ok_or_else(|| Problem::order_unknown(&session_id))?;
+    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
 }

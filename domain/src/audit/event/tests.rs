@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::payload::VerdictPayload;
 use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation, evaluate};
+use crate::verdict::cost::{self, ModelCost};
 use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -58,6 +59,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
             cache_hit: false,
             stale_data_used: false,
             path: GatePath::Regen,
+            tier: ProductTier::Quick,
             attempt: 1,
             soft_timeout_exceeded: false,
             prompt_sha256: Sha256Hex::of(b"prompt"),
@@ -69,6 +71,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
                 thinking_tokens: None,
                 total_tokens: Some(2),
             }),
+            cost: Some(ModelCost { amount: "0.0003".parse().expect("a number"), currency: "USD".into() }),
         }),
     )
 }
@@ -259,6 +262,17 @@ fn all() -> Vec<AuditEvent> {
             EventKind::InfrastructureVariance {
                 variance: RegenVariance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
                 threshold: 0.05,
+                level: EventSeverity::Escalation,
+            },
+        ),
+        AuditEvent::new(
+            timestamp,
+            None,
+            EventKind::DailyBudgetReached {
+                day: cost::day_of(timestamp),
+                budget: "20".parse().expect("a number"),
+                costs: "20.0003".parse().expect("a number"),
+                currency: "USD".into(),
                 level: EventSeverity::Escalation,
             },
         ),

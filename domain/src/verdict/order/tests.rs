@@ -12,7 +12,7 @@ fn settings() -> GenerationSettings {
 }
 
 fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
-    OrderAttemptFailure { outcome, cause: "why".to_owned(), usage: None, retry_after: None }
+    OrderAttemptFailure { outcome, cause: "why".to_owned(), usage: None, cost: None, retry_after: None }
 }
 
 /// The order after an attempt at `second` that fails with `outcome`.
@@ -92,12 +92,12 @@ fn order_lists_its_last_ten_attempts() {
 
 #[test]
 fn delivered_order_ends_its_attempt() {
-    let order = Order::placed(at(0)).attempted(settings(), at(1)).delivered(None, at(2));
+    let order = Order::placed(at(0)).attempted(settings(), at(1)).delivered(None, None, at(2));
     assert_eq!((order.state, order.next_attempt_at), (OrderState::Delivered, None));
     let attempt = order.last_attempts.last().expect("an attempt");
     assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Delivered), Some(at(2))));
     // a verdict that a route submitted ends no attempt
-    assert!(Order::placed(at(0)).delivered(None, at(2)).last_attempts.is_empty());
+    assert!(Order::placed(at(0)).delivered(None, None, at(2)).last_attempts.is_empty());
 }
 
 #[test]

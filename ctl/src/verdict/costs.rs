@@ -1,0 +1,78 @@
+//! `oraclectl costs`.
+
+use crate::audit::log::SinceTime;
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{format_pairs, format_table, print_json};
+use hyper::Method;
+use oracled_api::verdict::costs::{CostsResponse, DailyBudgetReport};
+use oracled_domain::verdict::cost::{CostSum, ModelCost};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Show the costs of the models by UTC day, model and tier
+#[derive(Debug, clap::Args)]
+pub(crate) struct CostsArgs {
+    /// Only days since a time (2026-11-20, 2026-11-20T10:00:00Z), or of the last period (2h, 7d)
+    #[arg(long, value_name = "TIME")]
+    since: Option<SinceTime>,
+    /// Only days up to a time, in the same forms
+    #[arg(long, value_name = "TIME")]
+    until: Option<SinceTime>,
+}
+
+impl CostsArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let bound = |name: &str, bound: Option<SinceTime>| {
+            bound.map(|time| format!("{name}={}", encode_segment(&time.to_timestamp().to_string())))
+        };
+        let bounds: Vec<_> =
+            [bound("since", self.since), bound("until", self.until)].into_iter().flatten().collect();
+        let path = format!("/v1/costs?{}", bounds.join("&"));
+        let costs: CostsResponse = options.call_control(Method::GET, &path, None).await?.json()?;
+        if options.json {
+            return print_json(out, &costs);
+        }
+        if costs.costs.is_empty() {
+            writeln!(out, "no costs; a model has costs if `input_price` and `output_price` are configured")?;
+        } else {
+            write!(out, "{}{}", format_costs(&costs.costs), format_pairs(&totals(&costs.costs)))?;
+        }
+        Ok(write!(out, "{}", format_budget(costs.budget.as_ref()))?)
+    }
+}
+
+/// One row for each sum.
+fn format_costs(costs: &[CostSum]) -> String {
+    let row = |sum: &CostSum| {
+        [
+            sum.day.to_string(),
+            sum.model.clone(),
+            sum.tier.to_string(),
+            sum.calls.to_string(),
+            sum.prompt_tokens.to_string(),
+            sum.output_tokens.to_string(),
+            format!("{} {}", sum.cost.amount, sum.cost.currency),
+        ]
+    };
+    let heads = ["day", "model", "tier", "calls", "prompt tokens", "output tokens", "cost"];
+    format_table(heads, costs.iter().map(row).collect())
+}
+
+/// The total of each currency.
+fn totals(costs: &[CostSum]) -> Vec<(&'static str, String)> {
+    let mut totals: BTreeMap<&str, Vec<ModelCost>> = BTreeMap::new();
+    for sum in costs {
+        totals.entry(&sum.cost.currency).or_default().push(sum.cost.clone());
+    }
+    let totals = totals.into_values().filter_map(ModelCost::sum);
+    totals.map(|total| ("total", format!("{} {}", total.amount, total.currency))).collect()
+}
+
+fn format_budget(budget: Option<&DailyBudgetReport>) -> String {
+    let Some(DailyBudgetReport { daily, currency, costs_of_today, resets_at }) = budget else {
+        return String::new();
+    };
+    let until = resets_at.map(|at| format!("; no verdict is generated until {at}")).unwrap_or_default();
+    format_pairs(&[("budget", format!("{costs_of_today} of {daily} {currency} today{until}"))])
+}

@@ -1,0 +1,68 @@
+//! The configuration of costs.
+
+use super::{ConfigError, not_allowed_error};
+use oracled_actors::verdict::cost_budget::CostBudget;
+use oracled_domain::base::decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The maximum length of the name of a currency, in characters.
+const CURRENCY_MAX_CHARS: usize = 8;
+
+/// The costs of the models, as computed from their prices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostsSection {
+    /// The currency of all prices and of the budget: 1 to 8 of `A-Z a-z 0-9`. It is only a name; nothing is converted.
+    pub currency: String,
+    /// The budget of a UTC day, for all models together. When the costs of the day reach it, no further verdict is generated
+    /// on this day: orders wait, and reads of lost verdicts get 503 `model_busy`. Calls in flight are completed. Every model
+    /// must have prices. Without a value, costs are not limited.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    pub daily_budget: Option<f64>,
+}
+
+impl Default for CostsSection {
+    fn default() -> Self {
+        Self { currency: "USD".into(), daily_budget: None }
+    }
+}
+
+impl CostsSection {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let is_name = (1..=CURRENCY_MAX_CHARS).contains(&self.currency.len())
+            && self.currency.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_name {
+            return Ok(());
+        }
+        let allowed = format!("1 to {CURRENCY_MAX_CHARS} of `A-Z a-z 0-9`");
+        Err(not_allowed_error("costs.currency", "not the name of a currency", allowed))
+    }
+
+    /// The daily budget.
+    #[must_use]
+    pub fn to_budget(&self) -> Option<CostBudget> {
+        let daily = exact_amount(self.daily_budget?)?;
+        Some(CostBudget { daily, currency: self.currency.clone() })
+    }
+}
+
+/// The number as it is written in the configuration; `None` if it is not finite.
+pub(crate) fn exact_amount(number: f64) -> Option<Decimal> {
+    // the shortest text that reads back as the number
+    number.to_string().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amount_has_the_written_digits() {
+        for text in ["0.1", "0.3", "2.5", "0.0000001", "19.99", "1000000000"] {
+            let number: f64 = text.parse().expect("a number");
+            assert_eq!(exact_amount(number).map(|amount| amount.to_string()).as_deref(), Some(text));
+        }
+        assert_eq!(exact_amount(f64::NAN), None);
+    }
+}

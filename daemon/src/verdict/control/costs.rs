@@ -1,0 +1,46 @@
+//! `GET /v1/costs`: the costs of the models by day, model and tier.
+
+use crate::platform::api::request::QueryParams;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::Json;
+use axum::extract::State;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::costs::{CostsParams, CostsResponse, DailyBudgetReport};
+use oracled_domain::verdict::cost::day_of;
+use std::sync::Arc;
+
+problems!(CostsProblems: STORE);
+
+/// Read the costs of the models by UTC day, model and tier.
+#[utoipa::path(
+    get,
+    path = "/v1/costs",
+    operation_id = "read_costs",
+    tag = "verdict",
+    params(CostsParams),
+    responses(
+        CostsProblems,
+        (status = 200, description = "The costs, the earliest day first, and the daily budget", body = CostsResponse),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<CostsParams>,
+) -> Result<Json<CostsResponse>, Problem> {
+    let (since, until) = (params.since.map(day_of), params.until.map(day_of));
+    let store = service.system.store.clone();
+    let costs = tokio::task::spawn_blocking(move || store.costs(since, until)).await;
+    let costs = costs.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    let budget = match &service.system.budget {
+        None => None,
+        Some(budget) => Some(DailyBudgetReport {
+            daily: budget.daily.clone(),
+            currency: budget.currency.clone(),
+            costs_of_today: budget.costs_of_day(&service.system.store, service.system.clock.now())?,
+            resets_at: service.system.budget_resets_at()?,
+        }),
+    };
+    Ok(Json(CostsResponse { costs, budget }))
+}

@@ -1,0 +1,214 @@
+//! The cost of model calls: prices, the cost of a call, and the sums of a day.
+
+use crate::base::decimal::{Decimal, DecimalError};
+use crate::verdict::generation::ModelTokenUsage;
+use crate::verdict::label::ProductTier;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, civil};
+use serde::{Deserialize, Serialize};
+
+/// The number of tokens that a price is for.
+const TOKENS_OF_A_PRICE: i64 = 1_000_000;
+
+/// The prices of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelPrices {
+    /// The price of a million tokens of prompts.
+    pub input: Decimal,
+    /// The price of a million tokens that the model writes, thinking included.
+    pub output: Decimal,
+    pub currency: String,
+}
+
+impl ModelPrices {
+    /// The cost of a call; `None` if the model has not reported its tokens.
+    #[must_use]
+    pub fn cost_of(&self, usage: &ModelTokenUsage) -> Option<ModelCost> {
+        if usage.prompt_tokens.is_none() && usage.output_tokens.is_none() {
+            return None;
+        }
+        let amount = self.amount_of(usage).ok()?;
+        Some(ModelCost { amount, currency: self.currency.clone() })
+    }
+
+    fn amount_of(&self, usage: &ModelTokenUsage) -> Result<Decimal, DecimalError> {
+        // the model reports these numbers, and no call has more tokens
+        let tokens = |count: Option<u64>| {
+            Decimal::from(i64::from(u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)))
+        };
+        let input = self.input.checked_mul(&tokens(usage.prompt_tokens))?;
+        let output = self.output.checked_mul(&tokens(usage.output_tokens))?;
+        input.checked_add(&output)?.div_exact(&Decimal::from(TOKENS_OF_A_PRICE))
+    }
+}
+
+/// An amount of money.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ModelCost {
+    /// The exact amount.
+    pub amount: Decimal,
+    /// The currency, as configured.
+    pub currency: String,
+}
+
+impl ModelCost {
+    /// The sum of several calls of one model; `None` if none has a cost.
+    #[must_use]
+    pub fn sum(costs: impl IntoIterator<Item = Self>) -> Option<Self> {
+        costs.into_iter().reduce(|a, b| Self { amount: add(&a.amount, &b.amount), ..a })
+    }
+}
+
+/// The sum of two amounts. Beyond the limits of decimals, which no cost reaches, the sum stays as it is.
+fn add(a: &Decimal, b: &Decimal) -> Decimal {
+    a.checked_add(b).unwrap_or_else(|_| a.clone())
+}
+
+/// The cost of one model for verdicts of one tier on one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CostSum {
+    /// The day, in UTC.
+    #[schema(value_type = String, format = Date)]
+    pub day: civil::Date,
+    /// The model's name among the oracles.
+    pub model: String,
+    /// The tier of the verdicts.
+    pub tier: ProductTier,
+    /// The number of calls with a cost, retries included.
+    pub calls: u64,
+    /// The tokens of the prompts.
+    pub prompt_tokens: u64,
+    /// The tokens that the model wrote, thinking included.
+    pub output_tokens: u64,
+    /// The cost.
+    #[serde(flatten)]
+    pub cost: ModelCost,
+}
+
+impl CostSum {
+    /// Adds this sum to the sum of the same day, model, tier and currency in `sums`, or appends it.
+    pub fn add_to(self, sums: &mut Vec<Self>) {
+        let key = |sum: &Self| (sum.day, sum.model.clone(), sum.tier, sum.cost.currency.clone());
+        match sums.iter_mut().find(|sum| key(sum) == key(&self)) {
+            None => sums.push(self),
+            Some(sum) => {
+                sum.calls = sum.calls.saturating_add(self.calls);
+                sum.prompt_tokens = sum.prompt_tokens.saturating_add(self.prompt_tokens);
+                sum.output_tokens = sum.output_tokens.saturating_add(self.output_tokens);
+                sum.cost.amount = add(&sum.cost.amount, &self.cost.amount);
+            }
+        }
+    }
+}
+
+/// The total of `sums` in one currency.
+#[must_use]
+pub fn total_in(sums: &[CostSum], currency: &str) -> Decimal {
+    let amounts = sums.iter().filter(|sum| sum.cost.currency == currency).map(|sum| &sum.cost.amount);
+    amounts.fold(Decimal::from(0), |total, amount| add(&total, amount))
+}
+
+/// The UTC day of a moment.
+#[must_use]
+pub fn day_of(at: Timestamp) -> civil::Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
+
+/// The end of the UTC day of a moment.
+#[must_use]
+pub fn end_of_day(at: Timestamp) -> Timestamp {
+    let next = day_of(at).tomorrow().and_then(|day| day.to_zoned(TimeZone::UTC));
+    next.map_or(Timestamp::MAX, |day| day.timestamp())
+}
+
+/// The time between `from` and `to` in which a daily budget was used up, by the moments at which it was reached. Each
+/// such time ends with its day.
+#[must_use]
+pub fn time_without_budget(
+    reached: impl IntoIterator<Item = Timestamp>,
+    from: Timestamp,
+    to: Timestamp,
+) -> SignedDuration {
+    let times = reached.into_iter().map(|at| end_of_day(at).min(to).duration_since(at.max(from)));
+    times.filter(SignedDuration::is_positive).fold(SignedDuration::ZERO, SignedDuration::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        text.parse().expect("a number")
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    fn usage(prompt_tokens: Option<u64>, output_tokens: Option<u64>) -> ModelTokenUsage {
+        ModelTokenUsage { prompt_tokens, output_tokens, thinking_tokens: None, total_tokens: None }
+    }
+
+    fn sum(day: &str, model: &str, amount: &str, currency: &str) -> CostSum {
+        CostSum {
+            day: day.parse().expect("a day"),
+            model: model.into(),
+            tier: ProductTier::Quick,
+            calls: 1,
+            prompt_tokens: 300,
+            output_tokens: 40,
+            cost: ModelCost { amount: decimal(amount), currency: currency.into() },
+        }
+    }
+
+    #[test]
+    fn cost_is_exact() {
+        let prices = ModelPrices { input: decimal("0.3"), output: decimal("2.5"), currency: "USD".into() };
+        for (prompt, output, cost) in [
+            (Some(300), Some(40), Some("0.00019")),
+            (Some(1), None, Some("0.0000003")),
+            (None, Some(1_000_000), Some("2.5")),
+            (Some(0), Some(0), Some("0")),
+            (Some(u64::MAX), None, Some("1288.4901885")),
+            (None, None, None),
+        ] {
+            let amount = prices.cost_of(&usage(prompt, output)).map(|cost| cost.amount);
+            assert_eq!(amount, cost.map(decimal), "{prompt:?} {output:?}");
+        }
+    }
+
+    #[test]
+    fn sums_are_kept_apart_by_day_model_tier_and_currency() {
+        let mut sums = Vec::new();
+        let tier = CostSum { tier: ProductTier::Full, ..sum("2026-11-20", "a", "0.1", "USD") };
+        for one in [
+            sum("2026-11-20", "a", "0.1", "USD"),
+            sum("2026-11-21", "a", "0.1", "USD"),
+            sum("2026-11-20", "b", "0.1", "USD"),
+            sum("2026-11-20", "a", "0.1", "EUR"),
+            tier,
+            sum("2026-11-20", "a", "0.2", "USD"),
+        ] {
+            one.add_to(&mut sums);
+        }
+        assert_eq!(sums.len(), 5);
+        assert_eq!((sums[0].calls, sums[0].output_tokens), (2, 80));
+        assert_eq!((total_in(&sums, "USD"), total_in(&sums, "EUR")), (decimal("0.6"), decimal("0.1")));
+    }
+
+    #[test]
+    fn time_without_budget_ends_with_the_day() {
+        let reached = [at("2026-11-20T22:00:00Z"), at("2026-11-21T23:30:00Z")];
+        for (from, to, minutes) in [
+            ("2026-11-20T00:00:00Z", "2026-11-22T12:00:00Z", 150),
+            ("2026-11-20T23:00:00Z", "2026-11-21T12:00:00Z", 60),
+            ("2026-11-20T00:00:00Z", "2026-11-20T22:10:00Z", 10),
+            ("2026-11-20T00:00:00Z", "2026-11-20T21:00:00Z", 0),
+            ("2026-11-22T00:00:00Z", "2026-11-22T12:00:00Z", 0),
+        ] {
+            let time = time_without_budget(reached, at(from), at(to));
+            assert_eq!(time, SignedDuration::from_mins(minutes), "{from} {to}");
+        }
+        assert_eq!(end_of_day(at("2026-12-31T23:59:59.9Z")), at("2027-01-01T00:00:00Z"));
+    }
+}

@@ -1,0 +1,44 @@
+//! The costs of model calls, as one row for each UTC day.
+//!
+//! The journal computes the rows from the events of a record, in the commit of the record.
+
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use crate::base::rows::TableId;
+use jiff::civil::Date;
+use oracled_domain::verdict::cost::CostSum;
+
+/// The number of days that are read at a time.
+const AT_ONCE: usize = 100;
+
+/// The name of the row of a day, so that the names have the order of the days.
+pub(crate) fn day_name(day: Date) -> String {
+    day.to_string()
+}
+
+impl TableReader {
+    /// The costs of one day.
+    pub fn costs_of_day(&self, day: Date) -> Result<Vec<CostSum>, StoreError> {
+        let row = self.read_row::<Vec<CostSum>>(TableId::Costs, &day_name(day))?;
+        Ok(row.map_or_else(Vec::new, |(sums, _)| sums))
+    }
+
+    /// The costs of all days from `since` to `until`, the earliest day first. Blocks on disk reads.
+    pub fn costs(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<CostSum>, StoreError> {
+        let before = since.and_then(|since| since.yesterday().ok());
+        let mut after = before.map(day_name);
+        let mut costs = Vec::new();
+        loop {
+            let names = self.names_after(TableId::Costs, after.as_deref(), AT_ONCE)?;
+            let Some(last) = names.last() else { return Ok(costs) };
+            after = Some(last.clone());
+            for name in names {
+                if until.is_some_and(|until| name > day_name(until)) {
+                    return Ok(costs);
+                }
+                let row = self.read_row::<Vec<CostSum>>(TableId::Costs, &name)?;
+                costs.extend(row.into_iter().flat_map(|(sums, _)| sums));
+            }
+        }
+    }
+}
