@@ -71,7 +71,7 @@ async fn call(model: Arc<dyn ModelClient>) -> ModelCallResult {
 
 fn interactions(attempts: &[AuditEvent]) -> Vec<&OracleInteractionLog> {
     let interaction = |event| match event {
-        &AuditEvent { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(interaction),
+        &AuditEvent { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(&**interaction),
         _ => None,
     };
     attempts.iter().filter_map(interaction).collect()
@@ -513,7 +513,7 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
         };
         let at = clock().now();
         let [logged] = <[AuditEvent; 1]>::try_from(called.interactions).expect("one attempt");
-        let expected = EventKind::OracleInteraction(OracleInteractionLog {
+        let expected = EventKind::OracleInteraction(Box::new(OracleInteractionLog {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: "tested".into(),
             oracle_version: version.into(),
@@ -534,7 +534,7 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             finish_reason: Some(reason.into()),
             usage: Some(usage),
             cost: None,
-        });
+        }));
         let session_id: SessionId = "cs_1".parse().expect("an id");
         assert_eq!(logged, AuditEvent::new(at, session_id, expected));
     }

@@ -168,6 +168,12 @@ impl ModelCaller {
         Self { prices, ..self }
     }
 
+    /// Whether the calls have costs.
+    #[must_use]
+    pub const fn has_prices(&self) -> bool {
+        self.prices.is_some()
+    }
+
     /// The model's name among the oracles.
     #[must_use]
     pub const fn oracle_id(&self) -> &OracleId {
@@ -208,7 +214,7 @@ impl ModelCaller {
             let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
             let (outcome, interaction, ended_at) = self.attempt(call, number, self.time_left(began)).await;
             let latency_ms = interaction.latency_ms;
-            let interaction = EventKind::OracleInteraction(interaction);
+            let interaction = EventKind::OracleInteraction(Box::new(interaction));
             interactions.push(AuditEvent::new(ended_at, session_id.clone(), interaction));
             reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
             let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };

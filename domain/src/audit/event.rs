@@ -202,7 +202,7 @@ pub enum EventKind {
         attempts: u32,
     },
     /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
-    OracleInteraction(OracleInteractionLog),
+    OracleInteraction(Box<OracleInteractionLog>),
     /// A regenerated verdict was compared with the verdict that was delivered first.
     RegenDivergenceCheck(DivergenceCheck),
     /// More than 5 % of the last 100 regenerated verdicts (of 20 at least) differ from the verdicts that were delivered

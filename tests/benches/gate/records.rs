@@ -144,7 +144,7 @@ fn interaction(
     AuditEvent::new(
         now,
         session_id.clone(),
-        EventKind::OracleInteraction(OracleInteractionLog {
+        EventKind::OracleInteraction(Box::new(OracleInteractionLog {
             execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
             oracle_id: "gemini".into(),
             oracle_version: format!("v1beta/{LOCKED_MODEL}"),
@@ -165,7 +165,7 @@ fn interaction(
             finish_reason: Some("STOP".into()),
             usage: Some(usage),
             cost: None,
-        }),
+        })),
     )
 }
 

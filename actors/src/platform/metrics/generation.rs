@@ -4,7 +4,9 @@ use super::{MetricLabelValue, init_counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::interaction::{InteractionStatus, PERMANENT_STATUSES};
-use oracled_domain::{AuditEvent, DivergenceCheck, DivergenceLevel, EventKind, GatePath, VerdictLabel};
+use oracled_domain::{
+    AuditEvent, DivergenceCheck, DivergenceLevel, EventKind, GatePath, OracleId, ProductTier, VerdictLabel,
+};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -128,6 +130,14 @@ impl Default for GenerationMetrics {
 }
 
 impl GenerationMetrics {
+    /// Creates the counters of the costs of a model at 0.
+    pub(crate) fn init_costs(&self, oracle_id: &OracleId) {
+        for tier in ProductTier::ALL {
+            let tier = MetricLabelValue(tier.into_str());
+            drop(self.costs.get_or_create(&CostLabels { model: oracle_id.to_string(), tier }));
+        }
+    }
+
     /// Counts a verdict that was requested on `path`, with its outcome.
     pub(crate) fn count_outcome(&self, path: GatePath, outcome: GenerationOutcome) {
         self.outcomes.get_or_create(&GenerationLabels::new(path, outcome)).inc();

@@ -55,6 +55,12 @@ pub struct ConfiguredModels {
 }
 
 impl ConfiguredModels {
+    /// The models with prices.
+    pub(crate) fn priced(&self) -> impl Iterator<Item = &OracleId> {
+        let all = self.order.iter().chain(&self.others);
+        all.filter(|model| model.caller.has_prices()).map(|model| model.oracle_id())
+    }
+
     /// The first model of the order.
     pub(crate) fn first(&self) -> Option<&Arc<ConfiguredModel>> {
         self.order.first()

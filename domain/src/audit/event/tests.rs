@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::payload::VerdictPayload;
 use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation, evaluate};
-use crate::verdict::cost::{self, ModelCost};
+use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -46,7 +46,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
     AuditEvent::new(
         at,
         session_id.clone(),
-        EventKind::OracleInteraction(OracleInteractionLog {
+        EventKind::OracleInteraction(Box::new(OracleInteractionLog {
             execution_id: "regen:cs_1:1".into(),
             oracle_id: "gemini".into(),
             oracle_version: "v1beta/model".into(),
@@ -72,7 +72,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
                 total_tokens: Some(2),
             }),
             cost: Some(ModelCost { amount: "0.0003".parse().expect("a number"), currency: "USD".into() }),
-        }),
+        })),
     )
 }
 
@@ -204,6 +204,20 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 5] {
     ]
 }
 
+fn budget_event(timestamp: Timestamp) -> AuditEvent {
+    AuditEvent::new(
+        timestamp,
+        None,
+        EventKind::DailyBudgetReached {
+            day: day_of(timestamp),
+            budget: "20".parse().expect("a number"),
+            costs: "20.0003".parse().expect("a number"),
+            currency: "USD".into(),
+            level: EventSeverity::Escalation,
+        },
+    )
+}
+
 /// An event of each kind.
 fn all() -> Vec<AuditEvent> {
     let (timestamp, session_id): (Timestamp, SessionId) =
@@ -265,23 +279,12 @@ fn all() -> Vec<AuditEvent> {
                 level: EventSeverity::Escalation,
             },
         ),
-        AuditEvent::new(
-            timestamp,
-            None,
-            EventKind::DailyBudgetReached {
-                day: cost::day_of(timestamp),
-                budget: "20".parse().expect("a number"),
-                costs: "20.0003".parse().expect("a number"),
-                currency: "USD".into(),
-                level: EventSeverity::Escalation,
-            },
-        ),
     ];
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(mail_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
     let [action, health, recovered, started, stopped] = daemon_events(timestamp);
-    events.extend([action, health]);
+    events.extend([action, health, budget_event(timestamp)]);
     let kinds = [ground_events::all(peer, timestamp), verification_events::all(peer)].concat();
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
     events.extend([recovered, started, stopped]);
