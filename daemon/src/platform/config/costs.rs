@@ -6,14 +6,11 @@ use oracled_domain::base::decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The maximum length of the name of a currency, in characters.
-const CURRENCY_MAX_CHARS: usize = 8;
-
 /// The costs of the models, as computed from their prices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostsSection {
-    /// The currency of all prices and of the budget: 1 to 8 of `A-Z a-z 0-9`. It is only a name; nothing is converted.
+    /// The currency of all prices and of the budget: three letters, such as `EUR`. It is only a name; nothing is converted.
     pub currency: String,
     /// The budget of a UTC day, for all models together. When the costs of the day reach it, no further verdict is generated
     /// on this day: orders wait, and reads of lost verdicts get 503 `model_busy`. Calls in flight are completed. Every model
@@ -30,13 +27,14 @@ impl Default for CostsSection {
 
 impl CostsSection {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let is_name = (1..=CURRENCY_MAX_CHARS).contains(&self.currency.len())
-            && self.currency.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if is_name {
+        if self.currency.len() == 3 && self.currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return Ok(());
         }
-        let allowed = format!("1 to {CURRENCY_MAX_CHARS} of `A-Z a-z 0-9`");
-        Err(not_allowed_error("costs.currency", "not the name of a currency", allowed))
+        Err(not_allowed_error(
+            "costs.currency",
+            "not the code of a currency",
+            "three letters of `A-Z`, such as EUR",
+        ))
     }
 
     /// The daily budget.
