@@ -103,9 +103,12 @@ impl OrderArgs {
         if options.json {
             return print_json(out, &report);
         }
-        let OrderReport { session_id, tier, order } = &report;
-        let named = format_pairs(&[("session", session_id.to_string()), ("tier", tier.to_string())]);
-        Ok(write!(out, "{named}{}", format_order(order))?)
+        let OrderReport { session_id, tier, order, budget_resets_at } = &report;
+        let mut named = vec![("session", session_id.to_string()), ("tier", tier.to_string())];
+        if let Some(at) = budget_resets_at {
+            named.push(("waits for", format!("the daily budget, which resets at {at}")));
+        }
+        Ok(write!(out, "{}{}", format_pairs(&named), format_order(order))?)
     }
 }
 
