@@ -1,5 +1,5 @@
-//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all calls
-//! of each model, per minute and at the same time.
+//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits the calls of
+//! each model, per minute and at the same time.
 //!
 //! The limit of a session is a row in the store, written before the model is called. It therefore survives a
 //! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The

@@ -10,7 +10,7 @@ pub(crate) fn read_text(text: &str, schema: &Value) -> Value {
         "integer" | "number" => text.parse().ok().map(Value::Number),
         "boolean" => text.parse().ok().map(Value::Bool),
         "array" if text.trim().is_empty() => Some(Value::Array(Vec::new())),
-        "array" => Some(text.split(',').map(str::trim).collect()),
+        "array" => Some(text.split(',').map(|item| read_text(item.trim(), items_of(schema))).collect()),
         _ => None,
     };
     value.unwrap_or_else(|| text.into())
@@ -31,8 +31,7 @@ pub(crate) fn check_value(value: &Value, schema: &Value) -> Result<(), String> {
             is_word && (!is_time(schema) || text.parse::<Timestamp>().is_ok())
         }
         ("array", Value::Array(items)) => {
-            let schema = schema.get("items").unwrap_or(&Value::Null);
-            items.iter().all(|item| check_value(item, schema).is_ok())
+            items.iter().all(|item| check_value(item, items_of(schema)).is_ok())
         }
         ("boolean", Value::Bool(_)) | ("", _) => true,
         _ => false,
@@ -45,6 +44,11 @@ pub(crate) fn type_of(schema: &Value) -> &str {
     let types = schema.get("type");
     let mut listed = types.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     types.and_then(Value::as_str).or_else(|| listed.find(|listed| *listed != "null")).unwrap_or_default()
+}
+
+/// The schema of the items of a list.
+fn items_of(schema: &Value) -> &Value {
+    schema.get("items").unwrap_or(&Value::Null)
 }
 
 /// The words of an enumeration.
@@ -89,7 +93,10 @@ fn describe_allowed(schema: &Value) -> String {
         "boolean" => "true, false".into(),
         "string" if is_time(schema) => "a time such as 2026-11-20T10:00:00Z".into(),
         "string" => words(schema).map_or_else(|| "a string".into(), |words| words.join(", ")),
-        "array" => "a list of strings".into(),
+        "array" => match type_of(items_of(schema)) {
+            kind @ ("integer" | "number") => format!("a list of {kind}s, {}", range(items_of(schema))),
+            _ => "a list of strings".into(),
+        },
         _ => "a table".into(),
     }
 }

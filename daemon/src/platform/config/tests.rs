@@ -43,6 +43,18 @@ fn flags_override_variables_and_variables_override_the_file() {
 }
 
 #[test]
+fn list_of_numbers_is_read_from_a_variable_and_checked() {
+    let uids = |text| load("", &[("ORACLED_APPLICATIONS__SHOP__UIDS", text)], &DaemonFlags::default());
+    let config = uids("1001, 1002").expect("user ids");
+    let shop = config.applications.values().next().expect("an application");
+    assert_eq!(shop.uids, [1001, 1002]);
+    for bad in ["1001,shop", "-1", "1.5"] {
+        let fault = uids(bad).expect_err("no user ids").to_string();
+        assert!(fault.contains("applications.shop.uids") && fault.contains("integers"), "{fault}");
+    }
+}
+
+#[test]
 fn every_key_can_be_set_by_variable() {
     let given: HashMap<&str, &str> = [
         ("socket_mode", "0600"),

@@ -1,4 +1,4 @@
-//! What a model takes: the presets of known models, and the combinations that cannot work.
+//! The settings that a model accepts: the presets of known models, and the combinations that cannot work.
 
 use super::super::{ConfigError, not_allowed_error};
 use super::{ModelProvider, ModelSection};
@@ -18,7 +18,7 @@ const OPENAI_THINKING: [&str; 4] = ["gpt-5", "o1", "o3", "o4"];
 const GEMINI_THINKING: [(&str, u32, u32); 2] =
     [("gemini-2.5-pro", 128, 32_768), ("gemini-2.5-flash", 0, 24_576)];
 
-/// What a model takes.
+/// The settings that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ModelTakes {
     pub(super) temperature: bool,
@@ -57,7 +57,7 @@ impl ModelTakes {
 }
 
 impl ModelSection {
-    /// What the model takes: as configured, else by its preset.
+    /// The settings that the model accepts: as configured, else by its preset.
     pub(super) fn takes(&self) -> ModelTakes {
         let preset = ModelTakes::preset(self);
         ModelTakes {
