@@ -25,6 +25,7 @@ use crate::verification::{self, VerificationConfig, VerificationService, Verific
 use actix_rt::{Arbiter, ArbiterHandle};
 use jiff::Timestamp;
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub struct SystemParts {
     pub oracles: Vec<MonitoredOracle>,
     /// The models that make verdicts; they are among the oracles.
     pub models: ConfiguredModels,
+    /// The template of prompts.
+    pub prompt_template: PromptTemplateName,
     pub calls: CallLimits,
     /// The daily budget of all models.
     pub budget: Option<CostBudget>,
@@ -131,6 +134,7 @@ impl ActorSystem {
         let SystemParts {
             oracles,
             models,
+            prompt_template,
             calls,
             budget,
             orders,
@@ -237,6 +241,7 @@ impl ActorSystem {
         let model_ids = models.order.iter().map(|model| model.oracle_id().clone()).collect();
         let generation = Arc::new(GenerationRunner {
             models,
+            prompt_template,
             handles: GenerationHandles {
                 rate_limiter: rate_limiter.clone(),
                 oracle_health: oracle_health.clone(),

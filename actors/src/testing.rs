@@ -29,6 +29,7 @@ use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::order::OrderPolicy;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
     ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, SessionId,
@@ -79,6 +80,7 @@ pub(crate) struct TestSystem {
 pub(crate) struct TestServices {
     pub(crate) oracles: Vec<MonitoredOracle>,
     pub(crate) models: ConfiguredModels,
+    pub(crate) prompt_template: PromptTemplateName,
     pub(crate) budget: Option<CostBudget>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
     pub(crate) mailing: Option<NotifierConfig>,
@@ -146,6 +148,7 @@ pub(crate) fn start(
         applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
         models: outside.models,
+        prompt_template: outside.prompt_template,
         budget: outside.budget,
         calls: CallLimits {
             models: [test_model_id(), "backup".parse().expect("an id")]
@@ -277,6 +280,7 @@ pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Su
         payload: Some(VerdictPayload::raw(raw)),
         customer_email: None,
         path,
+        prompt: None,
         generation_trace: None,
         check: None,
     }

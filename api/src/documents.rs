@@ -3,7 +3,6 @@
 use crate::base::page::PageLimit;
 use crate::base::problem::ProblemCode;
 use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::ontology::Ontology;
@@ -11,6 +10,7 @@ use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
+use oracled_domain::{PromptTemplate, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -44,6 +44,8 @@ pub enum DocumentContent {
     Adapter(Box<Adapter>),
     /// A verification workflow.
     Workflow(Box<Workflow>),
+    /// A prompt template.
+    PromptTemplate(Box<PromptTemplate>),
 }
 
 /// A registered document without its content.
@@ -55,11 +57,13 @@ pub struct DocumentSummary {
     pub document_id: String,
     /// The SHA-256 of its canonical JSON.
     pub sha256: Sha256Hex,
-    /// When it was registered: with this content; a source, first. Null for a freshness policy.
+    /// When it was registered: with this content; a source, first. Null for a freshness policy and
+    /// for a built-in prompt template.
     pub registered_at: Option<Timestamp>,
-    /// The user id that registered it then. Null for a freshness policy.
+    /// The user id that registered it then. Null for a freshness policy and for a built-in prompt template.
     pub registered_by: Option<String>,
-    /// Its state in words: whether a source answers, whether a workflow can decide. Null if its kind has none.
+    /// Its state in words: whether a source answers, whether a workflow can decide, whether a prompt template is the current
+    /// one. Null if its kind has none.
     pub status: Option<String>,
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 ) -> Result<Option<T>, D::Error> {
     let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
     if !text.get().starts_with('{') {
-        return Err(D::Error::custom("`expected` is not an object"));
+        return Err(D::Error::custom("the value is not an object"));
     }
     let unplaced = |error: serde_json::Error| {
         let message = error.to_string();

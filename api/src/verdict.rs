@@ -2,6 +2,7 @@
 
 pub mod costs;
 pub mod orders;
+pub mod prompts;
 
 use crate::audit::LogEntry;
 use crate::base::page::PageLimit;
@@ -13,6 +14,7 @@ use oracled_domain::rules::{CandidateExpectations, RuleId};
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::Order;
+use oracled_domain::verdict::prompt::PromptTemplateRef;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{
     MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
@@ -64,6 +66,9 @@ pub struct SubmitVerdictRequest {
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub raw: Option<String>,
+    /// The prompt of the verdict, if it is known; only with `verdict` or `raw`.
+    #[serde(default, deserialize_with = "object")]
+    pub prompt: Option<SubmittedPrompt>,
     /// Facts. With them, the rules check the text of the verdict.
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -83,6 +88,21 @@ pub struct SubmitVerdictRequest {
     pub rules: Option<Vec<RuleId>>,
 }
 
+/// The prompt of a verdict that oracled did not generate: exactly one of the members. A regeneration uses the same prompt if
+/// its template or its text is given.
+#[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmittedPrompt {
+    /// The version of the registered template that it was built from, for the tier and the query of the session.
+    #[schema(value_type = Option<PromptTemplateRef>)]
+    pub template: Option<String>,
+    /// Its text: 1 byte to 256 KiB. The session stores it.
+    pub text: Option<String>,
+    /// The SHA-256 of its text.
+    #[schema(value_type = Option<Sha256Hex>)]
+    pub sha256: Option<String>,
+}
+
 /// `PUT /v1/sessions/{session_id}`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +118,9 @@ pub struct RegisterSessionRequest {
     /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
     #[schema(value_type = Option<VerdictLabel>)]
     pub original_verdict: Option<String>,
+    /// The prompt of that verdict, if it is known; only with `original_verdict`.
+    #[serde(default, deserialize_with = "object")]
+    pub prompt: Option<SubmittedPrompt>,
 }
 
 /// `POST /cache/{session_id}`, compatible with the service that oracled replaces.
@@ -237,6 +260,10 @@ pub struct SessionReport {
     pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
     pub original_verdict: OriginalLabel,
+    /// The template of the prompt of that verdict; null if it is not known.
+    pub prompt_template: Option<PromptTemplateRef>,
+    /// The SHA-256 of the prompt of that verdict; null if it is not known.
+    pub prompt_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that oracled delivered first.
     pub delivered_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that was cached last.
@@ -289,12 +316,15 @@ impl From<SessionRecord> for RegisterSessionResponse {
 
 impl From<SessionRecord> for SessionReport {
     fn from(session: SessionRecord) -> Self {
+        let prompt = session.original.as_ref().and_then(|original| original.prompt.clone());
         Self {
             session_id: session.session_id,
             tier: session.tier,
             query: session.query.as_str().to_owned(),
             customer_email: session.customer_email,
             original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
+            prompt_template: prompt.as_ref().and_then(|prompt| prompt.template.clone()),
+            prompt_sha256: prompt.map(|prompt| prompt.sha256),
             delivered_sha256: session.delivered_sha256,
             cached_sha256: session.cached_sha256,
         }

@@ -2,7 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod describe;
-mod documents;
+pub(crate) mod documents;
 pub(crate) mod get;
 pub(crate) mod ingest;
 pub(crate) mod provenance;

@@ -63,6 +63,7 @@ enum CtlCommand {
     Orders(verdict::orders::OrdersArgs),
     Order(verdict::orders::OrderArgs),
     Outbox(verdict::outbox::OutboxArgs),
+    Prompt(verdict::prompt::PromptArgs),
     /// Show the audit log
     Log(audit::log::LogArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
@@ -145,6 +146,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Orders(verb) => block_on(verb.run(options, out)),
         CtlCommand::Order(verb) => block_on(verb.run(options, out)),
         CtlCommand::Outbox(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Prompt(verb) => block_on(verb.run(options, out)),
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),

@@ -6,6 +6,7 @@ pub(crate) mod crosscheck;
 pub(crate) mod divergence;
 pub(crate) mod orders;
 pub(crate) mod outbox;
+pub(crate) mod prompt;
 pub(crate) mod purge;
 pub(crate) mod register;
 pub(crate) mod session;

@@ -17,7 +17,7 @@ use crate::platform::control::inject_panic;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::verdict::control::{costs, divergence, orders, outbox, purge, session};
+use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session};
 use crate::verification::control::{execution, review};
 use axum::Router;
 use axum::middleware::from_fn;
@@ -38,6 +38,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/orders/{session_id}", get(orders::get).post(orders::post))
+        .route("/v1/prompts/try", post(prompts::post))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post))
         .route("/v1/documents", post(documents::apply))

@@ -21,6 +21,7 @@ use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
+use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::notifier::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
@@ -147,6 +148,7 @@ impl RunningDaemon {
             applications: config.application_names(),
             oracles: upstreams.oracles,
             models: upstreams.models,
+            prompt_template: config.prompt_template.clone(),
             calls: upstreams.calls,
             budget: config.costs.to_budget(),
             orders: config.orders.to_orders_config(&config.applications),
@@ -177,11 +179,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
-        if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
-            tracing::warn!(
-                "the model's key is missing, so no verdicts are generated; see `model.api_key_file`"
-            );
-        }
+        warn_of_incomplete_generation(&service);
         tracing::info!(
             socket = %service.config.socket.display(),
             control_socket = %service.config.control_socket.display(),
@@ -286,6 +284,16 @@ impl RunningDaemon {
             Err(problem) => tracing::error!("the reload failed: {problem}"),
         }
         notify_systemd(&[NotifyState::Ready]);
+    }
+}
+
+/// Logs a warning if the model has no key, or if the configured prompt template is not registered.
+fn warn_of_incomplete_generation(service: &DaemonService) {
+    if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
+        tracing::warn!("the model's key is missing, so no verdicts are generated; see `model.api_key_file`");
+    }
+    if let Err(error) = find_prompt_template(&service.system.store, &service.config.prompt_template) {
+        tracing::warn!(%error, "no prompt can be built, so orders wait");
     }
 }
 

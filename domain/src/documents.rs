@@ -11,6 +11,7 @@ use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::PipelineDefinition;
 use crate::ground::source::SourceRegistration;
+use crate::verdict::prompt::PromptTemplate;
 use crate::verification::adapter::Adapter;
 use crate::verification::workflow::Workflow;
 use jiff::Timestamp;
@@ -170,6 +171,8 @@ document_kinds! {
     Adapter(Adapter), "endpoint", |adapter| adapter.oracle_id.to_string();
     /// A verification workflow.
     Workflow(Workflow), "workflow_id", |workflow| workflow.workflow_id.to_string();
+    /// A prompt template; its id is `template_id@version`.
+    PromptTemplate(PromptTemplate), "template_id", |template| template.reference().to_string();
 }
 
 impl fmt::Display for DocumentKind {

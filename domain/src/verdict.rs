@@ -16,6 +16,7 @@ pub mod mail;
 pub mod oracle;
 pub mod order;
 pub mod prompt;
+pub mod query;
 pub mod regen;
 pub mod response_schema;
 pub mod rules_gate;

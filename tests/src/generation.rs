@@ -6,7 +6,10 @@ use crate::{DaemonWorld, at, call, described, document, eventually, get, log, po
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::{DaemonClient, DaemonResponse};
-use oracled_domain::{ProductTier, VerdictDimension, VerdictLabel};
+use oracled_domain::{
+    CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, VerdictDimension, VerdictLabel,
+    build_verdict_prompt,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
@@ -29,6 +32,16 @@ pub fn world_with_model(base_url: &str, config: &str) -> DaemonWorld {
     let mut world = DaemonWorld::with_config(&(lines + config));
     world.variables.push(("GEMINI_API_KEY".into(), KEY.into()));
     world
+}
+
+/// The prompt of the built-in template.
+///
+/// # Panics
+/// Panics if the template has no text for the tier.
+#[must_use]
+pub fn built_in_prompt(tier: ProductTier, query: &str) -> ModelPrompt {
+    let query = CustomerQuery::new(query.to_owned());
+    build_verdict_prompt(PromptTemplate::built_in(), tier, &query).expect("the tier has a text")
 }
 
 /// A base URL at which no server listens. The port stays reserved while the socket is open.

@@ -37,6 +37,7 @@ const PATHS: [(&str, &[&str]); 46] = [
     ("/v1/outbox", &["GET"]),
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/drain", &["POST"]),
+    ("/v1/prompts/try", &["POST"]),
     ("/v1/reload", &["POST"]),
     ("/v1/documents", &["POST"]),
     ("/v1/documents/source", &["GET"]),

@@ -1,9 +1,9 @@
 //! `POST /v1/verdicts/{session_id}` without a verdict, and reads of lost verdicts: the daemon calls the model.
 
-use oracled_domain::{CustomerQuery, ProductTier, Sha256Hex, VerdictLabel, build_verdict_prompt};
+use oracled_domain::{ProductTier, Sha256Hex, VerdictLabel};
 use oracled_tests::generation::{
-    KEY, QUERY, coherent_answer, event_names, generation_request, purge_verdict, read_cached, read_metric,
-    read_verdict, register_session, request_verdict, world_with_model, x_cache,
+    KEY, QUERY, built_in_prompt, coherent_answer, event_names, generation_request, purge_verdict,
+    read_cached, read_metric, read_verdict, register_session, request_verdict, world_with_model, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, openai_answer};
 use oracled_tests::{DaemonWorld, GOOD, at, document, get, log, post, problem, submission};
@@ -45,7 +45,7 @@ async fn generated_verdict_is_judged_stored_and_returned() {
             assert_eq!(entry["path"], "generate", "{entry}");
         }
         assert_eq!(judged["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
-        let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
+        let prompt = built_in_prompt(tier, QUERY);
         assert_eq!(interaction["prompt_sha256"], json!(prompt.sha256()));
         assert_eq!(attempted["generation"]["prompt_sha256"], interaction["prompt_sha256"], "{attempted}");
         let fields = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
@@ -217,7 +217,7 @@ async fn openai_protocol_works_end_to_end() {
         purge_verdict(control, "cs_1").await;
         assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));
 
-        let prompt = build_verdict_prompt(ProductTier::Quick, &CustomerQuery::new(QUERY.to_owned()));
+        let prompt = built_in_prompt(ProductTier::Quick, QUERY);
         let body = |temperature: f64, k: u32| {
             let mut body = json!({
                 "model": "local", "messages": [{"role": "user", "content": prompt.text()}],

@@ -46,6 +46,7 @@ mod openapi_answers;
 mod openapi_shapes;
 mod orders;
 mod panics;
+mod prompts;
 mod real_model;
 mod reference;
 mod regen_consistency;

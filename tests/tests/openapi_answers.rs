@@ -149,6 +149,8 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     sessions(&mut control).await;
     follow(&mut control, daemon.control().await).await;
     control.get(&format!("/v1/executions/{execution_id}")).await;
+    let trial = control.post("/v1/prompts/try", json!({"tier": "quick", "query": "Sell honey?"})).await;
+    assert_eq!(trial.status, 200, "{}", document(&trial));
     for path in [
         "/v1/status",
         "/v1/actors",

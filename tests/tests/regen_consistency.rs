@@ -6,10 +6,10 @@ use oracled::platform::config::DaemonConfig;
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::verdict::response_schema::response_schema;
-use oracled_domain::{CustomerQuery, DivergenceLevel, ProductTier, VerdictLabel, build_verdict_prompt};
+use oracled_domain::{DivergenceLevel, ProductTier, VerdictLabel};
 use oracled_tests::generation::{
-    QUERY, coherent_answer, event_names, generation_request, purge_verdict, put_session, read_cached,
-    read_verdict, register_session, request_verdict, x_cache,
+    QUERY, built_in_prompt, coherent_answer, event_names, generation_request, purge_verdict, put_session,
+    read_cached, read_verdict, register_session, request_verdict, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{GOOD, at, document, eventually, lines, log, post, problem};
@@ -28,7 +28,7 @@ fn reply(label: VerdictLabel) -> ScriptedReply {
 
 /// The whole body of a request by Gemini's protocol.
 fn body(tier: ProductTier, temperature: f64, top_p: f64, top_k: u32) -> Value {
-    let prompt = build_verdict_prompt(tier, &CustomerQuery::new(QUERY.to_owned()));
+    let prompt = built_in_prompt(tier, QUERY);
     json!({
         "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
         "generationConfig": {
@@ -334,7 +334,7 @@ async fn vc_6_both_paths_send_the_same_prompt_for_all_three_tiers() {
             purge_verdict(control, &session).await;
             assert_eq!(read_verdict(routes, &session).await.status, 200);
 
-            let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.to_owned()));
+            let prompt = built_in_prompt(tier, query);
             let sent = model.requests().split_off(call_count);
             let expected = json!([{"role": "user", "parts": [{"text": prompt.text()}]}]);
             let sent: Vec<_> = sent.iter().map(|seen| &seen.body["contents"]).collect();

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL};
+use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, ProductTier, SessionRecord, Sha256Hex, VerdictGeneration,
-    VerdictLabel,
+    AuditEvent, CustomerQuery, EventKind, ProductTier, SessionRecord, Sha256Hex, VerdictLabel,
 };
 use oracled_store::{Journal, JournalRecord, StoreOptions, TableWrite};
 use oracled_tests::generation::{
@@ -150,14 +150,18 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         min_free_bytes: 0,
     };
     let (mut journal, _store) = Journal::open(options).expect("the store opens");
-    let settings = GenerationSettings {
+    let settings = Some(GenerationSettings {
         thinking_budget: Some(0),
         response_schema: true,
         ..GenerationSettings::locked(LOCKED_MODEL.to_owned())
-    };
-    let generation = Some(VerdictGeneration { prompt_sha256, settings });
+    });
+    let prompt = Some(VerdictPrompt { sha256: prompt_sha256, template: None, text: None });
     let session = SessionRecord {
-        original: Some(OriginalVerdict { generation, ..OriginalVerdict::reported(VerdictLabel::Green) }),
+        original: Some(OriginalVerdict {
+            prompt,
+            settings,
+            ..OriginalVerdict::reported(VerdictLabel::Green)
+        }),
         ..SessionRecord::new(
             "cs_1".parse().expect("an id"),
             ProductTier::Quick,

@@ -235,7 +235,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (with("expected.must_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("expected.must_not_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("id", json!("é".repeat(256))), "`id` has 256 characters"),
-        (with("expected", json!([["b"], [], null, ["zz"], []])), "`expected` is not an object"),
+        (with("expected", json!([["b"], [], null, ["zz"], []])), "expected: the value is not an object"),
         (with("rules", json!([{"RULE-PREC-001": null}])), "invalid type: object"),
         (with(&"x".repeat(900_000), json!(1)), "unknown field `xxx"),
         (unseen(json!({"must_find": ["a"]}), "RULE-PREC-003"), "name one in `rules`: RULE-PREC-002"),

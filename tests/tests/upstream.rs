@@ -9,11 +9,9 @@ use oracled_actors::upstream::{
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::interaction::{InteractionStatus, OracleInteractionLog};
 use oracled_domain::verdict::response_schema::response_schema;
-use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex,
-    build_verdict_prompt,
-};
+use oracled_domain::{AuditEvent, EventKind, GatePath, ModelPrompt, ProductTier, SessionId, Sha256Hex};
 use oracled_tests::GOOD;
+use oracled_tests::generation::built_in_prompt;
 use oracled_tests::model::{ModelServer, ScriptedReply, anthropic_answer, gemini_answer, openai_answer};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -49,7 +47,7 @@ fn caller_of(model: Arc<dyn ModelClient>, policy: ModelCallPolicy) -> ModelCalle
 }
 
 fn prompt(query: &str) -> ModelPrompt {
-    build_verdict_prompt(ProductTier::Quick, &CustomerQuery::new(query.to_owned()))
+    built_in_prompt(ProductTier::Quick, query)
 }
 
 fn settings() -> GenerationSettings {
@@ -57,7 +55,7 @@ fn settings() -> GenerationSettings {
 }
 
 fn purpose() -> ModelCallPurpose {
-    ModelCallPurpose { session_id: "cs_1".parse().expect("an id"), path: GatePath::Regen }
+    ModelCallPurpose { session_id: Some("cs_1".parse().expect("an id")), path: GatePath::Regen }
 }
 
 async fn call_within(model: Arc<dyn ModelClient>, policy: ModelCallPolicy) -> ModelCallResult {

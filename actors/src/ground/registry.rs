@@ -7,6 +7,7 @@ mod adapters;
 mod apply;
 mod confirm;
 mod documents;
+mod prompts;
 mod sources;
 mod workflows;
 
@@ -28,6 +29,7 @@ use oracled_domain::ground::normalize::{PipelineDefinitionError, RecordNormalize
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
+use oracled_domain::verdict::prompt::{PromptTemplateError, PromptTemplateRef};
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
@@ -52,6 +54,14 @@ pub enum RegistryError {
         "ontology {0} is registered with other content, and a version is immutable; register this one under another `version`"
     )]
     OntologyFixed(OntologyRef),
+    /// The prompt template is invalid.
+    #[error("{0}")]
+    PromptTemplate(#[from] PromptTemplateError),
+    /// A version of a prompt template is immutable.
+    #[error(
+        "prompt template {0} is registered with other content, and a version is immutable; register this one under another `version`"
+    )]
+    PromptTemplateFixed(PromptTemplateRef),
     /// A pipeline cannot change its source.
     #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
     PipelineFixed { pipeline_id: PipelineId, oracle_id: SourceId },

@@ -134,7 +134,8 @@ pub(crate) fn failure(kind: RequestFailureKind) -> Result<String, ModelTextError
 pub(crate) async fn register(world: &TestSystem, session_id: &str, original_verdict: Option<VerdictLabel>) {
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier) = (id(session_id), ProductTier::Quick);
-    let message = RegisterSession { session_id, tier, query, customer_email: None, original_verdict };
+    let message =
+        RegisterSession { session_id, tier, query, customer_email: None, original_verdict, prompt: None };
     world.system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds");
 }
 
@@ -153,6 +154,7 @@ pub(crate) fn submission_of_query(query: &str) -> Submission {
         customer_email: None,
         check: None,
         path: GatePath::Generate,
+        prompt: None,
         generation_trace: None,
     }
 }

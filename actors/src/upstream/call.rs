@@ -60,8 +60,8 @@ pub(crate) fn retry_pauses(max_retries: u32) -> impl Iterator<Item = Duration> +
 /// The session and the path that a call belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCallPurpose {
-    /// The session whose verdict is generated.
-    pub session_id: SessionId,
+    /// The session whose verdict is generated; `None` for a trial of a prompt template.
+    pub session_id: Option<SessionId>,
     /// The path on which the call is made.
     pub path: GatePath,
 }
@@ -206,7 +206,8 @@ impl ModelCaller {
     ) -> ModelCallResult {
         let began = monotonic();
         let ModelCallPurpose { session_id, path } = purpose;
-        let execution_id = format!("{}:{session_id}:{}", path.into_str(), self.clock.now().as_microsecond());
+        let subject = session_id.as_ref().map_or(prompt.sha256().as_str(), SessionId::as_str);
+        let execution_id = format!("{}:{subject}:{}", path.into_str(), self.clock.now().as_microsecond());
         let call = ModelCallContext { path: *path, prompt, settings, execution_id: &execution_id };
         let mut pauses = retry_pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
@@ -218,7 +219,7 @@ impl ModelCaller {
             interactions.push(AuditEvent::new(ended_at, session_id.clone(), interaction));
             reached |= outcome.as_ref().err().is_none_or(ModelTextError::reached);
             let Err(ModelTextError::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
-            warn!(oracle_id = %self.oracle_id, %session_id, attempt = number, %failure, "model call failed");
+            warn!(oracle_id = %self.oracle_id, subject, attempt = number, %failure, "model call failed");
             if let Some(wait) = failure.quota_wait() {
                 on_quota_wait(wait).await;
             }

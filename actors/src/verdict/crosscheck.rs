@@ -13,8 +13,8 @@ use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::rules_gate::RulesGateOutcome;
 use oracled_domain::{
-    ApprovedVerdict, AuditEvent, CrosscheckJudgment, EventKind, GatePath, ProductTier, SessionId,
-    UnexpectedFieldHandling, VerdictPayload,
+    ApplicationName, ApprovedVerdict, AuditEvent, CrosscheckDecision, CrosscheckJudgment, CustomerQuery,
+    EventKind, GatePath, ProductTier, SessionId, UnexpectedFieldHandling, VerdictPayload,
 };
 use oracled_store::JournalRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +24,17 @@ use std::sync::Arc;
 #[derive(Debug, Message)]
 #[rtype(result = "Result<SubmissionOutcome, GateError>")]
 pub struct JudgeVerdict(pub Submission);
+
+/// Judges the answer of a model to a prompt that is tried. The verdict is neither stored nor delivered.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<CrosscheckDecision, GateError>")]
+pub struct JudgeTrial {
+    pub tier: ProductTier,
+    pub query: CustomerQuery,
+    pub payload: VerdictPayload,
+    /// The log entries of the model's calls, which are committed with that of the decision.
+    pub record: JournalRecord,
+}
 
 /// Why a submission has no outcome. Nothing was delivered.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +79,34 @@ impl CrosscheckActor {
         metrics: ActorMetrics,
     ) -> Self {
         Self { judge: oracled_domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
+    }
+
+    /// Judges and counts a verdict. Returns the judgement or the cause of a panic, with its log entry.
+    fn judge(
+        &self,
+        application: ApplicationName,
+        tier: ProductTier,
+        query: &CustomerQuery,
+        path: GatePath,
+        payload: VerdictPayload,
+    ) -> (Result<CrosscheckJudgment, String>, EventKind) {
+        match catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, tier, payload))) {
+            Ok(judgement) => {
+                let CrosscheckDecision { coherence_score, crosscheck_reason, .. } = &judgement.decision;
+                self.metrics.coherence.observe(coherence_score.max(0.0));
+                self.metrics
+                    .judged
+                    .get_or_create(&JudgmentLabels::new(application, tier, path, *crosscheck_reason))
+                    .inc();
+                let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, query, path));
+                (Ok(judgement), entry)
+            }
+            Err(panic) => {
+                let cause = panic_message(&*panic);
+                let level = EventSeverity::Error;
+                (Err(cause.clone()), EventKind::CrosscheckError { path, level, cause })
+            }
+        }
     }
 }
 
@@ -182,35 +221,37 @@ impl Handler<JudgeVerdict> for CrosscheckActor {
     fn handle(&mut self, JudgeVerdict(mut submission): JudgeVerdict, _: &mut Context<Self>) -> Self::Result {
         // a missing payload is judged as an empty one, which is rejected
         let payload = submission.payload.take().unwrap_or_else(|| VerdictPayload::raw(""));
-        let judged =
-            catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, submission.tier, payload)));
-        let now = self.clock.now();
+        let Submission { session_id, tier, query, path, generation_trace, .. } = &submission;
+        let (judged, entry) = self.judge(session_id.application(), *tier, query, *path, payload);
+        let entry = AuditEvent::new(self.clock.now(), session_id.clone(), entry);
         let log = self.log.clone();
         let judgement = match judged {
             Ok(judgement) => judgement,
-            Err(panic) => {
-                let cause = panic_message(&*panic);
-                let Submission { session_id, path, generation_trace, .. } = submission;
-                let error = AuditEvent::new(
-                    now,
-                    session_id,
-                    EventKind::CrosscheckError { path, level: EventSeverity::Error, cause: cause.clone() },
-                );
+            Err(cause) => {
+                let record = GenerationTrace::record(generation_trace.as_ref(), [entry]);
                 return Box::pin(async move {
-                    log.commit(GenerationTrace::record(generation_trace.as_ref(), [error])).await?;
+                    log.commit(record).await?;
                     Err(GateError::Judging(cause))
                 });
             }
         };
-        let reason = judgement.decision.crosscheck_reason;
-        self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
-        let application = submission.session_id.application();
-        let labels = JudgmentLabels::new(application, submission.tier, submission.path, reason);
-        self.metrics.judged.get_or_create(&labels).inc();
-        let entry = CrosscheckEntry::of(&judgement, &submission.query, submission.path);
-        let entry = AuditEvent::new(now, submission.session_id.clone(), EventKind::TmmCrosscheck(entry));
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
         Box::pin(JudgmentDelivery { cache, rules, log, clock }.deliver(judgement, entry, submission))
+    }
+}
+
+impl Handler<JudgeTrial> for CrosscheckActor {
+    type Result = ResponseFuture<Result<CrosscheckDecision, GateError>>;
+
+    fn handle(&mut self, message: JudgeTrial, _: &mut Context<Self>) -> Self::Result {
+        let JudgeTrial { tier, query, payload, mut record } = message;
+        let (judged, entry) = self.judge(ApplicationName::default(), tier, &query, GatePath::Try, payload);
+        record.events.push(AuditEvent::new(self.clock.now(), None, entry));
+        let log = self.log.clone();
+        Box::pin(async move {
+            log.commit(record).await?;
+            Ok(judged.map_err(GateError::Judging)?.decision)
+        })
     }
 }
 

@@ -3,10 +3,14 @@
 mod error;
 mod model;
 mod outcome;
+mod prompt;
 mod queue_limit;
 mod runner;
+mod trial;
 
 pub use error::{GenerationError, GenerationResult};
 pub use model::{ConfiguredModel, ConfiguredModels};
+pub use prompt::{PromptError, find_prompt, find_prompt_template};
 pub use queue_limit::QueueLimit;
 pub(crate) use runner::{FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
+pub use trial::{PromptTrial, PromptTrialResult};

@@ -12,9 +12,11 @@ mod place;
 mod progress;
 mod queue;
 mod survey;
+mod trial;
 
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
 pub use place::{PlaceOrder, PlacedOrder};
+pub use trial::TryPrompt;
 
 use crate::platform::clock::Clock;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};

@@ -7,7 +7,7 @@
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::platform::clock::Clock;
+use crate::platform::clock::{Clock, monotonic};
 use crate::verdict::cost_budget::{CostBudget, UsedUpBudget};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
@@ -24,11 +24,13 @@ use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowKey, Store, Stor
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// When to retry after all places are taken: a call takes a second or more.
 const SLOT_RETRY_WAIT: Duration = Duration::from_secs(1);
+/// How long no trial starts after another call was refused. Orders ask again within this time.
+const TRIAL_PAUSE: Duration = Duration::from_secs(3);
 
 /// Why the model may not be called now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,18 +146,35 @@ pub struct RequestFirstCall {
     pub application: ApplicationName,
 }
 
+/// Requests a call of this model that tries a prompt template. Such calls get at most half of the model's limits. They are
+/// refused for a while after other calls were refused, so that the others come first.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<TrialCallSlot, CallPermitError>")]
+pub struct RequestTrialCall(pub OracleId);
+
+/// The slots of a trial: among the trials, and among all calls in flight.
+#[derive(Debug)]
+pub struct TrialCallSlot {
+    _trial: ModelCallSlot,
+    _call: ModelCallSlot,
+}
+
 /// Requests a retry of this model within a call that already has its slot.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), CallLimitError>")]
 pub struct RequestCallRetry {
     pub oracle_id: OracleId,
-    pub application: ApplicationName,
+    /// `None` for a trial.
+    pub application: Option<ApplicationName>,
 }
 
 /// The actor.
 #[derive(Debug)]
 pub struct RateLimiter {
     calls: BTreeMap<OracleId, ModelCallBudget>,
+    trials: BTreeMap<OracleId, ModelCallBudget>,
+    /// When a call that is not a trial was refused last by the limits of a model.
+    refused_at: Option<Instant>,
     applications: BTreeMap<ApplicationName, CallRate>,
     budget: Option<CostBudget>,
     /// The latest day on which it was logged that the budget is used up.
@@ -208,6 +227,15 @@ struct ModelCallBudget {
     slots: Arc<Semaphore>,
 }
 
+impl ModelCallLimits {
+    fn half(self) -> Self {
+        Self {
+            per_minute: NonZeroU32::new(self.per_minute.get() / 2).unwrap_or(NonZeroU32::MIN),
+            at_once: (self.at_once / 2).max(1),
+        }
+    }
+}
+
 impl ModelCallBudget {
     fn new(limits: ModelCallLimits) -> Self {
         let ModelCallLimits { per_minute, at_once } = limits;
@@ -244,25 +272,48 @@ impl RateLimiter {
         clock: Clock,
     ) -> Self {
         let CallLimits { models, applications } = limits;
+        let trials =
+            models.iter().map(|(id, limits)| (id.clone(), ModelCallBudget::new(limits.half()))).collect();
         let calls = models.into_iter().map(|(id, limits)| (id, ModelCallBudget::new(limits))).collect();
         let applications =
             applications.into_iter().map(|(name, limit)| (name, CallRate::new(limit))).collect();
-        Self { calls, applications, budget, logged_on: None, store, log, clock }
+        Self { calls, trials, refused_at: None, applications, budget, logged_on: None, store, log, clock }
     }
 
     /// Takes a slot of a model, and one call of its budget and of the application's.
     fn take_slot(
-        &self,
+        &mut self,
         oracle_id: &OracleId,
         application: &ApplicationName,
     ) -> Result<ModelCallSlot, CallLimitError> {
-        let slot = self.calls_of(oracle_id)?.take_slot()?;
-        self.take_call(oracle_id, application)?;
-        Ok(slot)
+        let slot = self.calls_of(oracle_id).and_then(ModelCallBudget::take_slot);
+        let slot = slot.and_then(|slot| self.take_call(oracle_id, Some(application)).map(|()| slot));
+        if let Err(CallLimitError::Places { .. } | CallLimitError::Budget { .. }) = slot {
+            self.refused_at = Some(monotonic());
+        }
+        slot
     }
 
-    fn take_call(&self, oracle_id: &OracleId, application: &ApplicationName) -> Result<(), CallLimitError> {
-        if let Some(own) = self.applications.get(application) {
+    /// The same for a trial, which belongs to no application.
+    fn take_trial_slot(&self, oracle_id: &OracleId) -> Result<TrialCallSlot, CallLimitError> {
+        let calls = self.calls_of(oracle_id)?;
+        let left = self.refused_at.and_then(|at| TRIAL_PAUSE.checked_sub(monotonic().duration_since(at)));
+        if let Some(wait) = left {
+            return Err(CallLimitError::Places { calls_at_once: calls.at_once, wait });
+        }
+        let trials = self.trials.get(oracle_id).unwrap_or(calls);
+        let slots = TrialCallSlot { _trial: trials.take_slot()?, _call: calls.take_slot()? };
+        trials.take_budgeted_call()?;
+        calls.take_budgeted_call()?;
+        Ok(slots)
+    }
+
+    fn take_call(
+        &self,
+        oracle_id: &OracleId,
+        application: Option<&ApplicationName>,
+    ) -> Result<(), CallLimitError> {
+        if let Some(own) = application.and_then(|application| self.applications.get(application)) {
             let calls_per_minute = own.per_minute;
             own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
         }
@@ -398,11 +449,24 @@ impl Handler<RequestFirstCall> for RateLimiter {
     }
 }
 
+impl Handler<RequestTrialCall> for RateLimiter {
+    type Result = Result<TrialCallSlot, CallPermitError>;
+
+    fn handle(
+        &mut self,
+        RequestTrialCall(oracle_id): RequestTrialCall,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        self.check_daily_budget()?;
+        Ok(self.take_trial_slot(&oracle_id)?)
+    }
+}
+
 impl Handler<RequestCallRetry> for RateLimiter {
     type Result = Result<(), CallLimitError>;
 
     fn handle(&mut self, call: RequestCallRetry, _: &mut Context<Self>) -> Self::Result {
-        self.take_call(&call.oracle_id, &call.application)
+        self.take_call(&call.oracle_id, call.application.as_ref())
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
+use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{
     AuditEvent, CrosscheckDecision, CustomerQuery, DivergenceCheck, GatePath, ProductTier, SessionId,
@@ -30,6 +31,8 @@ pub struct Submission {
     pub check: Option<Arc<CandidateCheck>>,
     /// The path on which the verdict arrived.
     pub path: GatePath,
+    /// The prompt of a submitted verdict, if the caller named it.
+    pub prompt: Option<VerdictPrompt>,
     /// How the model generated the verdict; `None` for a submitted one.
     pub generation_trace: Option<GenerationTrace>,
 }
@@ -46,6 +49,7 @@ impl Submission {
             customer_email: None,
             check: session.check.clone(),
             path: GatePath::Generate,
+            prompt: None,
             generation_trace: None,
         }
     }

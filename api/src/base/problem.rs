@@ -192,6 +192,8 @@ problem_codes! {
     ModelBusy = 503: "Wait for `Retry-After`, or raise the limit that `detail` names.",
     /// The model cannot be reached, or no model is configured.
     ModelUnavailable = 503: "Wait for `Retry-After`. Without that header, configure a model.",
+    /// The configured prompt template is not registered, or has no text for the tier.
+    PromptUnavailable = 503: "Register the prompt template, or configure another one as `prompt_template`.",
     /// The daemon is overloaded. Nothing was delivered.
     Overloaded = 503: "Wait for `Retry-After`.",
     /// The daemon is draining. Nothing was delivered.

@@ -120,6 +120,8 @@ pub struct StatusReport {
     pub mirror_lag: Option<String>,
     /// The oracle that makes verdicts, and the model's name; or why there is none.
     pub model: String,
+    /// The version of the prompt template that prompts are built from; or why there is none.
+    pub prompt: String,
     /// The mail transport.
     pub mail: String,
     /// Mails in the outbox, dead letters among them.

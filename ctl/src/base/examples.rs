@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 40] = [
+const EXAMPLES: [(&str, &[&str]); 42] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -35,6 +35,8 @@ const EXAMPLES: [(&str, &[&str]); 40] = [
     ("order fail", &["oraclectl order fail cs_1 --reason 'the customer has cancelled'"]),
     ("outbox", &["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]),
     ("outbox requeue", &["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]),
+    ("prompt show", &["oraclectl prompt show oracled-default"]),
+    ("prompt try", &["oraclectl prompt try ./house.yaml queries.ndjson"]),
     ("calibrate", &["oraclectl calibrate corpus.ndjson"]),
     ("rules show", &["oraclectl rules show RULE-PREC-007"]),
     (

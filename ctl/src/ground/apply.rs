@@ -4,6 +4,7 @@ mod files;
 
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
+use crate::base::lines::display_name;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{escape_line, format_count, print_json};
 use files::{FileDocument, FileFault, read_all};
@@ -16,12 +17,12 @@ use oracled_domain::documents::{AnyDocument, DocumentKind};
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Unchanged lines shown before and after a change in a diff.
 const DIFF_CONTEXT_LINES: usize = 3;
 
-/// Register documents: ontologies, sources, freshness policies, pipelines, adapters and workflows
+/// Register documents: ontologies, sources, freshness policies, pipelines, adapters, workflows and prompt templates
 ///
 /// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one
 /// document is invalid, none is registered. Unchanged documents are not registered again.
@@ -88,6 +89,21 @@ fn warn_of_secrets(documents: &[FileDocument]) {
             eprintln!("oraclectl: {}", escape_line(&warning));
         }
     }
+}
+
+/// The only document of a file.
+pub(crate) fn read_document(file: &Path) -> Result<AnyDocument, CtlError> {
+    let (documents, faults) = read_all(&[file.to_owned()])?;
+    let message = match faults.first() {
+        Some(fault) => fault.to_string(),
+        None => match <[FileDocument; 1]>::try_from(documents) {
+            Ok([FileDocument { document, .. }]) => return Ok(document),
+            Err(documents) => {
+                format!("{} has {} documents; write one document to it", display_name(file), documents.len())
+            }
+        },
+    };
+    Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
 }
 
 impl ApplyArgs {

@@ -23,6 +23,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("log", format!("{} entries", status.entries)),
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
         ("model", status.model),
+        ("prompt", status.prompt),
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
         ("reviews", format!("{} open", status.open_reviews)),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),

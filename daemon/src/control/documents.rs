@@ -1,5 +1,7 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
+mod summaries;
+
 use crate::platform::api::request::{JsonBody, QueryParams, strict};
 use crate::platform::control::body::{ControlBody, DOCUMENT_MAX_BYTES};
 use crate::platform::control::control_request::parse_name;
@@ -9,26 +11,25 @@ use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{DocumentChange, RegistryError, as_registrable, check_workflow};
+use oracled_actors::ground::registry::{DocumentChange, RegistryError, as_registrable};
 use oracled_api::base::page::ListPage;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentContent, DocumentFault,
     DocumentReport, DocumentSummary, DocumentsParams,
 };
-use oracled_domain::PeerCredentials;
-use oracled_domain::documents::{AnyDocument, DocumentKind, RegisteredDocument, RegistryDocument};
+use oracled_domain::documents::{AnyDocument, DocumentKind, RegistryDocument};
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::source::{OracleTier, SourceAdapterKind, SourceReviewStatus};
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
-use oracled_store::ground::state::SourceState;
+use oracled_domain::{PeerCredentials, PromptTemplate};
 use oracled_store::{Store, StoreError};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strum::VariantArray;
+use summaries::read_summaries;
 
 /// Maximum size of a body of `POST /v1/documents`, in bytes.
 const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -55,7 +56,7 @@ pub(super) async fn list(
     QueryParams(params): QueryParams<DocumentsParams>,
 ) -> Result<Json<ListPage<DocumentSummary>>, Problem> {
     let DocumentsParams { after, limit } = params;
-    let mut known = read_summaries(&service.system.store, parse_kind(parse_name(kind)?)?)?;
+    let mut known = read_summaries(&service, parse_kind(parse_name(kind)?)?)?;
     known.sort_by(|one, other| one.document_id.cmp(&other.document_id));
     known.retain(|summary| after.as_ref().is_none_or(|after| summary.document_id > *after));
     Ok(Json(ListPage::from_items(known, *limit, |summary| summary.document_id.clone())))
@@ -69,7 +70,7 @@ problems!(ReadProblems: STORE; DocumentUnknown);
     path = "/v1/documents/{kind}/{document_id}",
     operation_id = "read_document",
     tag = "documents",
-    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology has `NAME@VERSION`")),
+    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology and a prompt template have `NAME@VERSION`")),
     responses(
         ReadProblems,
         (status = 200, description = "The document", body = DocumentReport),
@@ -81,7 +82,8 @@ pub(super) async fn get(
 ) -> Result<Json<DocumentReport>, Problem> {
     let (kind, document_id) = parse_path(path)?;
     let store = &service.system.store;
-    let summary = read_summaries(store, kind)?.into_iter().find(|summary| summary.document_id == document_id);
+    let summary =
+        read_summaries(&service, kind)?.into_iter().find(|summary| summary.document_id == document_id);
     let document = read_content(store, kind, &document_id)?;
     let unknown =
         || Problem::new(ProblemCode::DocumentUnknown, format!("no {kind} {document_id} is registered"));
@@ -93,7 +95,7 @@ problems!(PutProblems: DOCUMENT_BODY STORE; OntologyUnknown SourceUnknown Docume
 
 /// Register a document, in place of the one with its id.
 ///
-/// The id of an ontology is `NAME@VERSION`; an ontology is immutable under its version. A freshness policy and an adapter
+/// The id of an ontology and of a prompt template is `NAME@VERSION`; both are immutable under their version. A freshness policy and an adapter
 /// have the id of their source. A document has up to 4 MiB. An unknown field, and a duplicate name in an object, are
 /// errors that name the position. The members `kind` and `$schema` are ignored. A day without a time is its midnight in
 /// UTC. If the entry cannot be committed, nothing changes.
@@ -243,73 +245,6 @@ fn rejected_document(
     }
 }
 
-/// The registered documents of a kind without their content.
-fn read_summaries(store: &Store, kind: DocumentKind) -> Result<Vec<DocumentSummary>, Problem> {
-    match kind {
-        DocumentKind::Ontology => list_registered::<Ontology>(store, |_| Ok(None)),
-        DocumentKind::Adapter => list_registered::<Adapter>(store, |_| Ok(None)),
-        DocumentKind::Workflow => {
-            list_registered(store, |workflow| workflow_status(store, workflow).map(Some))
-        }
-        DocumentKind::Pipeline => {
-            let pipelines = store.pipelines()?.into_iter().map(|registered| DocumentSummary {
-                kind,
-                document_id: registered.pipeline_id.to_string(),
-                sha256: registered.pipeline_sha256,
-                registered_at: Some(registered.registered_at),
-                registered_by: Some(registered.registered_by),
-                status: registered.last_pull.map(|pull| format!("last pulled {}", pull.began_at)),
-            });
-            Ok(pipelines.collect())
-        }
-        DocumentKind::Source => {
-            let sources = store.sources()?.into_iter().map(|SourceState { entry, .. }| DocumentSummary {
-                kind,
-                document_id: entry.oracle_id().to_string(),
-                sha256: entry.registration.digest(),
-                registered_at: Some(entry.registered_at),
-                registered_by: Some(entry.registered_by.clone()),
-                status: Some(match entry.current_version.as_str() {
-                    "" => format!("{}, no version", entry.review_status.into_str()),
-                    version => format!("{}, version {version}", entry.review_status.into_str()),
-                }),
-            });
-            Ok(sources.collect())
-        }
-        DocumentKind::FreshnessPolicy => {
-            let policies = store.sources()?.into_iter().filter_map(|state| state.policy);
-            let summary = |sha256, document_id| DocumentSummary {
-                kind,
-                document_id,
-                sha256,
-                registered_at: None,
-                registered_by: None,
-                status: None,
-            };
-            Ok(policies.map(|policy| summary(policy.digest(), policy.document_id())).collect())
-        }
-    }
-}
-
-/// The documents of a kind that is stored as [`RegisteredDocument`].
-fn list_registered<D: RegistryDocument>(
-    store: &Store,
-    status: impl Fn(&D) -> Result<Option<String>, Problem>,
-) -> Result<Vec<DocumentSummary>, Problem> {
-    let summary =
-        |RegisteredDocument { document, sha256, registered_at, registered_by }: RegisteredDocument<D>| {
-            Ok(DocumentSummary {
-                kind: D::KIND,
-                document_id: document.document_id(),
-                sha256,
-                registered_at: Some(registered_at),
-                registered_by: Some(registered_by),
-                status: status(&document)?,
-            })
-        };
-    store.all_registered::<D>()?.into_iter().map(summary).collect()
-}
-
 /// The content of a registered document.
 fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
     fn read_registered<D: RegistryDocument>(
@@ -326,6 +261,12 @@ fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<
         DocumentKind::Ontology => read_registered::<Ontology>(store, document_id)?,
         DocumentKind::Adapter => read_registered::<Adapter>(store, document_id)?,
         DocumentKind::Workflow => read_registered::<Workflow>(store, document_id)?,
+        DocumentKind::PromptTemplate => {
+            match document_id.parse().ok().and_then(|name| PromptTemplate::find_built_in(&name)) {
+                Some(built_in) => Some(built_in.to_json()),
+                None => read_registered::<PromptTemplate>(store, document_id)?,
+            }
+        }
         DocumentKind::Source => source()?.map(|state| state.entry.registration.to_json()),
         DocumentKind::FreshnessPolicy => {
             source()?.and_then(|state| state.policy).map(|policy| policy.to_json())
@@ -335,36 +276,6 @@ fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<
             let Some((registered, _)) = store.pipeline(&pipeline_id)? else { return Ok(None) };
             store.definition(&registered.pipeline_sha256)?.map(|definition| definition.to_json())
         }
-    })
-}
-
-/// Whether a workflow can decide with its sources as they are now, in words.
-fn workflow_status(store: &Store, workflow: &Workflow) -> Result<String, Problem> {
-    match check_workflow(store, workflow) {
-        Ok(()) => {}
-        Err(RegistryError::Workflow(fault)) => return Ok(fault.to_string()),
-        Err(error) => return Err(error.into()),
-    }
-    let mut missing = Vec::new();
-    for oracle_id in &workflow.oracles {
-        let Some((state, _)) = store.source(oracle_id)? else { continue };
-        let registration = &state.entry.registration;
-        let is_live = registration.adapter_id == SourceAdapterKind::Http;
-        let cause = match state.entry.review_status {
-            // a workflow decides without these
-            _ if registration.oracle_tier == OracleTier::Unverified => continue,
-            SourceReviewStatus::Pending => "is not approved",
-            _ if is_live && store.registered::<Adapter>(oracle_id.as_str())?.is_none() => {
-                "is live and has no adapter"
-            }
-            _ if !is_live && state.entry.version_history.is_empty() => "has no version yet",
-            _ => continue,
-        };
-        missing.push(format!("{oracle_id} {cause}"));
-    }
-    Ok(match missing.as_slice() {
-        [] => "can decide".to_owned(),
-        missing => format!("cannot use all of its sources: {}", missing.join("; ")),
     })
 }
 

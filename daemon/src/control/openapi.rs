@@ -8,7 +8,7 @@ use crate::platform::api::oracles;
 use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
-use crate::verdict::control::{costs, divergence, orders, outbox, purge, session};
+use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session};
 use crate::verification::control::{execution, review};
 use axum::response::Response;
 use hyper::StatusCode;
@@ -84,6 +84,7 @@ use utoipa::OpenApi;
         orders::list,
         orders::get,
         orders::post,
+        prompts::post,
         outbox::get,
         outbox::post,
         outbox::delete,

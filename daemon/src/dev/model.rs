@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use hyper::StatusCode;
-use oracled_domain::{CustomerQuery, ProductTier, build_verdict_prompt};
+use oracled_domain::{CustomerQuery, ProductTier, PromptTemplate, build_verdict_prompt};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -51,8 +51,9 @@ struct RecordedModelState {
 impl RecordedModel {
     /// Starts the server.
     pub(super) async fn start() -> io::Result<Self> {
-        let prompt =
-            build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.into())).text().to_owned();
+        let query = CustomerQuery::new(QUERY.into());
+        let prompt = build_verdict_prompt(PromptTemplate::built_in(), ProductTier::Full, &query);
+        let prompt = prompt.map_err(io::Error::other)?.text().to_owned();
         let (answered, down) = (AtomicUsize::new(0), AtomicBool::new(false));
         let recording = Arc::new(RecordedModelState { prompt, answered, down });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -166,7 +167,9 @@ mod tests {
         query: &str,
     ) -> Result<String, ModelTextError> {
         let gemini = GeminiClient::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
-        let prompt = build_verdict_prompt(tier, &CustomerQuery::new(query.into()));
+        let query = CustomerQuery::new(query.into());
+        let prompt = build_verdict_prompt(PromptTemplate::built_in(), tier, &query);
+        let prompt = prompt.expect("the tier has a text");
         let settings = GenerationSettings::locked(LOCKED_MODEL.into());
         match gemini.expect("a client").attempt(&prompt, &settings, PATIENCE).await {
             ModelAttempt::AnswerReceived(_, text) => text,

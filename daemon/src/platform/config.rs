@@ -41,6 +41,7 @@ use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{ApplicationName, UnexpectedFieldHandling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -121,6 +122,10 @@ pub struct DaemonConfig {
     /// The applications that use the routes' socket, by name. Each has sessions of its own. Without any, all callers
     /// belong to the application `default`; with some, a caller that belongs to none gets 403.
     pub applications: ApplicationSections,
+    /// Prompt template for first verdicts: `ID` for the newest registered version, or `ID@VERSION`. `oraclectl apply`
+    /// registers templates. While the template is not registered, orders wait.
+    #[schema(value_type = String)]
+    pub prompt_template: PromptTemplateName,
     /// Limits of requests and connections.
     pub limits: LimitsSection,
     /// Memory and disk space of the store.
@@ -296,6 +301,7 @@ impl Default for DaemonConfig {
             log_level: "info".into(),
             contact: None,
             applications: ApplicationSections::new(),
+            prompt_template: PromptTemplateName::default(),
             limits: LimitsSection {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,

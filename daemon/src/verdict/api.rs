@@ -5,4 +5,5 @@ pub mod cache;
 pub mod crosscheck;
 pub mod orders;
 pub mod sessions;
+mod submitted_prompt;
 pub mod verdicts;

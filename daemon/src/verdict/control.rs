@@ -4,5 +4,6 @@ pub mod costs;
 pub mod divergence;
 pub mod orders;
 pub mod outbox;
+pub mod prompts;
 pub mod purge;
 pub mod session;

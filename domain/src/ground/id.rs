@@ -1,4 +1,4 @@
-//! The ids of ground-truth documents.
+//! The ids of registered documents.
 
 use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,8 @@ ids! {
     PipelineId
     /// The id of a verification workflow.
     WorkflowId
+    /// The id of a prompt template, the same for all its versions.
+    PromptTemplateId
     /// The id of a fact template within its ontology.
     TemplateId
 }

@@ -7,7 +7,8 @@ use crate::verdict::divergence::{
     CHANGED_NOTICE, DISCLAIMER, DivergenceCheck, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE,
 };
 use crate::verdict::label::ProductTier;
-use crate::verdict::session::{CustomerQuery, SessionId};
+use crate::verdict::query::CustomerQuery;
+use crate::verdict::session::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;

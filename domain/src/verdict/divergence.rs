@@ -6,8 +6,9 @@ pub use table::{DivergenceCell, DivergenceTable};
 
 use crate::base::schema::one_of;
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::prompt::VerdictPrompt;
 use crate::verdict::session::OriginalVerdict;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -151,8 +152,10 @@ pub struct RegeneratedVerdict<'r> {
     pub label: VerdictLabel,
     /// The path of the request.
     pub path: GatePath,
-    /// How it was generated, if oracled requested it.
-    pub generation: Option<&'r VerdictGeneration>,
+    /// Its prompt, if it is known.
+    pub prompt: Option<&'r VerdictPrompt>,
+    /// The settings of its generation, if oracled requested it.
+    pub settings: Option<&'r GenerationSettings>,
 }
 
 impl DivergenceCheck {
@@ -161,8 +164,8 @@ impl DivergenceCheck {
     pub fn of(original: Option<&OriginalVerdict>, regenerated: &RegeneratedVerdict<'_>) -> Self {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
-        let first = original.and_then(|original| original.generation.as_ref());
-        let generations = first.zip(regenerated.generation);
+        let prompts = original.and_then(|original| original.prompt.as_ref()).zip(regenerated.prompt);
+        let settings = original.and_then(|original| original.settings.as_ref()).zip(regenerated.settings);
         Self {
             tier: regenerated.tier,
             original_verdict: OriginalLabel(label),
@@ -171,11 +174,11 @@ impl DivergenceCheck {
             divergence_level: level,
             skipped: level.is_none(),
             path: regenerated.path,
-            prompt_changed: generations
-                .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
+            prompt_changed: prompts
+                .map(|(first, again)| first.sha256 != again.sha256)
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
-            settings_changed: generations.map(|(first, again)| first.settings != again.settings),
-            sampled: regenerated.generation.is_some_and(|again| again.settings.temperature.is_none()),
+            settings_changed: settings.map(|(first, again)| first != again),
+            sampled: regenerated.settings.is_some_and(|again| again.temperature.is_none()),
         }
     }
 }
@@ -200,12 +203,12 @@ pub struct RegenVarianceWindow {
 }
 
 impl RegenVarianceWindow {
-    /// Adds a comparison, if it is of a regeneration with a known original at temperature 0, and neither another prompt nor
-    /// other settings explain a difference. Returns the variance if it has just become one to escalate.
+    /// Adds a comparison, if it is of a regeneration at temperature 0 with a known original that had the same prompt and the
+    /// same settings. Otherwise they may explain a difference. Returns the variance if it has just become one to escalate.
     pub fn note(&mut self, check: &DivergenceCheck) -> Option<RegenVariance> {
-        let is_changed = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
-        let explained = is_changed || check.sampled;
-        let level = check.divergence_level.filter(|_| check.path == GatePath::Regen && !explained)?;
+        let is_same = check.prompt_changed == Some(false) && check.settings_changed == Some(false);
+        let is_counted = check.path == GatePath::Regen && is_same && !check.sampled;
+        let level = check.divergence_level.filter(|_| is_counted)?;
         let before = self.variance().escalated;
         if self.diverged.len() == VARIANCE_WINDOW {
             self.diverged.pop_front();

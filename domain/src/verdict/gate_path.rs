@@ -30,4 +30,6 @@ pub enum GatePath {
     Regen,
     /// Judged only, without delivery.
     Check,
+    /// Generated to try a prompt template, without delivery.
+    Try,
 }

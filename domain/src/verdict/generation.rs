@@ -2,6 +2,7 @@
 //! Configuration").
 
 use crate::base::digest::Sha256Hex;
+use crate::verdict::prompt::{ModelPrompt, PromptTemplateRef, VerdictPrompt};
 use serde::{Deserialize, Serialize};
 
 /// The model that regenerates verdicts.
@@ -69,10 +70,29 @@ impl GenerationSettings {
 /// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerdictGeneration {
+    /// The template of the prompt; absent for a prompt that a caller submitted with the first verdict.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub prompt_template: Option<PromptTemplateRef>,
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
     /// The settings.
     pub settings: GenerationSettings,
+}
+
+impl VerdictGeneration {
+    #[must_use]
+    pub fn new(prompt: &ModelPrompt, settings: GenerationSettings) -> Self {
+        let (prompt_template, prompt_sha256) = (prompt.template().cloned(), prompt.sha256().clone());
+        Self { prompt_template, prompt_sha256, settings }
+    }
+
+    /// The prompt, as a session stores it.
+    #[must_use]
+    pub fn prompt(&self) -> VerdictPrompt {
+        let (sha256, template) = (self.prompt_sha256.clone(), self.prompt_template.clone());
+        VerdictPrompt { sha256, template, text: None }
+    }
 }
 
 /// The token usage of an answer, as reported by the model.

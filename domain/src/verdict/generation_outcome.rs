@@ -28,6 +28,8 @@ pub enum GenerationOutcome {
     DeliveredAlready,
     /// No model is configured.
     NoModel,
+    /// The prompt template is not registered, or has no text for the tier.
+    PromptUnavailable,
     /// The session's verdict was regenerated a short time ago.
     RateLimited,
     /// The limits of model calls are reached.

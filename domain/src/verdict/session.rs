@@ -5,9 +5,11 @@ use crate::base::digest::Sha256Hex;
 use crate::rules::CandidateCheck;
 use crate::verdict::application::{ApplicationName, ApplicationNameError};
 use crate::verdict::crosscheck::ApprovedVerdict;
-use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::order::Order;
+use crate::verdict::prompt::VerdictPrompt;
+use crate::verdict::query::CustomerQuery;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,8 +25,6 @@ pub const EMAIL_MAX_CHARS: usize = 320;
 const EMAIL_MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
 /// The character after the application in a session id.
 const APPLICATION_END: char = '/';
-/// The number of characters of a query in the log.
-const PREVIEW_CHARS: usize = 80;
 
 /// Why a text is not a session id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,30 +129,6 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// The customer's complete query. Request parsing limits its length.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(transparent)]
-pub struct CustomerQuery(String);
-
-impl CustomerQuery {
-    #[must_use]
-    pub const fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The complete text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The first 80 Unicode scalar values, for the log.
-    #[must_use]
-    pub fn preview(&self) -> String {
-        self.0.chars().take(PREVIEW_CHARS).collect()
-    }
-}
-
 /// Why a text is not an e-mail address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -209,9 +185,12 @@ pub struct OriginalVerdict {
     /// The time of its delivery; `None` for a verdict that was delivered without oracled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivered_at: Option<Timestamp>,
-    /// How it was generated, if oracled requested it (seed: REGEN-GAP-01).
+    /// Its prompt, if it is known: oracled built it, or the caller named it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub generation: Option<VerdictGeneration>,
+    pub prompt: Option<VerdictPrompt>,
+    /// The settings of its generation, if oracled requested it (seed: REGEN-GAP-01).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub settings: Option<GenerationSettings>,
 }
 
 impl OriginalVerdict {
@@ -219,21 +198,23 @@ impl OriginalVerdict {
     #[must_use]
     pub fn delivered(
         approved: &ApprovedVerdict,
-        generation: Option<VerdictGeneration>,
+        prompt: Option<VerdictPrompt>,
+        settings: Option<GenerationSettings>,
         delivered_at: Timestamp,
     ) -> Self {
         Self {
             verdict_label: approved.label(),
             verdict_sha256: Some(approved.sha256().clone()),
             delivered_at: Some(delivered_at),
-            generation,
+            prompt,
+            settings,
         }
     }
 
     /// A verdict that was delivered without oracled, as a client reports it.
     #[must_use]
     pub const fn reported(verdict_label: VerdictLabel) -> Self {
-        Self { verdict_label, verdict_sha256: None, delivered_at: None, generation: None }
+        Self { verdict_label, verdict_sha256: None, delivered_at: None, prompt: None, settings: None }
     }
 }
 
@@ -313,6 +294,8 @@ pub enum SessionMismatch {
     Query,
     /// The original verdict is different.
     OriginalVerdict,
+    /// The prompt of the original verdict is different.
+    Prompt,
     /// The request has facts, but the verdict was generated for a read without them.
     Facts,
 }
@@ -323,6 +306,7 @@ impl fmt::Display for SessionMismatch {
             Self::Tier => "tier",
             Self::Query => "query",
             Self::OriginalVerdict => "original_verdict",
+            Self::Prompt => "prompt",
             Self::Facts => "verdict, which was generated without these facts; purge it (oraclectl purge), then submit again",
         })
     }

@@ -76,7 +76,7 @@ fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
         },
     );
     let session = SessionRecord {
-        original: Some(OriginalVerdict::delivered(&approved, None, at(n as i64))),
+        original: Some(OriginalVerdict::delivered(&approved, None, None, at(n as i64))),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
         ..SessionRecord::new(id(n), ProductTier::Quick, query.clone())

@@ -11,9 +11,10 @@ use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleInteractionLog,
     ProductTier, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictGeneration,
-    VerdictLabel, VerdictPayload, build_verdict_prompt, judge,
+    VerdictLabel, VerdictPayload, judge,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
+use oracled_tests::generation::built_in_prompt;
 use std::sync::Arc;
 
 /// The question of every session.
@@ -65,8 +66,9 @@ pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
     };
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
     let (original, label) = (OriginalVerdict::reported(VerdictLabel::Green), approved.label());
-    let (path, generated) = (GatePath::Regen, Some(&generation));
-    let regenerated = RegeneratedVerdict { tier, label, path, generation: generated };
+    let (path, prompt, settings) = (GatePath::Regen, generation.prompt(), &generation.settings);
+    let regenerated =
+        RegeneratedVerdict { tier, label, path, prompt: Some(&prompt), settings: Some(settings) };
     let check = DivergenceCheck::of(Some(&original), &regenerated);
     events.push(AuditEvent::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
     let original_label = OriginalLabel(Some(original.verdict_label));
@@ -81,18 +83,17 @@ fn id(number: usize) -> SessionId {
 
 /// The prompt and the settings of a generated verdict.
 fn generation() -> VerdictGeneration {
-    let prompt = build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.to_owned()));
-    VerdictGeneration {
-        prompt_sha256: prompt.sha256().clone(),
-        settings: GenerationSettings::locked(LOCKED_MODEL.to_owned()),
-    }
+    let prompt = built_in_prompt(ProductTier::Full, QUERY);
+    VerdictGeneration::new(&prompt, GenerationSettings::locked(LOCKED_MODEL.to_owned()))
 }
 
 fn first(number: usize, path: GatePath, generation: Option<VerdictGeneration>) -> JournalRecord {
     let (session_id, now) = (id(number), Timestamp::now());
     let (events, approved) = judged(&session_id, path, generation.as_ref(), now);
+    let prompt = generation.as_ref().map(VerdictGeneration::prompt);
+    let settings = generation.map(|generation| generation.settings);
     let session = SessionRecord {
-        original: Some(OriginalVerdict::delivered(&approved, generation, now)),
+        original: Some(OriginalVerdict::delivered(&approved, prompt, settings, now)),
         delivered_sha256: Some(approved.sha256().clone()),
         cached_sha256: Some(approved.sha256().clone()),
         ..SessionRecord::new(session_id.clone(), ProductTier::Full, CustomerQuery::new(QUERY.to_owned()))

@@ -12,9 +12,10 @@ use crate::{BenchEffort, model};
 use hdrhistogram::Histogram;
 use oracled_actors::Clock;
 use oracled_actors::upstream::{HeaderKey, UpstreamEndpoint};
-use oracled_domain::{CustomerQuery, ProductTier, build_verdict_prompt};
+use oracled_domain::ProductTier;
 use oracled_store::JournalRecord;
 use oracled_tests::DaemonWorld;
+use oracled_tests::generation::built_in_prompt;
 use oracled_tests::model::gemini_answer;
 use serde_json::{Value, json};
 use std::io;
@@ -199,7 +200,7 @@ impl BareModel {
     fn new(address: SocketAddr) -> io::Result<Self> {
         let key = HeaderKey::bearer(KEY.into()).map_err(io::Error::other)?;
         let endpoint = UpstreamEndpoint::new(&format!("http://{address}"), Some(key), Clock::system());
-        let prompt = build_verdict_prompt(ProductTier::Full, &CustomerQuery::new(QUERY.to_owned()));
+        let prompt = built_in_prompt(ProductTier::Full, QUERY);
         Ok(Self {
             runtime: runtime::Builder::new_current_thread().enable_all().build()?,
             endpoint: Arc::new(endpoint.map_err(io::Error::other)?),

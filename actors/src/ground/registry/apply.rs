@@ -120,5 +120,6 @@ pub fn as_registrable(document: &AnyDocument) -> &dyn RegistrableDocument {
         AnyDocument::Pipeline(document) => &**document,
         AnyDocument::Adapter(document) => &**document,
         AnyDocument::Workflow(document) => &**document,
+        AnyDocument::PromptTemplate(document) => &**document,
     }
 }

@@ -15,8 +15,10 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use strum::VariantArray;
 
-/// The paths on which the model is called.
+/// The paths on which the model is called for a verdict of a session.
 const PATHS: [GatePath; 2] = [GatePath::Generate, GatePath::Regen];
+/// The paths on which the model is called.
+const CALL_PATHS: [GatePath; 3] = [GatePath::Generate, GatePath::Regen, GatePath::Try];
 /// The kinds of the model's tokens.
 const DIRECTIONS: [&str; 2] = ["prompt", "output"];
 
@@ -115,7 +117,7 @@ impl Default for GenerationMetrics {
                     .map(|(path, outcome)| GenerationLabels::new(path, outcome)),
             ),
             attempts: init_counters(
-                pairs(&PATHS, InteractionStatus::VARIANTS)
+                pairs(&CALL_PATHS, InteractionStatus::VARIANTS)
                     .map(|(path, status)| ModelAttemptLabels::new(path, status)),
             ),
             retries: Counter::default(),

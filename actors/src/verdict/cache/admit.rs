@@ -18,6 +18,7 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail, SessionRecord,
@@ -199,15 +200,24 @@ fn build_delivery_record(
 /// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that
 /// is submitted in place of a lost one. If the original itself is submitted again, there is no comparison.
 fn comparison(admit: &AdmitVerdict, original: Option<&OriginalVerdict>) -> Option<DivergenceCheck> {
-    let AdmitVerdict { submission: Submission { path, generation_trace, .. }, approved, .. } = admit;
+    let AdmitVerdict { submission, approved, .. } = admit;
+    let Submission { path, generation_trace, .. } = submission;
     let is_the_first =
         original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
     let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
     replaces.then(|| {
-        let generation = generation_trace.as_ref().map(|trace| &trace.generation);
+        let prompt = prompt_of(submission);
+        let (prompt, settings) =
+            (prompt.as_ref(), generation_trace.as_ref().map(|trace| &trace.generation.settings));
         let (tier, label, path) = (approved.tier(), approved.label(), *path);
-        DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, generation })
+        DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, prompt, settings })
     })
+}
+
+/// The prompt of a verdict, if it is known.
+fn prompt_of(Submission { prompt, generation_trace, .. }: &Submission) -> Option<VerdictPrompt> {
+    let generated = generation_trace.as_ref().map(|trace| trace.generation.prompt());
+    generated.or_else(|| prompt.clone())
 }
 
 /// The mail that a delivery causes. The first delivery causes the verdict mail, with the disclaimer if the
@@ -254,8 +264,9 @@ fn session_after(
     if !first {
         return session;
     }
-    let generation = generation_trace.as_ref().map(|trace| trace.generation.clone());
-    let original = || OriginalVerdict::delivered(&admit.approved, generation, now);
+    let settings = generation_trace.as_ref().map(|trace| trace.generation.settings.clone());
+    let original =
+        || OriginalVerdict::delivered(&admit.approved, prompt_of(&admit.submission), settings, now);
     SessionRecord {
         customer_email: customer_email.clone().or(session.customer_email),
         original: Some(session.original.unwrap_or_else(original)),

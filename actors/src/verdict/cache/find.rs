@@ -149,7 +149,7 @@ impl CachedVerdictDelivery {
             Some(_) => delivery,
         });
         let sha256 = delivery.approved.sha256();
-        let original = || OriginalVerdict::delivered(&delivery.approved, None, now);
+        let original = || OriginalVerdict::delivered(&delivery.approved, None, None, now);
         let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
         // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);

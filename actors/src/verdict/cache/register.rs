@@ -7,6 +7,7 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
+use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{CustomerQuery, ProductTier, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::Store;
@@ -24,6 +25,8 @@ pub struct RegisterSession {
     pub customer_email: Option<CustomerEmail>,
     /// The label of a verdict that was delivered without oracled, if there is one.
     pub original_verdict: Option<VerdictLabel>,
+    /// The prompt of that verdict, if it is known.
+    pub prompt: Option<VerdictPrompt>,
 }
 
 /// The outcome of a registration.
@@ -76,20 +79,28 @@ fn apply_registration(
     message: &RegisterSession,
     known: Option<&SessionRecord>,
 ) -> Result<SessionRecord, SessionMismatch> {
-    let RegisterSession { session_id, tier, query, customer_email, original_verdict } = message;
+    let RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt } = message;
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));
     let first = known.and_then(|session| session.original.clone());
     let speaks_against =
         |first: &OriginalVerdict| original_verdict.is_some_and(|label| label != first.verdict_label);
+    let has_other_prompt = |first: &OriginalVerdict| {
+        let prompts = first.prompt.as_ref().zip(prompt.as_ref());
+        prompts.is_some_and(|(first, given)| first.sha256 != given.sha256)
+    };
     match mismatch {
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(SessionMismatch::OriginalVerdict),
+        None if first.as_ref().is_some_and(has_other_prompt) => Err(SessionMismatch::Prompt),
         None => {
             let new = || SessionRecord::new(session_id.clone(), *tier, query.clone());
             let known = known.cloned().unwrap_or_else(new);
             Ok(SessionRecord {
                 customer_email: customer_email.clone().or(known.customer_email),
-                original: first.or_else(|| original_verdict.map(OriginalVerdict::reported)),
+                original: first.or_else(|| original_verdict.map(OriginalVerdict::reported)).map(|original| {
+                    let prompt = original.prompt.or_else(|| prompt.clone());
+                    OriginalVerdict { prompt, ..original }
+                }),
                 ..known
             })
         }

@@ -58,7 +58,10 @@ impl CorrectSession {
                 }
                 known.original.clone()
             }
-            (_, Some(label)) => Some(OriginalVerdict::reported(label)),
+            (known, Some(label)) => Some(OriginalVerdict {
+                prompt: known.as_ref().and_then(|original| original.prompt.clone()),
+                ..OriginalVerdict::reported(label)
+            }),
             (original, None) => original.clone(),
         };
         Ok(SessionRecord {

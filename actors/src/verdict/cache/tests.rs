@@ -8,7 +8,9 @@ use oracled_domain::verdict::divergence::DivergenceLevel;
 use oracled_domain::verdict::generation::{GenerationSettings, VerdictGeneration};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{CustomerQuery, MailId, ProductTier, Sha256Hex, VerdictDelivery, VerdictLabel};
+use oracled_domain::{
+    CustomerQuery, MailId, ModelPrompt, ProductTier, Sha256Hex, VerdictDelivery, VerdictLabel,
+};
 
 mod damaged;
 mod sessions;
@@ -161,12 +163,9 @@ fn address() -> Option<CustomerEmail> {
 }
 
 fn generation_trace(prompt: &str) -> Option<GenerationTrace> {
-    let prompt_sha256 = Sha256Hex::of(prompt.as_bytes());
+    let prompt = ModelPrompt::of_text(ProductTier::Quick, prompt.to_owned());
     let settings = GenerationSettings::locked("model".into());
-    Some(GenerationTrace {
-        generation: VerdictGeneration { prompt_sha256, settings },
-        interactions: Vec::new(),
-    })
+    Some(GenerationTrace { generation: VerdictGeneration::new(&prompt, settings), interactions: Vec::new() })
 }
 
 fn verdict(label: VerdictLabel) -> String {
@@ -306,7 +305,7 @@ async fn register(
 ) -> RegisterSessionOutcome {
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier, customer_email) = (id("cs_1"), ProductTier::Quick, email);
-    let message = RegisterSession { session_id, tier, query, customer_email, original_verdict };
+    let message = RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt: None };
     system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")
 }
 
@@ -362,6 +361,7 @@ async fn find(system: &ActorSystem, email: Option<CustomerEmail>) -> FindSession
         check: None,
         payload: None,
         path: GatePath::Submit,
+        prompt: None,
         generation_trace: None,
     });
     system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")

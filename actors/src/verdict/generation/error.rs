@@ -1,5 +1,6 @@
 //! Why a verdict was not generated.
 
+use super::prompt::PromptError;
 use super::queue_limit::QueueLimit;
 use crate::audit::logger::CommitError;
 use crate::platform::actor_handle::ActorCallError;
@@ -31,6 +32,9 @@ pub enum GenerationError {
     /// No model is configured.
     #[error("no model is configured")]
     NoModel,
+    /// There is no prompt.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
     /// A limit is reached.
     #[error(transparent)]
     Limited(CallLimitError),

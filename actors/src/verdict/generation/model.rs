@@ -42,7 +42,7 @@ impl ConfiguredModel {
 
 /// The name of the model that made the original, if it is known.
 fn name_of_first_model(original: Option<&OriginalVerdict>) -> Option<&str> {
-    Some(original?.generation.as_ref()?.settings.model.as_str())
+    Some(original?.settings.as_ref()?.model.as_str())
 }
 
 /// All configured models.

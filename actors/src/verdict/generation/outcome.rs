@@ -1,6 +1,7 @@
 //! The outcomes of generation and regeneration, for metrics and orders.
 
 use super::error::GenerationError;
+use super::prompt::PromptError;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, ModelRefusal};
 use crate::verdict::rate_limiter::CallLimitError;
@@ -27,6 +28,8 @@ impl GenerationError {
             Self::SessionUnknown => GenerationOutcome::SessionUnknown,
             Self::DeliveredAlready => GenerationOutcome::DeliveredAlready,
             Self::NoModel => GenerationOutcome::NoModel,
+            Self::Prompt(PromptError::Store(_)) => GenerationOutcome::StorageFailed,
+            Self::Prompt(_) => GenerationOutcome::PromptUnavailable,
             Self::QueueFull(_) => GenerationOutcome::ModelBusy,
             Self::Limited(CallLimitError::Session { .. }) => GenerationOutcome::RateLimited,
             Self::Limited(

@@ -1,6 +1,7 @@
 //! One generation: limits, model call, gate.
 
 use super::error::{GenerationError, GenerationResult};
+use super::prompt::{find_prompt, rebuild_prompt};
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
@@ -20,9 +21,10 @@ use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{
-    ApplicationName, AuditEvent, GatePath, ModelPrompt, OracleId, SessionId, SessionRecord,
-    VerdictGeneration, VerdictPayload, build_verdict_prompt,
+    ApplicationName, AuditEvent, CustomerQuery, GatePath, ModelPrompt, OracleId, ProductTier, SessionId,
+    SessionRecord, VerdictGeneration, VerdictPayload,
 };
 use oracled_store::Store;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub(crate) struct GenerationHandles {
 #[derive(Debug)]
 pub(crate) struct GenerationRunner {
     pub(crate) models: ConfiguredModels,
+    /// The configured template of prompts.
+    pub(crate) prompt_template: PromptTemplateName,
     pub(crate) handles: GenerationHandles,
     pub(crate) store: Store,
     pub(crate) clock: Clock,
@@ -60,9 +64,9 @@ pub(crate) struct FirstCallPermits {
 }
 
 impl FirstCallPermits {
-    /// The settings of the model to be called.
-    pub(crate) fn settings(&self) -> &GenerationSettings {
-        &self.model.original
+    /// The prompt with the settings of the model to be called.
+    pub(crate) fn generation(&self, prompt: &ModelPrompt) -> VerdictGeneration {
+        VerdictGeneration::new(prompt, self.model.original.clone())
     }
 }
 
@@ -75,11 +79,17 @@ pub(crate) struct GenerationEnd {
     pub(crate) cost: Option<ModelCost>,
 }
 
-/// A verdict to generate: the submission, its prompt and the settings.
+/// What a model is asked.
+#[derive(Debug)]
+pub(super) struct ModelRequest {
+    pub(super) prompt: ModelPrompt,
+    pub(super) settings: GenerationSettings,
+}
+
+/// A verdict to generate: the submission and the request to the model.
 struct GenerationJob {
     submission: Submission,
-    prompt: ModelPrompt,
-    settings: GenerationSettings,
+    request: ModelRequest,
 }
 
 struct ModelCallPermits {
@@ -99,10 +109,15 @@ impl GenerationRunner {
     }
 
     /// Generates the first verdict of an order.
-    pub(crate) async fn generate(&self, submission: Submission, permits: FirstCallPermits) -> GenerationEnd {
-        let prompt = build_verdict_prompt(submission.tier, &submission.query);
+    pub(crate) async fn generate(
+        &self,
+        submission: Submission,
+        prompt: ModelPrompt,
+        permits: FirstCallPermits,
+    ) -> GenerationEnd {
         let FirstCallPermits { model, lease, slot } = permits;
-        let job = GenerationJob { submission, prompt, settings: model.original.clone() };
+        let request = ModelRequest { prompt, settings: model.original.clone() };
+        let job = GenerationJob { submission, request };
         let permits = ModelCallPermits { lease, _slot: slot, regen_permit: None };
         let end = self.call_and_judge(&model, job, permits).await;
         self.count_outcome(GatePath::Generate, &end.result);
@@ -121,7 +136,9 @@ impl GenerationRunner {
     }
 
     /// The first model of the order that may be called now. The error is that of the model that may be called soonest.
-    async fn request_first_lease(&self) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
+    pub(super) async fn request_first_lease(
+        &self,
+    ) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
         let mut soonest: Option<(Duration, GenerationError)> = None;
         for model in &self.models.order {
             match self.request_lease(model).await {
@@ -140,6 +157,23 @@ impl GenerationRunner {
     /// Checks that a model is configured.
     pub(crate) fn require_model(&self) -> Result<(), GenerationError> {
         self.models.first().map(drop).ok_or(GenerationError::NoModel)
+    }
+
+    /// The prompt for a first verdict, by the configured template.
+    pub(crate) fn first_prompt(
+        &self,
+        tier: ProductTier,
+        query: &CustomerQuery,
+    ) -> Result<ModelPrompt, GenerationError> {
+        Ok(find_prompt(&self.store, &self.prompt_template, tier, query)?)
+    }
+
+    /// The prompt for a verdict in place of a lost one: that of the first verdict, if it is available.
+    fn regen_prompt(&self, session: &SessionRecord) -> Result<ModelPrompt, GenerationError> {
+        let SessionRecord { tier, query, original, .. } = session;
+        let first = original.as_ref().and_then(|original| original.prompt.as_ref());
+        let first = first.map(|first| rebuild_prompt(&self.store, first, *tier, query)).transpose()?;
+        first.flatten().map_or_else(|| self.first_prompt(*tier, query), Ok)
     }
 
     fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
@@ -166,8 +200,10 @@ impl GenerationRunner {
             return Err(GenerationError::Limited(CallLimitError::Session { wait }));
         }
         let job = GenerationJob {
-            prompt: build_verdict_prompt(session.tier, &session.query),
-            settings: model.regen_settings(session.original.as_ref()),
+            request: ModelRequest {
+                prompt: self.regen_prompt(&session)?,
+                settings: model.regen_settings(session.original.as_ref()),
+            },
             submission: Submission {
                 session_id: session_id.clone(),
                 tier: session.tier,
@@ -176,6 +212,7 @@ impl GenerationRunner {
                 customer_email: None,
                 check: session.check,
                 path: GatePath::Regen,
+                prompt: None,
                 generation_trace: None,
             },
         };
@@ -184,7 +221,7 @@ impl GenerationRunner {
             session_id,
             oracle_id: model.oracle_id().clone(),
             tier: session.tier,
-            generation: job.generation(),
+            generation: job.request.generation(),
         };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
         let permits = ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) };
@@ -224,32 +261,31 @@ impl GenerationRunner {
     ) -> GenerationEnd {
         let ModelCallPermits { mut lease, _slot, regen_permit } = leave;
         let began = monotonic();
-        let mut called = self.call_model(model, &model.caller, &job).await;
-        if job.submission.path == GatePath::Regen
+        let Submission { session_id, path, .. } = &job.submission;
+        let purpose = ModelCallPurpose { session_id: Some(session_id.clone()), path: *path };
+        let mut called = self.call_model(model, &model.caller, &purpose, &job.request).await;
+        if purpose.path == GatePath::Regen
             && let Some(first) =
-                called.outcome.as_ref().err().and_then(|e| self.models.substitute(&job.settings, e))
-            && self.is_retry_allowed(first, &job).await
+                called.outcome.as_ref().err().and_then(|e| self.models.substitute(&job.request.settings, e))
+            && self.is_retry_allowed(first, &purpose).await
             && let Ok(other) = self.request_substitute_lease(model, first).await
         {
-            let gone = std::mem::replace(&mut job.settings, first.regen_settings(None)).model;
+            let gone = std::mem::replace(&mut job.request.settings, first.regen_settings(None)).model;
             tracing::warn!(
                 gone,
-                instead = job.settings.model,
+                instead = job.request.settings.model,
                 "the first model is gone; calling the configured model"
             );
             if let Some(other) = other {
                 std::mem::replace(&mut lease, other).report(health_outcome(&called));
             }
             let gone = std::mem::take(&mut called.interactions);
-            called = self.call_model(first, &first.caller.with_time_spent(began.elapsed()), &job).await;
+            let caller = first.caller.with_time_spent(began.elapsed());
+            called = self.call_model(first, &caller, &purpose, &job.request).await;
             called.interactions.splice(0..0, gone);
             called.reached = true;
         }
-        self.metrics.generation.count_attempts(&called.interactions);
-        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
-            self.metrics.generation.count_refused_request(*status);
-        }
-        lease.report(health_outcome(&called));
+        self.report_call(lease, &called);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
         let costs = interactions.iter().filter_map(AuditEvent::model_cost);
@@ -284,28 +320,36 @@ impl GenerationRunner {
         self.request_lease(first).await.map(Some)
     }
 
-    async fn call_model(
+    /// Counts a finished call, and reports its effect on the model's health.
+    pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult) {
+        self.metrics.generation.count_attempts(&called.interactions);
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.metrics.generation.count_refused_request(*status);
+        }
+        lease.report(health_outcome(called));
+    }
+
+    pub(super) async fn call_model(
         &self,
         model: &ConfiguredModel,
         caller: &ModelCaller,
-        job: &GenerationJob,
+        purpose: &ModelCallPurpose,
+        request: &ModelRequest,
     ) -> ModelCallResult {
-        let purpose =
-            ModelCallPurpose { session_id: job.submission.session_id.clone(), path: job.submission.path };
         let on_quota_wait = async |wait| {
             let quota_wait = ApplyQuotaWait { oracle_id: model.oracle_id().clone(), wait };
             if let Err(error) = self.handles.oracle_health.ask(quota_wait).await {
                 tracing::warn!(%error, "could not store the wait that the model requested");
             }
         };
-        let may_retry = async || self.is_retry_allowed(model, job).await;
-        caller.call(&purpose, &job.prompt, &job.settings, on_quota_wait, may_retry).await
+        let may_retry = async || self.is_retry_allowed(model, purpose).await;
+        caller.call(purpose, &request.prompt, &request.settings, on_quota_wait, may_retry).await
     }
 
     /// Whether an attempt may be retried: the model's circuit is closed, and the budget of calls is not used up.
-    async fn is_retry_allowed(&self, model: &ConfiguredModel, job: &GenerationJob) -> bool {
+    async fn is_retry_allowed(&self, model: &ConfiguredModel, purpose: &ModelCallPurpose) -> bool {
         let oracle_id = model.oracle_id();
-        let application = job.submission.session_id.application();
+        let application = purpose.session_id.as_ref().map(SessionId::application);
         let retry = RequestCallRetry { oracle_id: oracle_id.clone(), application };
         self.is_circuit_closed(oracle_id).await
             && matches!(self.handles.rate_limiter.ask(retry).await, Ok(Ok(())))
@@ -319,7 +363,7 @@ impl GenerationRunner {
         interactions: Vec<AuditEvent>,
         unreached: Option<RegenPermit>,
     ) -> Option<Duration> {
-        let generation_trace = GenerationTrace { generation: job.generation(), interactions };
+        let generation_trace = GenerationTrace { generation: job.request.generation(), interactions };
         let mut record = GenerationTrace::record(Some(&generation_trace), None);
         if let Some(regen_permit) = unreached {
             regen_permit.remove_attempt(&mut record);
@@ -350,7 +394,7 @@ impl GenerationRunner {
         text: String,
         interactions: Vec<AuditEvent>,
     ) -> Result<SubmissionOutcome, GenerationError> {
-        let generation_trace = Some(GenerationTrace { generation: job.generation(), interactions });
+        let generation_trace = Some(GenerationTrace { generation: job.request.generation(), interactions });
         let submission = Submission {
             payload: Some(VerdictPayload::raw(&text)),
             generation_trace: generation_trace.clone(),
@@ -368,9 +412,9 @@ impl GenerationRunner {
     }
 }
 
-impl GenerationJob {
-    fn generation(&self) -> VerdictGeneration {
-        VerdictGeneration { prompt_sha256: self.prompt.sha256().clone(), settings: self.settings.clone() }
+impl ModelRequest {
+    pub(super) fn generation(&self) -> VerdictGeneration {
+        VerdictGeneration::new(&self.prompt, self.settings.clone())
     }
 }
 

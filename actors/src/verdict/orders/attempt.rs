@@ -7,23 +7,22 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::verdict::cache::{FindSession, FindSessionOutcome};
-use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError};
+use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
 use crate::verdict::rate_limiter::{CallLimitError, budget_reached_times};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::cost::time_without_budget;
-use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderPolicy, OrderState, OrderStopCause};
-use oracled_domain::{
-    AuditEvent, EventKind, SessionId, SessionRecord, VerdictGeneration, build_verdict_prompt,
-};
+use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::time::Duration;
 
 /// When to try again after an error that is not the model's, such as a full disk.
 const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// When to try again if the prompt template is not registered, or has no text for the tier.
+const PROMPT_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// When to try again while the last attempt of the order ends.
 const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
@@ -50,11 +49,9 @@ pub(super) struct StartedOrder {
 }
 
 impl StartedOrder {
-    pub(super) fn of(session: SessionRecord, settings: GenerationSettings, now: Timestamp) -> Self {
+    pub(super) fn of(session: SessionRecord, generation: VerdictGeneration, now: Timestamp) -> Self {
         let order = session.order.clone().unwrap_or_else(|| Order::placed(now));
-        let order = order.attempted(settings.clone(), now);
-        let prompt_sha256 = build_verdict_prompt(session.tier, &session.query).sha256().clone();
-        let generation = VerdictGeneration { prompt_sha256, settings };
+        let order = order.attempted(generation.settings.clone(), now);
         let attempted = EventKind::OrderAttempted { attempt: order.attempts, generation };
         let event = AuditEvent::new(now, session.session_id.clone(), attempted);
         Self { session: SessionRecord { order: Some(order), ..session }, event }
@@ -83,7 +80,9 @@ impl OrderDesk {
         me: Addr<OrdersActor>,
     ) -> Result<DispatchOutcome, GenerationError> {
         let now = self.clock().now();
-        let Some((SessionRecord { order: Some(order), .. }, _)) = self.store().session(session_id)? else {
+        let Some((SessionRecord { order: Some(order), tier, query, .. }, _)) =
+            self.store().session(session_id)?
+        else {
             self.progress.remove(session_id);
             return Ok(DispatchOutcome::Left);
         };
@@ -114,6 +113,16 @@ impl OrderDesk {
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id) else { return Ok(claimed_later) };
                 self.runner.require_model()?;
+                let prompt = match self.runner.first_prompt(tier, &query) {
+                    // only this order waits: orders of other tiers may have a prompt
+                    Err(GenerationError::Prompt(
+                        error @ (PromptError::Unknown(_) | PromptError::Tier(_)),
+                    )) => {
+                        tracing::debug!(%session_id, %error, "an order waits for its prompt template");
+                        return Ok(DispatchOutcome::Due(now.saturating_add(PROMPT_PAUSE).unwrap_or(now)));
+                    }
+                    prompt => prompt?,
+                };
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
                     Err(GenerationError::Limited(CallLimitError::Application { wait, .. })) => {
@@ -121,8 +130,8 @@ impl OrderDesk {
                     }
                     Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
                 };
-                if let Some(session) = self.begin_attempt(session_id, permits.settings()).await? {
-                    self.start(session, (permits, claim), me);
+                if let Some(session) = self.begin_attempt(session_id, &permits.generation(&prompt)).await? {
+                    self.start(session, prompt, (permits, claim), me);
                 }
                 Ok(DispatchOutcome::Left)
             }
@@ -151,11 +160,11 @@ impl OrderDesk {
     async fn begin_attempt(
         &self,
         session_id: &SessionId,
-        settings: &GenerationSettings,
+        generation: &VerdictGeneration,
     ) -> Result<Option<SessionRecord>, GenerationError> {
         self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Queued).then(|| {
-                let StartedOrder { session, event } = StartedOrder::of(session, settings.clone(), now);
+                let StartedOrder { session, event } = StartedOrder::of(session, generation.clone(), now);
                 (session, vec![event])
             })
         })
@@ -166,6 +175,7 @@ impl OrderDesk {
     pub(super) fn start(
         &self,
         session: SessionRecord,
+        prompt: ModelPrompt,
         (permits, claim): (FirstCallPermits, OrderClaim),
         me: Addr<OrdersActor>,
     ) {
@@ -176,7 +186,7 @@ impl OrderDesk {
         let id = session_id.clone();
         let attempt = actix_rt::spawn(run_as_current_caller(async move {
             let submission = Submission::of_order(&session);
-            let end = desk.runner.generate(submission.clone(), permits).await;
+            let end = desk.runner.generate(submission.clone(), prompt, permits).await;
             desk.settle(submission, end).await
         }));
         let clock = self.clock().clone();

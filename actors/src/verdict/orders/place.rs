@@ -7,13 +7,12 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::verdict::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, remove_rejecting_check,
 };
-use crate::verdict::generation::{FirstCallPermits, GenerationError, QueueLimit};
+use crate::verdict::generation::{FirstCallPermits, GenerationError, PromptError, QueueLimit};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
-use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{AuditEvent, EventKind, SessionRecord};
+use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionRecord, VerdictGeneration};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -69,11 +68,12 @@ impl OrderDesk {
         let known = self.store().session(&session_id)?.map(|(session, _)| session);
         let known = check_known(known.as_ref(), &submission)?;
         // a repeated request needs no model
-        if known.is_none() {
-            self.runner.require_model()?;
-        }
+        let prompt = match known {
+            None => self.first_prompt(&submission)?,
+            Some(_) => None,
+        };
         // an attempt of a session that was removed may still be in flight
-        let may_start = may_start && full.is_none() && known.is_none();
+        let may_start = may_start && full.is_none() && known.is_none() && prompt.is_some();
         let claim = if may_start { self.in_flight.claim(&session_id) } else { None };
         let permits = match claim {
             Some(claim) => self
@@ -84,7 +84,8 @@ impl OrderDesk {
                 .map(|permits| (permits, claim)),
             None => None,
         };
-        let attempt = permits.as_ref().map(|(permits, _)| permits.settings());
+        let start = prompt.zip(permits);
+        let attempt = start.as_ref().map(|(prompt, (permits, _))| permits.generation(prompt));
         let placed = self.runner.handles.log.decide_and_commit(|| {
             let known = self.store().session(&session_id)?;
             if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
@@ -93,7 +94,7 @@ impl OrderDesk {
             if let Some(limit) = full.clone() {
                 return Err(GenerationError::QueueFull(limit));
             }
-            self.build_order(&submission, known, attempt)
+            self.build_order(&submission, known, attempt.as_ref())
         });
         match placed.await?.0 {
             PlacedRow::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
@@ -107,7 +108,16 @@ impl OrderDesk {
                 }
                 Ok(PlacedOrder::Order { progress, is_new: false })
             }
-            PlacedRow::New(session) => Ok(self.start_or_queue(*session, permits, &me)),
+            PlacedRow::New(session) => Ok(self.start_or_queue(*session, start, &me)),
+        }
+    }
+
+    /// The prompt for an order. `None` if the configured template is not registered: the order waits for it.
+    fn first_prompt(&self, submission: &Submission) -> Result<Option<ModelPrompt>, GenerationError> {
+        self.runner.require_model()?;
+        match self.runner.first_prompt(submission.tier, &submission.query) {
+            Err(GenerationError::Prompt(PromptError::Unknown(_))) => Ok(None),
+            prompt => prompt.map(Some),
         }
     }
 
@@ -121,7 +131,7 @@ impl OrderDesk {
         &self,
         submission: &Submission,
         known: Option<(SessionRecord, u64)>,
-        attempt: Option<&GenerationSettings>,
+        attempt: Option<&VerdictGeneration>,
     ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
         let Submission { session_id, tier, query, customer_email, check, .. } = submission;
         let (known, revision) = known.unzip();
@@ -151,8 +161,8 @@ impl OrderDesk {
         }
         let session = match attempt {
             None => session,
-            Some(settings) => {
-                let started = StartedOrder::of(session, settings.clone(), now);
+            Some(generation) => {
+                let started = StartedOrder::of(session, generation.clone(), now);
                 record.events.push(started.event);
                 started.session
             }
@@ -164,14 +174,14 @@ impl OrderDesk {
     fn start_or_queue(
         &self,
         session: SessionRecord,
-        start: Option<(FirstCallPermits, OrderClaim)>,
+        start: Option<(ModelPrompt, (FirstCallPermits, OrderClaim))>,
         me: &Addr<OrdersActor>,
     ) -> PlacedOrder {
         let session_id = session.session_id.clone();
         let order = session.order.clone().unwrap_or_else(|| Order::placed(self.clock().now()));
         let progress = self.progress.subscribe(&session_id, order.clone());
         match start {
-            Some(permits) => self.start(session, permits, me.clone()),
+            Some((prompt, permits)) => self.start(session, prompt, permits, me.clone()),
             None => me.do_send(EnqueueOrder { session_id, due: order.placed_at, is_retry: false }),
         }
         PlacedOrder::Order { progress, is_new: true }

@@ -3,13 +3,15 @@ mod fallbacks;
 
 use super::*;
 use crate::testing::model::{
-    PEER, ScriptedModel, failure, order, outside, place, register, submission_of_query, verdict, with_model,
+    PEER, ScriptedModel, failure, lose_verdict, order, outside, place, register, submission_of_query,
+    verdict, with_model,
 };
-use crate::testing::{GOOD, TestSystem, id, logged_events};
+use crate::testing::{GOOD, TestClock, TestServices, TestSystem, id, logged_events, with_services};
 use crate::upstream::failure::RequestFailureKind;
 use crate::upstream::{ModelRefusal, ModelTextError};
 use crate::verdict::cache::RemoveSession;
 use crate::verdict::crosscheck::JudgeVerdict;
+use crate::verdict::generation::PromptError;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_domain::rules::CandidateCheck;
@@ -17,7 +19,8 @@ use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::order::OrderStopCause;
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{GatePath, SessionRecord, VerdictLabel, VerdictPayload};
+use oracled_domain::{GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
+use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use tokio::sync::{Notify, watch};
@@ -71,6 +74,82 @@ async fn change(
 fn delivered_label(world: &TestSystem, session_id: &str) -> VerdictLabel {
     let verdict = world.system.store.verdict(&id(session_id)).expect("the verdict is readable");
     verdict.expect("a verdict is cached").0.approved.label()
+}
+
+fn house_template(version: u32, tiers: serde_json::Value) -> PromptTemplate {
+    let template = json!({"template_id": "house", "version": version, "language": "en", "tiers": tiers});
+    serde_json::from_value(template).expect("a template")
+}
+
+fn with_house_template<F: Future<Output = ()>>(
+    model: Arc<ScriptedModel>,
+    test: impl FnOnce(TestSystem, Arc<ScriptedModel>) -> F,
+) {
+    let time = TestClock::new();
+    let prompt_template = "house".parse().expect("a name");
+    let outside = TestServices { prompt_template, ..outside(&model, &time) };
+    with_services(time, outside, |world| test(world, model));
+}
+
+async fn register_template(world: &TestSystem, version: u32, tiers: serde_json::Value) {
+    let registered = world.system.registry.register(&house_template(version, tiers), PEER).await;
+    registered.expect("the registration succeeds");
+}
+
+#[test]
+fn order_waits_until_its_prompt_template_is_registered() {
+    with_house_template(ScriptedModel::with_answers([]), |world, model| async move {
+        let (mut progress, is_new) = place_order(&world, submission_of_query("Sell honey?")).await;
+        assert!(is_new && progress.borrow().state == OrderState::Queued);
+        register_template(&world, 2, json!({"quick": "Second: {{query}}"})).await;
+        register_template(&world, 1, json!({"quick": "First: {{query}}"})).await;
+        // the order is due again after a pause
+        loop {
+            world.time.advance(60);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if progress.borrow_and_update().state == OrderState::Delivered {
+                break;
+            }
+        }
+        let requests = model.requests.lock().expect("the lock is not poisoned").clone();
+        assert_eq!(requests[0].0, "Second: \"Sell honey?\"", "the newest version");
+        let session = world.system.store.session(&id("cs_1")).expect("the session is readable");
+        let original = session.and_then(|(session, _)| session.original).expect("a first verdict");
+        let template = original.prompt.and_then(|prompt| prompt.template);
+        assert_eq!(template.map(|template| template.to_string()).as_deref(), Some("house@2"));
+    });
+}
+
+#[test]
+fn request_for_a_tier_without_a_text_is_an_error() {
+    with_house_template(ScriptedModel::with_answers([]), |world, model| async move {
+        register_template(&world, 1, json!({"full": "{{query}}"})).await;
+        let placed = place(&world, submission_of_query("Sell honey?")).await;
+        assert!(matches!(placed, Err(GenerationError::Prompt(PromptError::Tier(_)))), "{placed:?}");
+        assert!(world.system.store.session(&id("cs_1")).expect("the session is readable").is_none());
+        assert_eq!(model.calls(), 0);
+    });
+}
+
+#[test]
+fn regeneration_uses_the_version_of_the_first_verdict() {
+    with_house_template(ScriptedModel::with_answers([]), |world, model| async move {
+        register_template(&world, 1, json!({"quick": "First: {{query}}"})).await;
+        order(&world, "cs_1", "Sell honey?").await.expect("the order is accepted");
+        register_template(&world, 2, json!({"quick": "Second: {{query}}"})).await;
+        lose_verdict(&world, "cs_1").await;
+        let read = world.system.regen.ask(RegenerateVerdict(id("cs_1"))).await.expect("the actor answers");
+        let Ok(SubmissionOutcome::Regenerated(_, check)) = read else { panic!("{read:?}") };
+        assert_eq!(check.prompt_changed, Some(false));
+        let prompts: Vec<_> = model
+            .requests
+            .lock()
+            .expect("the lock is not poisoned")
+            .iter()
+            .map(|(text, _)| text.clone())
+            .collect();
+        assert_eq!(prompts, ["First: \"Sell honey?\""; 2]);
+    });
 }
 
 #[test]

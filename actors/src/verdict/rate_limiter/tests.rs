@@ -1,13 +1,12 @@
 use super::*;
 use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use governor::clock::FakeRelativeClock;
-use oracled_domain::Sha256Hex;
+use oracled_domain::ModelPrompt;
 use oracled_domain::verdict::generation::GenerationSettings;
 
 fn request_regen(session_id: &str) -> RequestRegen {
-    let prompt_sha256 = Sha256Hex::of(b"prompt");
-    let generation =
-        VerdictGeneration { prompt_sha256, settings: GenerationSettings::locked("model".into()) };
+    let prompt = ModelPrompt::of_text(ProductTier::Quick, "prompt".to_owned());
+    let generation = VerdictGeneration::new(&prompt, GenerationSettings::locked("model".into()));
     RequestRegen {
         session_id: id(session_id),
         oracle_id: test_model_id(),
@@ -36,6 +35,34 @@ fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
             .expect("the actor answers")
             .expect("five minutes have passed");
         assert_eq!(logged_events(&system.store).len(), 3, "a refusal is no event");
+    });
+}
+
+#[test]
+fn trials_get_half_of_the_limits_and_give_way_to_refused_calls() {
+    with_system(|TestSystem { system, .. }| async move {
+        let limiter = &system.rate_limiter;
+        let first = async || {
+            let (oracle_id, application) = (test_model_id(), ApplicationName::default());
+            limiter.ask(RequestFirstCall { oracle_id, application }).await.expect("the actor answers")
+        };
+        let trial = async || limiter.ask(RequestTrialCall(test_model_id())).await.expect("the actor answers");
+        let mut trials = vec![trial().await.expect("a slot"), trial().await.expect("a slot")];
+        let third = trial().await;
+        assert!(
+            matches!(third, Err(CallPermitError::Limited(CallLimitError::Places { calls_at_once: 2, .. }))),
+            "{third:?}"
+        );
+        let calls = [first().await.expect("a slot"), first().await.expect("a slot")];
+        assert!(first().await.is_err(), "all four slots are taken");
+        trials.pop();
+        drop(calls);
+        let waits = trial().await;
+        assert!(
+            matches!(waits, Err(CallPermitError::Limited(CallLimitError::Places { calls_at_once: 4, .. }))),
+            "the refused call comes first: {waits:?}"
+        );
+        first().await.expect("a slot is free");
     });
 }
 

@@ -23,7 +23,8 @@ use hyper::http::request::Parts;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::{excerpt, reword_serde_error};
-use oracled_domain::verdict::session::{CustomerEmail, CustomerQuery};
+use oracled_domain::verdict::query::CustomerQuery;
+use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{
     ApplicationName, PeerCredentials, ProductTier, SessionId, VerdictLabel, VerdictPayload,
 };

@@ -7,8 +7,10 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::service::StatusReport;
+use oracled_domain::ProductTier;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,6 +48,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
         model: describe_model(&service),
+        prompt: describe_prompt(&service),
         mail: describe_mail(&service),
         mails: journal.counts.mails,
         open_reviews: journal.counts.open_reviews,
@@ -66,6 +69,22 @@ fn describe_model(service: &DaemonService) -> String {
         _ if !models.is_empty() => models.join("; "),
         ModelProvider::None => "none: verdicts are only submitted".to_owned(),
         _ => format!("{}: it has no key, so no verdicts are generated", config.name),
+    }
+}
+
+fn describe_prompt(service: &DaemonService) -> String {
+    match find_prompt_template(&service.system.store, &service.config.prompt_template) {
+        Ok(template) => {
+            let missing = ProductTier::ALL.into_iter().filter(|tier| template.tiers.get(*tier).is_none());
+            let missing: Vec<_> = missing.map(|tier| tier.into_str()).collect();
+            let reference = template.reference();
+            if missing.is_empty() {
+                reference.to_string()
+            } else {
+                format!("{reference}, without a text for {}", missing.join(" and "))
+            }
+        }
+        Err(error) => format!("none, so orders wait: {error}"),
     }
 }
 

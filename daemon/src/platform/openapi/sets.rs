@@ -39,7 +39,7 @@ pub(crate) const VERIFY: &[ProblemCode] = &[
 pub(crate) const FACTS: &[ProblemCode] = &[FactsUnavailable];
 /// A call of the model.
 pub(crate) const MODEL: &[ProblemCode] =
-    &[ModelRefused, ModelRefusedRequest, ModelBusy, ModelUnavailable, ModelTimeout];
+    &[ModelRefused, ModelRefusedRequest, ModelBusy, ModelUnavailable, PromptUnavailable, ModelTimeout];
 /// A change to a review.
 pub(crate) const REVIEW: &[ProblemCode] =
     &[InvalidResolution, ReviewUnknown, ReviewResolved, ReviewDismissed];

@@ -19,6 +19,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Workflow(WorkflowError::UnknownOracle { .. }) => ProblemCode::SourceUnknown,
             RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
             RegistryError::OntologyFixed(_)
+            | RegistryError::PromptTemplateFixed(_)
             | RegistryError::PipelineFixed { .. }
             | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
@@ -29,6 +30,7 @@ impl From<RegistryError> for Problem {
             RegistryError::Source(SourceRegistrationError::TooSoon { .. })
             | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
             RegistryError::Ontology(_)
+            | RegistryError::PromptTemplate(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)

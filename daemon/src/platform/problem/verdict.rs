@@ -6,7 +6,7 @@ use oracled_actors::rules::EvaluationError;
 use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
-use oracled_actors::verdict::generation::GenerationError;
+use oracled_actors::verdict::generation::{GenerationError, PromptError};
 use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
@@ -22,29 +22,38 @@ impl Problem {
     #[must_use]
     pub fn generation_failed(session_id: &SessionId, failed: &GenerationError) -> Self {
         let session_id = session_id.local();
-        let (code, retry_after) = match failed {
-            GenerationError::SessionUnknown => return Self::session_unknown(session_id),
+        match failed {
+            GenerationError::SessionUnknown => Self::session_unknown(session_id),
             GenerationError::DeliveredAlready => {
                 let detail = format!(
                     "the verdict of session {session_id} is already delivered; read it by GET \
                      /v1/verdicts/{session_id}"
                 );
-                return Self::new(ProblemCode::DeliveredAlready, detail);
+                Self::new(ProblemCode::DeliveredAlready, detail)
             }
+            GenerationError::Limited(limited @ CallLimitError::Session { wait }) => {
+                let wait_s = wait.as_secs_f64().ceil();
+                let detail = format!(
+                    "the verdict of session {session_id} can be regenerated in {wait_s} s: {limited}"
+                );
+                Self::new(ProblemCode::RegenRateLimited, detail).retry_after(*wait)
+            }
+            failed => Self::model_call_failed(failed),
+        }
+    }
+
+    /// The model could not be asked, or its answer could not be judged.
+    #[must_use]
+    pub fn model_call_failed(failed: &GenerationError) -> Self {
+        let (code, retry_after) = match failed {
             GenerationError::Limited(limited) => {
                 let wait = limited.wait();
-                let wait_s = wait.as_secs_f64().ceil();
-                let problem = if let CallLimitError::Session { .. } = limited {
-                    let detail = format!(
-                        "the verdict of session {session_id} can be regenerated in {wait_s} s: {limited}"
-                    );
-                    Self::new(ProblemCode::RegenRateLimited, detail)
-                } else {
-                    Self::new(ProblemCode::ModelBusy, format!("{limited}; try again in {wait_s} s"))
-                };
-                return problem.retry_after(wait);
+                let detail = format!("{limited}; try again in {} s", wait.as_secs_f64().ceil());
+                return Self::new(ProblemCode::ModelBusy, detail).retry_after(wait);
             }
             GenerationError::QueueFull(_) => (ProblemCode::ModelBusy, Some(QUEUE_RETRY_AFTER)),
+            GenerationError::Prompt(PromptError::Store(error)) => return error.into(),
+            GenerationError::Prompt(_) => (ProblemCode::PromptUnavailable, None),
             GenerationError::NoModel => (ProblemCode::ModelUnavailable, None),
             GenerationError::NotPermitted { retry_after, .. } => {
                 (ProblemCode::ModelUnavailable, Some(*retry_after))
@@ -66,7 +75,9 @@ impl Problem {
             GenerationError::Cache(error) => return error.into(),
             GenerationError::Gate(error) => return error.into(),
             GenerationError::NoAnswer(error) => return (*error).into(),
-            GenerationError::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
+            GenerationError::SessionUnknown
+            | GenerationError::DeliveredAlready
+            | GenerationError::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
         };
         Self::new(code, failed.to_string()).retry_after(retry_after)
     }

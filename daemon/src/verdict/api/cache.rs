@@ -50,6 +50,7 @@ pub async fn post(
         payload: Some(request::parse_payload(verdict.as_deref(), None)?),
         customer_email: None,
         path: GatePath::CacheWrite,
+        prompt: None,
         generation_trace: None,
         check: None,
     };

@@ -43,6 +43,7 @@ pub async fn post(
         payload: Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?),
         customer_email: None,
         path: GatePath::Check,
+        prompt: None,
         generation_trace: None,
         check: None,
     };

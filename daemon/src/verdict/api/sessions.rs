@@ -4,10 +4,12 @@ use crate::platform::api::request::{self, JsonBody, PathSessionId};
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
+use crate::verdict::api::submitted_prompt::parse_prompt;
 use axum::Json;
 use axum::extract::State;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::{RegisterSession, RegisterSessionOutcome};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::RegisterSessionRequest;
 use oracled_api::verdict::RegisterSessionResponse;
 use oracled_domain::SessionId;
@@ -36,11 +38,19 @@ pub async fn put(
     PathSessionId(session_id): PathSessionId,
     body: JsonBody,
 ) -> Result<(StatusCode, Json<RegisterSessionResponse>), Problem> {
-    let RegisterSessionRequest { tier, query, customer_email, original_verdict } = body.parse()?;
+    let RegisterSessionRequest { tier, query, customer_email, original_verdict, prompt } = body.parse()?;
+    if prompt.is_some() && original_verdict.is_none() {
+        let detail =
+            "`prompt` is given without `original_verdict`; send the verdict that has this prompt, too";
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
+    let tier = request::parse_tier(&tier)?;
+    let query = request::parse_model_query(query, &service.config.limits)?;
     let register = RegisterSession {
         session_id: session_id.clone(),
-        tier: request::parse_tier(&tier)?,
-        query: request::parse_model_query(query, &service.config.limits)?,
+        tier,
+        prompt: parse_prompt(&service, prompt, tier, &query)?,
+        query,
         customer_email: request::parse_email(customer_email)?,
         original_verdict: request::parse_label(original_verdict)?,
     };

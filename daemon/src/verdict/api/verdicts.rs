@@ -7,6 +7,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use crate::verdict::api::answers::replayed_response;
 use crate::verdict::api::orders;
+use crate::verdict::api::submitted_prompt::parse_prompt;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -63,10 +64,15 @@ pub async fn post(
     let began = stopwatch();
     let mut request: SubmitVerdictRequest = body.parse()?;
     let check = RequestedCheck::take_from(&mut request, &service.config.rules.settings())?;
-    let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, .. } = request;
+    let SubmitVerdictRequest { tier, query, customer_email, verdict, raw, prompt, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::parse_tier(&tier)?, request::parse_email(customer_email)?);
     let is_generated = verdict.is_none() && raw.is_none();
+    if is_generated && prompt.is_some() {
+        let detail = "`prompt` is given without a verdict; send `verdict` or `raw`, too, or leave `prompt` out: \
+                      the daemon builds the prompt of a verdict that it generates";
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
     let query = if is_generated {
         request::parse_model_query(query, limits)?
     } else {
@@ -75,6 +81,7 @@ pub async fn post(
     let payload =
         if is_generated { None } else { Some(request::parse_payload(verdict.as_deref(), raw.as_deref())?) };
     let path = if is_generated { GatePath::Generate } else { GatePath::Submit };
+    let prompt = parse_prompt(&service, prompt, tier, &query)?;
     let mut submission = Submission {
         session_id,
         tier,
@@ -83,6 +90,7 @@ pub async fn post(
         customer_email,
         check: None,
         path,
+        prompt,
         generation_trace: None,
     };
     if check.as_ref().is_some_and(RequestedCheck::has_sources)

@@ -5,7 +5,7 @@ use crate::verdict::crosscheck::{CrosscheckJudgment, CrosscheckReason};
 use crate::verdict::flag::Flag;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::label::{ProductTier, VerdictLabel};
-use crate::verdict::session::CustomerQuery;
+use crate::verdict::query::CustomerQuery;
 use crate::verdict::tmm::{OMEGA, PHI};
 use serde::{Deserialize, Serialize};
 

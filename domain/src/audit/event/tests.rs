@@ -6,7 +6,7 @@ use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::interaction;
-use crate::verdict::session::CustomerQuery;
+use crate::verdict::query::CustomerQuery;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -218,21 +218,27 @@ fn budget_event(timestamp: Timestamp) -> AuditEvent {
     )
 }
 
+fn sample_generation() -> VerdictGeneration {
+    VerdictGeneration {
+        prompt_template: Some("oracled-default@1".parse().expect("a valid reference")),
+        prompt_sha256: Sha256Hex::of(b"prompt"),
+        settings: GenerationSettings::locked("model".into()),
+    }
+}
+
 /// An event of each kind.
 fn all() -> Vec<AuditEvent> {
     let (timestamp, session_id): (Timestamp, SessionId) =
         ("2026-11-20T10:00:00Z".parse().expect("a valid time"), "cs_1".parse().expect("a valid id"));
     let verdict_sha256 = Sha256Hex::of(b"");
     let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
-    let generation = VerdictGeneration {
-        prompt_sha256: Sha256Hex::of(b"prompt"),
-        settings: GenerationSettings::locked("model".into()),
-    };
+    let generation = sample_generation();
     let regenerated = RegeneratedVerdict {
         tier: ProductTier::Full,
         label: VerdictLabel::Null,
         path: GatePath::Regen,
-        generation: Some(&generation),
+        prompt: None,
+        settings: Some(&generation.settings),
     };
     let checked = DivergenceCheck::of(None, &regenerated);
     let mut events = vec![
@@ -293,8 +299,7 @@ fn all() -> Vec<AuditEvent> {
 
 /// One event of each kind about orders.
 fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
-    let settings = GenerationSettings::locked("gemini-2.5-flash".into());
-    let generation = VerdictGeneration { prompt_sha256: Sha256Hex::of(b"prompt"), settings };
+    let generation = sample_generation();
     let kinds = [
         EventKind::OrderPlaced {
             tier: ProductTier::Full,

@@ -1,23 +1,24 @@
 use super::*;
 use crate::base::digest::Sha256Hex;
-use crate::verdict::generation::{GenerationSettings, VerdictGeneration};
+use crate::verdict::generation::GenerationSettings;
 
-fn sample_generation(prompt: &str, model: &str) -> VerdictGeneration {
-    VerdictGeneration {
-        prompt_sha256: Sha256Hex::of(prompt.as_bytes()),
-        settings: GenerationSettings::locked(model.into()),
-    }
+type SampleGeneration = (VerdictPrompt, GenerationSettings);
+
+fn sample_generation(prompt: &str, model: &str) -> SampleGeneration {
+    let prompt = VerdictPrompt { sha256: Sha256Hex::of(prompt.as_bytes()), template: None, text: None };
+    (prompt, GenerationSettings::locked(model.into()))
 }
 
 fn check(original: Option<&OriginalVerdict>, label: VerdictLabel) -> DivergenceCheck {
-    let generation = sample_generation("prompt", "model");
-    let (tier, path, generation) = (ProductTier::Full, GatePath::Regen, Some(&generation));
-    let regenerated = RegeneratedVerdict { tier, label, path, generation };
-    DivergenceCheck::of(original, &regenerated)
+    let (prompt, settings) = sample_generation("prompt", "model");
+    let (prompt, settings) = (Some(&prompt), Some(&settings));
+    let (tier, path) = (ProductTier::Full, GatePath::Regen);
+    DivergenceCheck::of(original, &RegeneratedVerdict { tier, label, path, prompt, settings })
 }
 
-fn original(label: VerdictLabel, generation: Option<VerdictGeneration>) -> OriginalVerdict {
-    OriginalVerdict { verdict_label: label, verdict_sha256: None, delivered_at: None, generation }
+fn original(label: VerdictLabel, generation: Option<SampleGeneration>) -> OriginalVerdict {
+    let (prompt, settings) = generation.unzip();
+    OriginalVerdict { prompt, settings, ..OriginalVerdict::reported(label) }
 }
 
 #[test]
@@ -126,6 +127,14 @@ fn changed_prompt_sampling_or_submitted_verdict_is_not_variance() {
     watch.note(&handed_in);
     let same = original(VerdictLabel::Green, Some(sample_generation("prompt", "model")));
     watch.note(&DivergenceCheck { sampled: true, ..check(Some(&same), VerdictLabel::Red) });
+    // the settings of a submitted verdict are not known, even if its prompt is
+    let submitted = OriginalVerdict {
+        settings: None,
+        ..original(VerdictLabel::Green, Some(sample_generation("prompt", "model")))
+    };
+    let compared = check(Some(&submitted), VerdictLabel::Red);
+    assert_eq!((compared.prompt_changed, compared.settings_changed), (Some(false), None));
+    watch.note(&compared);
     assert_eq!(watch.variance().regens, 0);
     watch.note(&check(
         Some(&original(VerdictLabel::Green, Some(sample_generation("prompt", "model")))),

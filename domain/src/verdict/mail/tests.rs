@@ -2,7 +2,7 @@ use super::*;
 use crate::base::payload::VerdictPayload;
 use crate::verdict::crosscheck::judge;
 use crate::verdict::label::ProductTier;
-use crate::verdict::session::CustomerQuery;
+use crate::verdict::query::CustomerQuery;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 

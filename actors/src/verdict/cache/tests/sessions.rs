@@ -80,6 +80,7 @@ async fn register_session(system: &ActorSystem, session_id: &str) {
         tier: ProductTier::Quick,
         query: CustomerQuery::new("Sell honey?".into()),
         customer_email: None,
+        prompt: None,
         original_verdict: None,
     };
     let registered = system.cache.ask(register).await.expect("the actor answers");

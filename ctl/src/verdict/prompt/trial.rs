@@ -1,0 +1,139 @@
+//! `oraclectl prompt try`.
+
+use super::queries::{TrialQuery, read_queries};
+use super::report::{RUNS, TemplateReport, TrialReport};
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, call};
+use crate::base::output::{format_table, print_json};
+use crate::ground::apply::read_document;
+use crate::ground::documents::find_document;
+use hyper::Method;
+use indicatif::{ProgressBar, ProgressStyle};
+use oracled_api::verdict::prompts::{PromptTryRequest, PromptTryResponse};
+use oracled_domain::documents::{AnyDocument, DocumentKind};
+use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::{ProductTier, PromptTemplate};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Maximum number of calls in flight. The daemon has its own limits.
+const CALLS_AT_ONCE: usize = 16;
+/// When to send a call again that the daemon's limits refused.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Run queries through the model with a prompt template and with the current one, and compare the results
+///
+/// Each query is sent twice with each template. No verdict is stored or mailed. The model's calls are in the
+/// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial; calls in flight
+/// end in the daemon.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PromptTryArgs {
+    /// The template: a registered ID or ID@VERSION, or a YAML or JSON file such as `./house.yaml`
+    #[arg(value_name = "TEMPLATE|FILE")]
+    template: String,
+    /// The queries, at most 500: one `{"tier", "query"}` object per line; `-` reads standard input
+    #[arg(value_name = "QUERIES.ndjson")]
+    queries: PathBuf,
+}
+
+impl PromptTryArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        let template = self.find_template(options).await?;
+        let queries = read_queries(&self.queries, &template)?;
+        let [candidate, current] = run_all(&options.control_path()?, template, &queries).await?;
+        let report = TrialReport {
+            queries: queries.len(),
+            candidate: TemplateReport::of(&candidate),
+            current: TemplateReport::of(&current),
+        };
+        if options.json {
+            return print_json(out, &report);
+        }
+        let name = |report: &TemplateReport, what: &str| {
+            report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
+        };
+        let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
+        let heading = [format!("{} queries, {RUNS} runs", report.queries), candidate, current];
+        let [queries, candidate, current] = &heading;
+        Ok(writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?)
+    }
+
+    /// The template of a file, or the registered one.
+    async fn find_template(&self, options: &GlobalOptions) -> Result<PromptTemplate, CtlError> {
+        let kind = DocumentKind::PromptTemplate;
+        if self.template.parse::<PromptTemplateName>().is_ok() {
+            let document = find_document(options, kind, &self.template).await?.document;
+            return Ok(serde_json::from_value(document).map_err(io::Error::from)?);
+        }
+        let invalid = |fault: String| CtlError::Verb {
+            message: format!("{}: {fault}", self.template),
+            exit_code: 5,
+            was_printed: false,
+        };
+        match read_document(Path::new(&self.template))? {
+            AnyDocument::PromptTemplate(template) => {
+                template.validate().map_err(|error| invalid(error.to_string()))?;
+                Ok(*template)
+            }
+            other => Err(invalid(format!("it has a document of the kind {}, not {kind}", other.kind()))),
+        }
+    }
+}
+
+/// The results of a template: the tier of each query, and its runs.
+type TemplateRuns = Vec<(ProductTier, Vec<PromptTryResponse>)>;
+
+/// Runs all queries with `template` and with the current template.
+async fn run_all(
+    socket: &Path,
+    template: PromptTemplate,
+    queries: &[TrialQuery],
+) -> Result<[TemplateRuns; 2], CtlError> {
+    let none = || queries.iter().map(|query| (query.tier, Vec::new())).collect::<Vec<_>>();
+    let (mut candidate, mut current) = (none(), none());
+    let (template, room) = (Arc::new(template), Arc::new(Semaphore::new(CALLS_AT_ONCE)));
+    let mut running = JoinSet::new();
+    for (position, query) in queries.iter().enumerate() {
+        for call in 0..2 * RUNS {
+            let is_candidate = call < RUNS;
+            let template = is_candidate.then(|| Arc::clone(&template));
+            let (query, room, socket) = (query.clone(), Arc::clone(&room), socket.to_owned());
+            running.spawn(async move {
+                let _permit = room.acquire_owned().await;
+                let TrialQuery { tier, query } = query;
+                let template = template.map(|template| PromptTemplate::clone(&template));
+                (position, is_candidate, send(&socket, &PromptTryRequest { template, tier, query }).await)
+            });
+        }
+    }
+    let bar = ProgressBar::new(running.len() as u64);
+    let style = ProgressStyle::with_template("trying {bar:20} {pos} of {len} calls, {eta} left");
+    let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
+    // an error drops the other calls
+    while let Some(ended) = running.join_next().await {
+        let (position, is_candidate, answer) = ended.map_err(io::Error::other)?;
+        let runs = if is_candidate { &mut candidate } else { &mut current };
+        if let Some((_, answers)) = runs.get_mut(position) {
+            answers.push(answer?);
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok([candidate, current])
+}
+
+/// Sends a call until the daemon's limits permit it.
+async fn send(socket: &Path, request: &PromptTryRequest) -> Result<PromptTryResponse, CtlError> {
+    let body = serde_json::to_vec(request).map_err(io::Error::from)?;
+    loop {
+        match call(socket, Method::POST, "/v1/prompts/try", Some(body.clone().into())).await {
+            Err(CtlError::Problem { code, .. }) if code == "model_busy" => sleep(BUSY_PAUSE).await,
+            answer => return Ok(answer?.json()?),
+        }
+    }
+}

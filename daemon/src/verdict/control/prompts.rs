@@ -1,0 +1,69 @@
+//! `POST /v1/prompts/try`: tries a prompt template.
+
+use crate::platform::api::request::{self, JsonBody};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::Json;
+use axum::extract::State;
+use oracled_actors::verdict::generation::{
+    GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
+};
+use oracled_actors::verdict::orders::TryPrompt;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::prompts::{PromptTryRequest, PromptTryResponse};
+use oracled_domain::PromptTemplate;
+use std::sync::Arc;
+
+problems!(TryProblems: JSON_BODY STORE MODEL; InvalidDocument QueryTooLong);
+
+/// Ask the model once with a prompt template, and judge its answer.
+///
+/// The model gets the settings of first verdicts. No verdict is stored or delivered; the log has the model's calls and the
+/// decision with the path `try`. Trials use at most half of the limits of model calls.
+#[utoipa::path(
+    post,
+    path = "/v1/prompts/try",
+    operation_id = "try_prompt",
+    tag = "verdict",
+    request_body = PromptTryRequest,
+    responses(
+        TryProblems,
+        (status = 200, description = "The result of the trial", body = PromptTryResponse),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Json<PromptTryResponse>, Problem> {
+    let PromptTryRequest { template, tier, query } = body.parse()?;
+    let query = request::parse_model_query(query, &service.config.limits)?;
+    let template = match template {
+        Some(template) if template == *PromptTemplate::built_in() => template,
+        Some(template) => {
+            let invalid =
+                |error: &dyn ToString| Problem::new(ProblemCode::InvalidDocument, error.to_string());
+            template.validate().map_err(|error| invalid(&error))?;
+            template
+        }
+        None => {
+            let found = find_prompt_template(&service.system.store, &service.config.prompt_template);
+            found.map_err(|error| match error {
+                PromptError::Store(error) => error.into(),
+                error => Problem::model_call_failed(&GenerationError::Prompt(error)),
+            })?
+        }
+    };
+    let reference = template.reference();
+    let orders = service.system.orders.clone();
+    let tried = service.run_work(async move {
+        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query })).await?;
+        tried.map_err(|failed| Problem::model_call_failed(&failed))
+    });
+    let PromptTrialResult { decision, usage } = tried.await?;
+    let (decision, failure) = match decision {
+        Ok(decision) => (Some(decision), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Ok(Json(PromptTryResponse { template: reference, decision, failure, usage }))
+}

@@ -1,0 +1,331 @@
+//! Prompt templates: registered documents, immutable under their version.
+
+use super::language::LanguageTag;
+use crate::ground::id::{ParseIdError, PromptTemplateId};
+use crate::verdict::label::ProductTier;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::LazyLock;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The placeholder for the customer's query.
+pub const QUERY_PLACEHOLDER: &str = "{{query}}";
+/// The maximum length of the text for a tier, in bytes.
+pub const TEXT_MAX_BYTES: usize = 64 * 1024;
+/// The id of the built-in template. No document can have it.
+const BUILT_IN_ID: &str = "oracled-default";
+
+/// A prompt template: one version of the texts from which the prompts for verdicts are built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromptTemplate {
+    /// The id, the same for all versions.
+    pub template_id: PromptTemplateId,
+    /// The version. The newest version is the one with the highest number.
+    #[schema(minimum = 1)]
+    pub version: u32,
+    /// The language of the texts.
+    pub language: LanguageTag,
+    /// A description for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The texts, at least one.
+    pub tiers: PromptTexts,
+}
+
+/// The texts of a template, one for each tier: at most 64 KiB each, with `{{query}}` once. The query is inserted there as
+/// one JSON string literal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromptTexts {
+    /// The text for the tier quick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<String>,
+    /// The text for the tier full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
+    /// The text for the tier strategy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+}
+
+impl PromptTexts {
+    /// The text for a tier.
+    #[must_use]
+    pub fn get(&self, tier: ProductTier) -> Option<&str> {
+        match tier {
+            ProductTier::Quick => self.quick.as_deref(),
+            ProductTier::Full => self.full.as_deref(),
+            ProductTier::Strategy => self.strategy.as_deref(),
+        }
+    }
+}
+
+/// Why a prompt template is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PromptTemplateError {
+    /// The id is that of the built-in template.
+    #[error("`template_id` is `{BUILT_IN_ID}`, the id of the built-in template; use another id")]
+    BuiltIn,
+    /// The version is 0.
+    #[error("`version` is 0 (1 to {} allowed)", u32::MAX)]
+    Version,
+    /// There is no text.
+    #[error("`tiers` has no text; add one for `quick`, `full` or `strategy`")]
+    NoText,
+    /// A text is too long.
+    #[error("`tiers.{tier}` has {bytes} bytes (at most {TEXT_MAX_BYTES} allowed)")]
+    Length { tier: ProductTier, bytes: usize },
+    /// A text does not have the placeholder exactly once.
+    #[error("`tiers.{tier}` has `{QUERY_PLACEHOLDER}` {count} times; write it once, where the query belongs")]
+    Placeholder { tier: ProductTier, count: usize },
+}
+
+/// A template has no text for a tier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("prompt template {template} has no text for the tier {tier}; register a version that has one")]
+pub struct PromptTierError {
+    pub template: PromptTemplateRef,
+    pub tier: ProductTier,
+}
+
+impl PromptTemplate {
+    /// The template that is part of the program. A changed text is a new version. Earlier versions stay in the program,
+    /// because sessions name them.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<PromptTemplate> = LazyLock::new(|| PromptTemplate {
+            template_id: BUILT_IN_ID.parse().expect("a valid id"),
+            version: 1,
+            language: LanguageTag::try_from("en".to_owned()).expect("a valid tag"),
+            description: Some("The built-in template".to_owned()),
+            tiers: PromptTexts {
+                quick: Some(include_str!("oracled-default-1/quick.txt").to_owned()),
+                full: Some(include_str!("oracled-default-1/full.txt").to_owned()),
+                strategy: Some(include_str!("oracled-default-1/strategy.txt").to_owned()),
+            },
+        });
+        &BUILT_IN
+    }
+
+    /// The built-in template that `name` names, if it names one.
+    #[must_use]
+    pub fn find_built_in(name: &PromptTemplateName) -> Option<&'static Self> {
+        Some(Self::built_in()).filter(|template| name.matches(&template.reference()))
+    }
+
+    /// Validates a document.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn validate(&self) -> Result<(), PromptTemplateError> {
+        if self.template_id.as_str() == BUILT_IN_ID {
+            return Err(PromptTemplateError::BuiltIn);
+        }
+        if self.version == 0 {
+            return Err(PromptTemplateError::Version);
+        }
+        let texts = ProductTier::ALL.into_iter().filter_map(|tier| Some((tier, self.tiers.get(tier)?)));
+        let mut has_text = false;
+        for (tier, text) in texts {
+            has_text = true;
+            if text.len() > TEXT_MAX_BYTES {
+                return Err(PromptTemplateError::Length { tier, bytes: text.len() });
+            }
+            let count = text.matches(QUERY_PLACEHOLDER).count();
+            if count != 1 {
+                return Err(PromptTemplateError::Placeholder { tier, count });
+            }
+        }
+        if has_text { Ok(()) } else { Err(PromptTemplateError::NoText) }
+    }
+
+    /// The reference to this version.
+    #[must_use]
+    pub fn reference(&self) -> PromptTemplateRef {
+        PromptTemplateRef { template_id: self.template_id.clone(), version: self.version }
+    }
+}
+
+/// Why a text is not the name of a prompt template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePromptTemplateError {
+    /// The id is invalid.
+    #[error(transparent)]
+    Id(#[from] ParseIdError),
+    /// The version is missing or invalid.
+    #[error("`{0}` has no version; write `ID@VERSION` with a version from 1 to {max}", max = u32::MAX)]
+    Version(String),
+}
+
+/// One version of a prompt template: `ID@VERSION`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PromptTemplateRef {
+    pub template_id: PromptTemplateId,
+    pub version: u32,
+}
+
+/// The name of a prompt template: `ID@VERSION`, or `ID` for the newest version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PromptTemplateName {
+    pub template_id: PromptTemplateId,
+    /// `None` for the newest version.
+    pub version: Option<u32>,
+}
+
+impl PromptTemplateName {
+    /// Whether this is a name of `reference`, if that is the newest version of its template.
+    #[must_use]
+    pub fn matches(&self, reference: &PromptTemplateRef) -> bool {
+        self.template_id == reference.template_id
+            && self.version.is_none_or(|version| version == reference.version)
+    }
+}
+
+impl Default for PromptTemplateName {
+    fn default() -> Self {
+        Self { template_id: PromptTemplate::built_in().template_id.clone(), version: None }
+    }
+}
+
+impl From<PromptTemplateRef> for PromptTemplateName {
+    fn from(PromptTemplateRef { template_id, version }: PromptTemplateRef) -> Self {
+        Self { template_id, version: Some(version) }
+    }
+}
+
+impl TryFrom<String> for PromptTemplateName {
+    type Error = ParsePromptTemplateError;
+
+    fn try_from(text: String) -> Result<Self, ParsePromptTemplateError> {
+        let (template_id, version) = match text.split_once('@') {
+            None => (text.as_str(), None),
+            Some((template_id, version)) => {
+                let digits =
+                    Some(version).filter(|version| version.bytes().all(|byte| byte.is_ascii_digit()));
+                let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| *number > 0);
+                let unknown = || ParsePromptTemplateError::Version(crate::base::wording::excerpt(&text));
+                (template_id, Some(number.ok_or_else(unknown)?))
+            }
+        };
+        Ok(Self { template_id: template_id.parse::<PromptTemplateId>()?, version })
+    }
+}
+
+impl TryFrom<String> for PromptTemplateRef {
+    type Error = ParsePromptTemplateError;
+
+    fn try_from(text: String) -> Result<Self, ParsePromptTemplateError> {
+        let PromptTemplateName { template_id, version } = text.clone().try_into()?;
+        let version = version.ok_or(ParsePromptTemplateError::Version(text))?;
+        Ok(Self { template_id, version })
+    }
+}
+
+macro_rules! text_of_name {
+    ($($name:ident, $description:literal, $pattern:literal;)*) => {$(
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some($pattern));
+                text.description(Some($description)).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+
+        impl std::str::FromStr for $name {
+            type Err = ParsePromptTemplateError;
+
+            fn from_str(text: &str) -> Result<Self, ParsePromptTemplateError> {
+                text.to_owned().try_into()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.to_string()
+            }
+        }
+    )*};
+}
+
+text_of_name! {
+    PromptTemplateName,
+        "The name of a prompt template: `ID@VERSION`, or `ID` for the newest version.",
+        "^[a-z0-9][a-z0-9-]{1,63}(@[0-9]+)?$";
+    PromptTemplateRef,
+        "One version of a prompt template: `ID@VERSION`.",
+        "^[a-z0-9][a-z0-9-]{1,63}@[0-9]+$";
+}
+
+impl fmt::Display for PromptTemplateRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.template_id, self.version)
+    }
+}
+
+impl fmt::Display for PromptTemplateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.template_id.as_str())?;
+        self.version.map_or(Ok(()), |version| write!(f, "@{version}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn template(tiers: serde_json::Value) -> PromptTemplate {
+        serde_json::from_value(
+            json!({"template_id": "house", "version": 1, "language": "en", "tiers": tiers}),
+        )
+        .expect("a template")
+    }
+
+    #[test]
+    fn template_requires_the_placeholder_once_in_each_text() {
+        assert_eq!(template(json!({"quick": "Judge {{query}}."})).validate(), Ok(()));
+        for (tiers, fault) in [
+            (json!({}), PromptTemplateError::NoText),
+            (
+                json!({"full": "Judge."}),
+                PromptTemplateError::Placeholder { tier: ProductTier::Full, count: 0 },
+            ),
+            (
+                json!({"quick": "{{query}}", "strategy": "{{query}} {{query}}"}),
+                PromptTemplateError::Placeholder { tier: ProductTier::Strategy, count: 2 },
+            ),
+            (
+                json!({"quick": "{{query}}".to_owned() + &"x".repeat(TEXT_MAX_BYTES)}),
+                PromptTemplateError::Length { tier: ProductTier::Quick, bytes: TEXT_MAX_BYTES + 9 },
+            ),
+        ] {
+            assert_eq!(template(tiers).validate(), Err(fault));
+        }
+        let first = template(json!({"quick": "{{query}}"}));
+        assert_eq!(PromptTemplate { version: 0, ..first }.validate(), Err(PromptTemplateError::Version));
+        assert_eq!(PromptTemplate::built_in().validate(), Err(PromptTemplateError::BuiltIn));
+    }
+
+    #[test]
+    fn name_is_an_id_with_or_without_a_version() {
+        let name = |text: &str| text.parse::<PromptTemplateName>();
+        for text in ["house", "house@1", "house@4294967295"] {
+            assert_eq!(name(text).map(|name| name.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["", "House", "house@", "house@0", "house@-1", "house@+1", "house@1.0", "house@1@2", "@1"]
+        {
+            assert!(name(text).is_err(), "{text}");
+        }
+        assert!("house".parse::<PromptTemplateRef>().is_err());
+        let reference: PromptTemplateRef = "house@2".parse().expect("a reference");
+        for (text, matches) in [("house", true), ("house@2", true), ("house@1", false), ("other", false)] {
+            assert_eq!(name(text).expect("a name").matches(&reference), matches, "{text}");
+        }
+    }
+}
