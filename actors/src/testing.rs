@@ -166,6 +166,7 @@ pub(crate) fn start(
             },
             queue_max: 100,
             applications: BTreeMap::new(),
+            further_temperatures: vec![0.4],
         },
         queue: 2000,
         hot_bytes: 1 << 20,

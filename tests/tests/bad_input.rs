@@ -113,6 +113,10 @@ async fn session_id_in_a_path_is_limited_in_length_and_alphabet() {
             problem(&get(routes, &path).await, 400, "invalid_session_id");
             problem(&post(routes, &path, &submission(GOOD)).await, 400, "invalid_session_id");
         }
+        // on the control socket a session is named with its application
+        if *bad == "a%2Fb" {
+            continue;
+        }
         let path = format!("/v1/verdicts/{bad}");
         let answer = control.call(Method::DELETE, &path, None).await.unwrap();
         problem(&answer, 400, "invalid_session_id");

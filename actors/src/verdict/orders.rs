@@ -26,7 +26,7 @@ use actix::{
 use attempt::DispatchOutcome;
 use in_flight::OrdersInFlight;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::verdict::order::{OrderPolicy, OrderState};
+use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
 use oracled_domain::{ApplicationName, SessionId};
 use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
 use progress::OrderProgress;
@@ -53,6 +53,16 @@ pub struct OrdersConfig {
     pub queue_max: usize,
     /// That of applications that have a limit of their own.
     pub applications: BTreeMap<ApplicationName, usize>,
+    /// The temperatures of the generations after the first one; the last one is also that of all further ones.
+    pub further_temperatures: Vec<f64>,
+}
+
+impl OrdersConfig {
+    /// The temperature of the next generation for `order`, if it is not that of the first one.
+    fn temperature_of(&self, order: &Order) -> Option<f64> {
+        let further = usize::try_from(order.generations).ok()?.checked_sub(1)?;
+        self.further_temperatures.get(further).or(self.further_temperatures.last()).copied()
+    }
 }
 
 /// Stops starting attempts. Returns when those in flight have ended.

@@ -403,6 +403,7 @@ impl DaemonConfig {
             self.costs.check(),
             self.mail.check(),
             self.rules.check(),
+            self.orders.check(),
         ];
         if is_complete {
             let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;

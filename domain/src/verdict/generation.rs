@@ -67,6 +67,18 @@ impl GenerationSettings {
     }
 }
 
+impl GenerationSettings {
+    /// These settings with another temperature. `top_k` is not sent then, since 1 would always select the same token. A model
+    /// that takes no temperature keeps its settings.
+    #[must_use]
+    pub fn with_temperature(&self, temperature: f64) -> Self {
+        match self.temperature {
+            None => self.clone(),
+            Some(_) => Self { temperature: Some(temperature), top_k: None, ..self.clone() },
+        }
+    }
+}
+
 /// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerdictGeneration {

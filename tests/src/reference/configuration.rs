@@ -150,10 +150,10 @@ fn plain_type(schema: &Value) -> String {
         _ => None,
     };
     match kinds {
-        Some("array") if schema.pointer("/items/type").is_some_and(|kind| kind == "integer") => {
-            "list of integers".into()
-        }
-        Some("array") => "list of strings".into(),
+        Some("array") => match schema.pointer("/items/type").and_then(Value::as_str) {
+            Some(kind @ ("integer" | "number")) => format!("list of {kind}s"),
+            _ => "list of strings".into(),
+        },
         kind => kind.unwrap_or("string").into(),
     }
 }
@@ -177,7 +177,11 @@ fn shown(default: &Value, unit: Option<&str>) -> Option<String> {
         Value::Null => None,
         Value::String(text) => Some(code(text)),
         Value::Array(items) if items.is_empty() => Some("none".into()),
-        Value::Array(items) => Some(codes(items.iter().filter_map(Value::as_str))),
+        Value::Array(items) => {
+            let items =
+                items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+            Some(codes(items))
+        }
         other => match other.as_u64() {
             Some(number) if unit == Some("bytes") => {
                 Some(format!("{}{}", grouped(number), with_prefix(number)))

@@ -59,14 +59,22 @@ pub(crate) struct GenerationRunner {
 #[derive(Debug)]
 pub(crate) struct FirstCallPermits {
     model: Arc<ConfiguredModel>,
+    /// The settings for this call.
+    settings: GenerationSettings,
     lease: CallLease,
     slot: ModelCallSlot,
 }
 
 impl FirstCallPermits {
-    /// The prompt with the settings of the model to be called.
+    /// The prompt with the settings of the call.
     pub(crate) fn generation(&self, prompt: &ModelPrompt) -> VerdictGeneration {
-        VerdictGeneration::new(prompt, self.model.original.clone())
+        VerdictGeneration::new(prompt, self.settings.clone())
+    }
+
+    /// The same for a call with another temperature, if one is given.
+    pub(crate) fn with_temperature(self, temperature: Option<f64>) -> Self {
+        let settings = temperature.map(|temperature| self.settings.with_temperature(temperature));
+        Self { settings: settings.unwrap_or(self.settings), ..self }
     }
 }
 
@@ -115,8 +123,8 @@ impl GenerationRunner {
         prompt: ModelPrompt,
         permits: FirstCallPermits,
     ) -> GenerationEnd {
-        let FirstCallPermits { model, lease, slot } = permits;
-        let request = ModelRequest { prompt, settings: model.original.clone() };
+        let FirstCallPermits { model, settings, lease, slot } = permits;
+        let request = ModelRequest { prompt, settings };
         let job = GenerationJob { submission, request };
         let permits = ModelCallPermits { lease, _slot: slot, regen_permit: None };
         let end = self.call_and_judge(&model, job, permits).await;
@@ -132,7 +140,7 @@ impl GenerationRunner {
         let (model, lease) = self.request_first_lease().await?;
         let call = RequestFirstCall { oracle_id: model.oracle_id().clone(), application };
         let slot = self.handles.rate_limiter.ask(call).await?;
-        Ok(FirstCallPermits { model, lease, slot: slot? })
+        Ok(FirstCallPermits { settings: model.original.clone(), model, lease, slot: slot? })
     }
 
     /// The first model of the order that may be called now. The error is that of the model that may be called soonest.

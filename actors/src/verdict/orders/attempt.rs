@@ -130,6 +130,7 @@ impl OrderDesk {
                     }
                     Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
                 };
+                let permits = permits.with_temperature(self.config.temperature_of(&order));
                 if let Some(session) = self.begin_attempt(session_id, &permits.generation(&prompt)).await? {
                     self.start(session, prompt, (permits, claim), me);
                 }

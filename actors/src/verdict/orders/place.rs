@@ -89,7 +89,7 @@ impl OrderDesk {
         let placed = self.runner.handles.log.decide_and_commit(|| {
             let known = self.store().session(&session_id)?;
             if let Some(row) = check_known(known.as_ref().map(|(session, _)| session), &submission)? {
-                return Ok(CommitDecision::Already(row));
+                return self.repeat_order(known, &submission, row);
             }
             if let Some(limit) = full.clone() {
                 return Err(GenerationError::QueueFull(limit));
@@ -119,6 +119,36 @@ impl OrderDesk {
             Err(GenerationError::Prompt(PromptError::Unknown(_))) => Ok(None),
             prompt => prompt.map(Some),
         }
+    }
+
+    /// The answer to a repeated request. Its address is stored if the session has none.
+    fn repeat_order(
+        &self,
+        known: Option<(SessionRecord, u64)>,
+        submission: &Submission,
+        row: PlacedRow,
+    ) -> Result<CommitDecision<PlacedRow>, GenerationError> {
+        let address = submission.customer_email.clone();
+        let (Some((session, revision)), Some(address), PlacedRow::Existing(order)) = (known, address, &row)
+        else {
+            return Ok(CommitDecision::Already(row));
+        };
+        if session.customer_email.is_some() || !order.state.is_open() {
+            return Ok(CommitDecision::Already(row));
+        }
+        let now = self.clock().now();
+        let after = SessionRecord { customer_email: Some(address), ..session.clone() };
+        let changed = address_change_event(self.store(), Some(&session), &after, now)?;
+        let record = JournalRecord {
+            expect: vec![RowExpectation {
+                row: RowKey::Session(after.session_id.clone()),
+                revision: Some(revision),
+            }],
+            events: changed.into_iter().collect(),
+            writes: vec![TableWrite::PutSession(after.into())],
+            ..JournalRecord::default()
+        };
+        Ok(CommitDecision::Change(row, record))
     }
 
     fn has_order(&self, submission: &Submission) -> Result<bool, GenerationError> {

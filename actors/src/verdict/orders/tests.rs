@@ -18,7 +18,7 @@ use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::order::OrderStopCause;
-use oracled_domain::verdict::session::SessionMismatch;
+use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -193,6 +193,22 @@ fn repeated_order_is_the_same_one_and_another_query_is_a_mismatch() {
 }
 
 #[test]
+fn address_of_a_repeated_request_is_stored_with_the_open_order() {
+    with_model(held_model([]), |world, _| async move {
+        place_order(&world, submission_of_query("Sell honey?")).await;
+        let address = |text: &str| Some(CustomerEmail::try_from(text.to_owned()).expect("an address"));
+        for (given, stored) in [("a@b", "a@b"), ("c@d", "a@b")] {
+            let again = Submission { customer_email: address(given), ..submission_of_query("Sell honey?") };
+            assert!(!place_order(&world, again).await.1, "the order is the same");
+            let (session, _) = world.system.store.session(&id("cs_1")).expect("readable").expect("it exists");
+            assert_eq!(session.customer_email, address(stored));
+        }
+        let events = logged_events(&world.system.store);
+        assert_eq!(events.iter().filter(|event| *event == "session_address_changed").count(), 1);
+    });
+}
+
+#[test]
 fn unusable_answer_is_tried_again_until_the_limit() {
     let unusable = || Ok(UNUSABLE.to_owned());
     with_model(
@@ -201,6 +217,12 @@ fn unusable_answer_is_tried_again_until_the_limit() {
             let order = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
             assert_eq!((order.state, order.attempts, order.generations), (OrderState::Delivered, 2, 1));
             assert_eq!((delivered_label(&world, "cs_1"), model.calls()), (VerdictLabel::Red, 2));
+            let settings = model.settings();
+            let sampling: Vec<_> = settings.iter().map(|sent| (sent.temperature, sent.top_k)).collect();
+            assert_eq!(sampling, [(Some(0.7), Some(1)), (Some(0.4), None)]);
+            let (session, _) = world.system.store.session(&id("cs_1")).expect("readable").expect("it exists");
+            let original = session.original.and_then(|original| original.settings);
+            assert_eq!(original, settings.get(1).cloned());
         },
     );
     with_model(ScriptedModel::with_answers([unusable(), unusable()]), |world, model| async move {

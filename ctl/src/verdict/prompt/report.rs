@@ -145,7 +145,12 @@ mod tests {
     use oracled_domain::{VerdictLabel, VerdictPayload, judge};
 
     fn answer(tier: ProductTier, raw: &str) -> PromptTryResponse {
-        let usage = ModelTokenUsage { prompt_tokens: Some(10), output_tokens: Some(2), total_tokens: None };
+        let usage = ModelTokenUsage {
+            prompt_tokens: Some(10),
+            output_tokens: Some(2),
+            thinking_tokens: None,
+            total_tokens: None,
+        };
         PromptTryResponse {
             template: "house@2".parse().expect("a reference"),
             decision: Some(judge(tier, VerdictPayload::raw(raw)).decision),

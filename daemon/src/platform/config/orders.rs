@@ -1,6 +1,6 @@
 //! The configuration of orders.
 
-use super::ApplicationSections;
+use super::{ApplicationSections, ConfigError, not_allowed_error};
 use jiff::SignedDuration;
 use oracled_actors::verdict::orders::OrdersConfig;
 use oracled_domain::verdict::order::OrderPolicy;
@@ -19,7 +19,7 @@ pub enum OrderLimitAction {
 }
 
 /// Orders: first verdicts that the model generates.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrdersSection {
     /// Time during which an order is attempted again after failures of the model.
@@ -29,6 +29,9 @@ pub struct OrdersSection {
     /// are incomplete or empty, or that a stop of the daemon cut off.
     #[schema(minimum = 1, maximum = 100)]
     pub generations_max: u32,
+    /// Temperatures of the calls after the first, second and further unusable answers. The last one is also that of all
+    /// further calls, and `top_k` is not sent with them. With an empty list, all calls have the settings of the first one.
+    pub further_temperatures: Vec<f64>,
     /// Maximum number of open orders. Further ones get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub queue_max: usize,
@@ -42,6 +45,7 @@ impl Default for OrdersSection {
         Self {
             max_age_s: 24 * 60 * 60,
             generations_max: 3,
+            further_temperatures: vec![0.4, 0.8],
             queue_max: 10_000,
             at_limit: OrderLimitAction::default(),
         }
@@ -49,6 +53,15 @@ impl Default for OrdersSection {
 }
 
 impl OrdersSection {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        match self.further_temperatures.iter().find(|temperature| !(0.0..=2.0).contains(*temperature)) {
+            Some(other) => {
+                Err(not_allowed_error("orders.further_temperatures", other, "numbers from 0 to 2"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The limits of orders.
     #[must_use]
     pub fn to_orders_config(&self, applications: &ApplicationSections) -> OrdersConfig {
@@ -61,6 +74,7 @@ impl OrdersSection {
             },
             queue_max: self.queue_max,
             applications: own.collect(),
+            further_temperatures: self.further_temperatures.clone(),
         }
     }
 }
