@@ -5,6 +5,7 @@ mod model;
 mod outcome;
 mod prompt;
 mod queue_limit;
+mod regeneration;
 mod runner;
 mod trial;
 

@@ -5,13 +5,16 @@
 //! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The
 //! budget of all calls is kept by governor, and is reset when the daemon restarts.
 
+mod call_budget;
+
+use call_budget::{CallRate, ModelCallBudget, SLOT_RETRY_WAIT};
+pub use call_budget::{ModelCallLimits, ModelCallSlot};
+
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::{Clock, monotonic};
 use crate::verdict::cost_budget::{CostBudget, UsedUpBudget};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use oracled_domain::audit::event::EventSeverity;
@@ -23,12 +26,8 @@ use oracled_domain::{
 use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// When to retry after all places are taken: a call takes a second or more.
-const SLOT_RETRY_WAIT: Duration = Duration::from_secs(1);
 /// How long no trial starts after another call was refused. Orders ask again within this time.
 const TRIAL_PAUSE: Duration = Duration::from_secs(3);
 
@@ -114,12 +113,6 @@ pub struct RequestRegen {
     pub generation: VerdictGeneration,
 }
 
-/// A slot among the calls in flight; dropping it releases the slot.
-#[derive(Debug)]
-pub struct ModelCallSlot {
-    _permit: OwnedSemaphorePermit,
-}
-
 /// A permitted regeneration, which can be undone.
 #[derive(Debug)]
 pub struct RegenPermit {
@@ -190,77 +183,6 @@ pub struct CallLimits {
     pub models: BTreeMap<OracleId, ModelCallLimits>,
     /// The calls per minute of applications that have a limit of their own, for all models together.
     pub applications: BTreeMap<ApplicationName, NonZeroU32>,
-}
-
-/// The limits for all calls of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModelCallLimits {
-    /// Maximum number of calls per minute, including retries.
-    pub per_minute: NonZeroU32,
-    /// Maximum number of calls at the same time.
-    pub at_once: usize,
-}
-
-/// A limit of calls per minute.
-#[derive(Debug)]
-struct CallRate {
-    per_minute: NonZeroU32,
-    governor: DefaultDirectRateLimiter,
-}
-
-impl CallRate {
-    fn new(per_minute: NonZeroU32) -> Self {
-        Self { per_minute, governor: DefaultDirectRateLimiter::direct(quota(per_minute)) }
-    }
-
-    /// Takes one call, or returns the time until the next one is allowed.
-    fn take(&self) -> Result<(), Duration> {
-        self.governor.check().map_err(|not_until| not_until.wait_time_from(DefaultClock::default().now()))
-    }
-}
-
-/// The budget of all calls of a model.
-#[derive(Debug)]
-struct ModelCallBudget {
-    at_once: usize,
-    rate: CallRate,
-    slots: Arc<Semaphore>,
-}
-
-impl ModelCallLimits {
-    fn half(self) -> Self {
-        Self {
-            per_minute: NonZeroU32::new(self.per_minute.get() / 2).unwrap_or(NonZeroU32::MIN),
-            at_once: (self.at_once / 2).max(1),
-        }
-    }
-}
-
-impl ModelCallBudget {
-    fn new(limits: ModelCallLimits) -> Self {
-        let ModelCallLimits { per_minute, at_once } = limits;
-        Self { at_once, rate: CallRate::new(per_minute), slots: Arc::new(Semaphore::new(at_once)) }
-    }
-
-    fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
-        let calls_at_once = self.at_once;
-        let permit = Arc::clone(&self.slots).try_acquire_owned();
-        let _permit = permit.map_err(|_| CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT })?;
-        Ok(ModelCallSlot { _permit })
-    }
-
-    fn take_budgeted_call(&self) -> Result<(), CallLimitError> {
-        let calls_per_minute = self.rate.per_minute;
-        self.rate.take().map_err(|wait| CallLimitError::Budget { calls_per_minute, wait })
-    }
-}
-
-/// At most `per_minute` calls within any minute: a quarter of them as a burst, and the rest spread over the minute. A
-/// bucket of the full size that is also refilled would permit nearly twice as many.
-fn quota(per_minute: NonZeroU32) -> Quota {
-    let at_once = NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN);
-    let spread = NonZeroU32::new(per_minute.get() - at_once.get()).unwrap_or(NonZeroU32::MIN);
-    Quota::per_minute(spread).allow_burst(at_once)
 }
 
 impl RateLimiter {

@@ -1,7 +1,7 @@
 //! One generation: limits, model call, gate.
 
-use super::error::{GenerationError, GenerationResult};
-use super::prompt::{find_prompt, rebuild_prompt};
+use super::error::GenerationError;
+use super::prompt::find_prompt;
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
@@ -14,17 +14,16 @@ use crate::upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::crosscheck::{CrosscheckActor, JudgeVerdict};
 use crate::verdict::rate_limiter::{
-    CallLimitError, ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall, RequestRegen,
+    ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
-use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{
     ApplicationName, AuditEvent, CustomerQuery, GatePath, ModelPrompt, OracleId, ProductTier, SessionId,
-    SessionRecord, VerdictGeneration, VerdictPayload,
+    VerdictGeneration, VerdictPayload,
 };
 use oracled_store::Store;
 use std::sync::Arc;
@@ -95,27 +94,20 @@ pub(super) struct ModelRequest {
 }
 
 /// A verdict to generate: the submission and the request to the model.
-struct GenerationJob {
-    submission: Submission,
-    request: ModelRequest,
+pub(super) struct GenerationJob {
+    pub(super) submission: Submission,
+    pub(super) request: ModelRequest,
 }
 
-struct ModelCallPermits {
-    lease: CallLease,
+pub(super) struct ModelCallPermits {
+    pub(super) lease: CallLease,
     /// The slot among the calls in flight, held until the flight ends.
-    _slot: ModelCallSlot,
+    pub(super) _slot: ModelCallSlot,
     /// The committed attempt, for a regeneration.
-    regen_permit: Option<RegenPermit>,
+    pub(super) regen_permit: Option<RegenPermit>,
 }
 
 impl GenerationRunner {
-    /// Regenerates the lost verdict of a session.
-    pub(crate) async fn regenerate(&self, session_id: SessionId) -> GenerationResult {
-        let result = self.try_regenerate(session_id).await;
-        self.count_outcome(GatePath::Regen, &result);
-        Ok(result?)
-    }
-
     /// Generates the first verdict of an order.
     pub(crate) async fn generate(
         &self,
@@ -176,67 +168,14 @@ impl GenerationRunner {
         Ok(find_prompt(&self.store, &self.prompt_template, tier, query)?)
     }
 
-    /// The prompt for a verdict in place of a lost one: that of the first verdict, if it is available.
-    fn regen_prompt(&self, session: &SessionRecord) -> Result<ModelPrompt, GenerationError> {
-        let SessionRecord { tier, query, original, .. } = session;
-        let first = original.as_ref().and_then(|original| original.prompt.as_ref());
-        let first = first.map(|first| rebuild_prompt(&self.store, first, *tier, query)).transpose()?;
-        first.flatten().map_or_else(|| self.first_prompt(*tier, query), Ok)
-    }
-
-    fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
+    pub(super) fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
         let outcome = result
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
         self.metrics.generation.count_outcome(path, outcome);
     }
 
-    async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, GenerationError> {
-        // another flight may have stored the verdict since the reader's cache miss
-        if let Some((delivery, _)) = self.store.verdict(&session_id)? {
-            return Ok(SubmissionOutcome::Replayed(Arc::new(delivery.into())));
-        }
-        let session = self.store.session(&session_id)?.map(|(session, _)| session);
-        // an order that was placed since the reader's cache miss generates the verdict
-        let is_unfinished = |session: &SessionRecord| {
-            session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
-        };
-        let session =
-            session.filter(|session| !is_unfinished(session)).ok_or(GenerationError::SessionUnknown)?;
-        let model = self.models.for_regen(session.original.as_ref()).ok_or(GenerationError::NoModel)?;
-        if let Some(wait) = self.regen_wait(&session_id) {
-            return Err(GenerationError::Limited(CallLimitError::Session { wait }));
-        }
-        let job = GenerationJob {
-            request: ModelRequest {
-                prompt: self.regen_prompt(&session)?,
-                settings: model.regen_settings(session.original.as_ref()),
-            },
-            submission: Submission {
-                session_id: session_id.clone(),
-                tier: session.tier,
-                query: session.query,
-                payload: None,
-                customer_email: None,
-                check: session.check,
-                path: GatePath::Regen,
-                prompt: None,
-                generation_trace: None,
-            },
-        };
-        let lease = self.request_lease(model).await?;
-        let take = RequestRegen {
-            session_id,
-            oracle_id: model.oracle_id().clone(),
-            tier: session.tier,
-            generation: job.request.generation(),
-        };
-        let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
-        let permits = ModelCallPermits { lease, _slot: slot, regen_permit: Some(regen_permit) };
-        self.call_and_judge(model, job, permits).await.result
-    }
-
-    async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
+    pub(super) async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
         // a verdict that could not be delivered must not cost a model call
         if let Some((cause, _)) = self.handles.log.report().borrow().new_work_rejection() {
             return Err(CommitError::Unavailable(cause.clone()).into());
@@ -261,7 +200,7 @@ impl GenerationRunner {
     }
 
     /// Calls the model and sends its answer to the gate.
-    async fn call_and_judge(
+    pub(super) async fn call_and_judge(
         &self,
         model: &ConfiguredModel,
         mut job: GenerationJob,
@@ -386,14 +325,6 @@ impl GenerationRunner {
     /// The time until the session's next regeneration; `None` unless `path` is a regeneration.
     fn regen_wait_for_path(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
         (path == GatePath::Regen).then(|| self.regen_wait(session_id)).flatten()
-    }
-
-    /// The time until a session's verdict may be regenerated; `None` for now. The rate limiter decides. This check only
-    /// avoids that requests that come too soon reach the rate limiter and the circuit.
-    fn regen_wait(&self, session_id: &SessionId) -> Option<Duration> {
-        let noted = self.store.regen_attempt(session_id).ok().flatten();
-        let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
-        wait.map(|wait| wait.unsigned_abs())
     }
 
     async fn judge_text(

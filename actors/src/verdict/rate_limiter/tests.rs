@@ -1,3 +1,4 @@
+use super::call_budget::quota;
 use super::*;
 use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
 use governor::clock::FakeRelativeClock;
