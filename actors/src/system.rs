@@ -12,11 +12,13 @@ use crate::platform::guardian::{self, SupervisionLimits};
 use crate::platform::metrics::ActorMetrics;
 use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
+use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
+use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
 use crate::verdict::orders::{OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
@@ -55,6 +57,8 @@ pub struct SystemParts {
     pub calls: CallLimits,
     /// The daily budget of all models.
     pub budget: Option<CostBudget>,
+    /// The payment service at which unknown sessions are looked up, if one is configured; it is one of the oracles.
+    pub lookup: Option<LookupClient>,
     pub orders: OrdersConfig,
     /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
@@ -85,6 +89,8 @@ pub struct ActorSystem {
     pub budget: Option<CostBudget>,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
+    /// The service that looks unknown sessions up, if a payment service is configured.
+    pub lookup: Option<LookupService>,
     /// The actor that generates first verdicts.
     pub orders: ActorHandle<OrdersActor>,
     /// The actor that stores verdicts.
@@ -137,6 +143,7 @@ impl ActorSystem {
             prompt_template,
             calls,
             budget,
+            lookup,
             orders,
             mailing,
             unexpected_fields,
@@ -229,6 +236,12 @@ impl ActorSystem {
             hire.start("cache", &here, queue, make)
         };
 
+        let lookup = lookup.map(|client| {
+            let (oracle_health, cache) = (oracle_health.clone(), cache.clone());
+            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
+            LookupService::new(client, oracle_health, cache, log, clock, metrics)
+        });
+
         let rules = RuleService::new(rules, processors, log.clone(), clock.clone(), metrics.clone());
 
         let crosscheck = {
@@ -264,6 +277,7 @@ impl ActorSystem {
             models: model_ids,
             budget,
             regen,
+            lookup,
             orders,
             cache,
             rules,

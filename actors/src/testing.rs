@@ -10,6 +10,7 @@ use crate::ground::pull::{PayloadPuller, PullSettings};
 use crate::rules::RulesConfig;
 use crate::system::{ActorSystem, SystemParts};
 use crate::upstream::BoxFuture;
+use crate::upstream::lookup::LookupClient;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
@@ -82,6 +83,8 @@ pub(crate) struct TestServices {
     pub(crate) models: ConfiguredModels,
     pub(crate) prompt_template: PromptTemplateName,
     pub(crate) budget: Option<CostBudget>,
+    /// If `None`, unknown sessions are not looked up.
+    pub(crate) lookup: Option<LookupClient>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
     pub(crate) mailing: Option<NotifierConfig>,
     /// If `None`, there are no live sources.
@@ -147,6 +150,7 @@ pub(crate) fn start(
         },
         applications: vec![ApplicationName::default()],
         oracles: outside.oracles,
+        lookup: outside.lookup,
         models: outside.models,
         prompt_template: outside.prompt_template,
         budget: outside.budget,

@@ -9,6 +9,7 @@ pub mod failure;
 mod fence;
 pub mod gemini;
 pub mod http;
+pub mod lookup;
 pub mod mail;
 pub mod openai;
 pub mod oracle;

@@ -151,6 +151,7 @@ impl RunningDaemon {
             prompt_template: config.prompt_template.clone(),
             calls: upstreams.calls,
             budget: config.costs.to_budget(),
+            lookup: upstreams.lookup,
             orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,

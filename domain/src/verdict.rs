@@ -12,6 +12,7 @@ pub mod generation_outcome;
 pub mod health;
 pub mod interaction;
 pub mod label;
+pub mod lookup;
 pub mod mail;
 pub mod oracle;
 pub mod order;

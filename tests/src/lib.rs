@@ -66,6 +66,7 @@ fn clear_variables(command: &mut Command) {
                 "NOTIFY_SOCKET",
                 "JOURNAL_STREAM",
                 "GEMINI_API_KEY",
+                "LOOKUP_TOKEN",
                 "OPENAI_API_KEY",
                 "SMTP_PASSWORD",
             ]

@@ -21,6 +21,7 @@ use queries::QueryMetrics;
 use verification::VerificationMetrics;
 
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
+use oracled_domain::verdict::lookup::LookupOutcome;
 use oracled_domain::verdict::tmm::OMEGA;
 use oracled_domain::{ApplicationName, GatePath, ProductTier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -112,6 +113,18 @@ pub(crate) const HIT_STORE: CacheReadLabels = CacheReadLabels { result: MetricLa
 /// There is no cached verdict.
 pub(crate) const MISS: CacheReadLabels = CacheReadLabels { result: MetricLabelValue("miss") };
 
+/// The labels of a look-up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookupLabels {
+    outcome: MetricLabelValue,
+}
+
+impl LookupLabels {
+    const fn new(outcome: LookupOutcome) -> Self {
+        Self { outcome: MetricLabelValue(outcome.into_str()) }
+    }
+}
+
 /// All metrics of the actors. Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct ActorMetrics {
@@ -125,6 +138,7 @@ pub struct ActorMetrics {
     pub(crate) orders: OrderMetrics,
     pub(crate) verification: VerificationMetrics,
     pub(crate) cache_reads: Family<CacheReadLabels, Counter>,
+    lookups: Family<LookupLabels, Counter>,
     pub(crate) committed_records: Counter,
     pub(crate) commit_seconds: Histogram,
     pub(crate) group_records: Histogram,
@@ -149,11 +163,17 @@ impl ActorMetrics {
             orders: OrderMetrics::new(applications),
             verification: VerificationMetrics::default(),
             cache_reads: init_counters([HIT_MEMORY, HIT_STORE, MISS]),
+            lookups: init_counters(LookupOutcome::VARIANTS.iter().copied().map(LookupLabels::new)),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
             group_records: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             fallback_entries: Counter::default(),
         }
+    }
+
+    /// Counts a call of the payment service.
+    pub(crate) fn count_lookup(&self, outcome: LookupOutcome) {
+        self.lookups.get_or_create(&LookupLabels::new(outcome)).inc();
     }
 
     /// Adds all metrics to `registry`.
@@ -180,6 +200,7 @@ impl ActorMetrics {
             "reads of cached verdicts, by where they were found",
             self.cache_reads.clone(),
         );
+        registry.register("session_lookups", "sessions looked up, by outcome", self.lookups.clone());
         registry.register("journal_records", "records made durable", self.committed_records.clone());
         registry.register_with_unit(
             "journal_commit",

@@ -134,8 +134,15 @@ pub(crate) fn failure(kind: RequestFailureKind) -> Result<String, ModelTextError
 pub(crate) async fn register(world: &TestSystem, session_id: &str, original_verdict: Option<VerdictLabel>) {
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier) = (id(session_id), ProductTier::Quick);
-    let message =
-        RegisterSession { session_id, tier, query, customer_email: None, original_verdict, prompt: None };
+    let message = RegisterSession {
+        session_id,
+        tier,
+        query,
+        customer_email: None,
+        original_verdict,
+        prompt: None,
+        look_up: None,
+    };
     world.system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds");
 }
 

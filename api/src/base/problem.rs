@@ -84,7 +84,7 @@ problem_codes! {
     OracleUnknown = 404: "Use an id from `GET /v1/health/oracles`.",
     /// The mail is not in the outbox: it was sent, dropped or never queued.
     MailUnknown = 404: "Use an id from `oraclectl outbox`.",
-    /// The session is not registered.
+    /// The session is not registered, and the payment service, if one is configured, has no such session.
     SessionUnknown = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
     /// The session has no order.
     OrderUnknown = 404: "Place an order with `POST /v1/verdicts/{session_id}`.",
@@ -188,6 +188,8 @@ problem_codes! {
     ModelRefusedRequest = 502: "Correct the model's configuration: its key, name or URL.",
     /// The payload could not be pulled. `detail` has the cause.
     PullFailed = 502: "Correct the pipeline or its credential, or pull again later.",
+    /// The session is unknown, and could not be looked up: the payment service failed, or its circuit is open.
+    LookupUnavailable = 503: "Wait for `Retry-After`, or register the session.",
     /// The limit of requests to the model, or of open orders, is reached.
     ModelBusy = 503: "Wait for `Retry-After`, or raise the limit that `detail` names.",
     /// The model cannot be reached, or no model is configured.
@@ -204,6 +206,8 @@ problem_codes! {
     QueryStopped = 503: "Send the request again after `Retry-After`, or use fewer filters.",
     /// The source's data is older than its freshness policy allows.
     SourceStale = 503: "Ingest a newer version, or confirm that the data is still valid.",
+    /// The session is unknown, and the payment service did not answer within `lookup.timeout_ms`.
+    LookupTimeout = 504: "Wait for `Retry-After`.",
     /// The model did not answer within `model.deadline_ms`.
     ModelTimeout = 504: "Wait for `Retry-After`.",
 }
@@ -244,6 +248,8 @@ impl ProblemCode {
                     | Self::ModelBusy
                     | Self::ModelUnavailable
                     | Self::ModelTimeout
+                    | Self::LookupUnavailable
+                    | Self::LookupTimeout
             )
     }
 }

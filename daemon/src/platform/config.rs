@@ -11,6 +11,7 @@ mod given;
 mod ingestion;
 mod keys;
 mod load;
+mod lookup;
 mod mail;
 mod model;
 mod models;
@@ -29,6 +30,7 @@ pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, DaemonFlags};
 use ingestion::CredentialKeys;
 pub use ingestion::{ConfiguredCredential, ConfiguredSecrets, IngestionSection, SecretOrigin};
+pub use lookup::{LookupPreset, LookupSection};
 pub use mail::{MailSection, MailTls, MailTransport};
 pub use model::{ModelProvider, ModelSection};
 pub use models::ModelEntry;
@@ -143,6 +145,8 @@ pub struct DaemonConfig {
     pub costs: CostsSection,
     /// Orders: first verdicts that the model generates.
     pub orders: OrdersSection,
+    /// The look-up of sessions that nobody registered.
+    pub lookup: LookupSection,
     /// Mail to customers.
     pub mail: MailSection,
     /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
@@ -327,6 +331,7 @@ impl Default for DaemonConfig {
             models: BTreeMap::new(),
             costs: CostsSection::default(),
             orders: OrdersSection::default(),
+            lookup: LookupSection::default(),
             mail: MailSection::default(),
             health: OracleHealthConfig::default(),
             gate: GateSection::default(),
@@ -345,6 +350,13 @@ impl DaemonConfig {
             return vec![ApplicationName::default()];
         }
         self.applications.keys().cloned().collect()
+    }
+
+    /// Whether unknown sessions of `application` are looked up.
+    #[must_use]
+    pub fn is_looked_up(&self, application: &ApplicationName) -> bool {
+        self.applications.is_empty()
+            || self.applications.get(application).is_some_and(|section| section.lookup)
     }
 
     /// The mode of the routes' socket.
@@ -413,10 +425,14 @@ impl DaemonConfig {
                 self.mail.check_smtp(),
                 self.check_models(request_s),
                 self.ingestion.check(request_s),
+                self.lookup.check(request_s, &self.model),
             ]);
         }
         let faults = checks.into_iter().filter_map(Result::err);
-        faults.chain(check_applications(&self.applications)).collect()
+        faults
+            .chain(check_applications(&self.applications))
+            .chain(self.lookup.check_applications(&self.applications))
+            .collect()
     }
 
     fn check_distinct_sockets(&self) -> Result<(), ConfigError> {

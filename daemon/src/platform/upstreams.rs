@@ -1,6 +1,7 @@
 //! Clients of the configured upstream systems.
 
 mod credentials;
+mod lookup;
 mod mail;
 mod models;
 
@@ -10,6 +11,7 @@ use jiff::SignedDuration;
 use models::ModelClients;
 use oracled_actors::Clock;
 use oracled_actors::ground::pull::PayloadPuller;
+use oracled_actors::upstream::lookup::LookupClient;
 use oracled_actors::upstream::oracle::HttpLiveOracle;
 use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use oracled_actors::verdict::generation::ConfiguredModels;
@@ -22,6 +24,8 @@ use std::sync::Arc;
 pub struct UpstreamClients {
     pub models: ConfiguredModels,
     pub calls: CallLimits,
+    /// The payment service at which unknown sessions are looked up.
+    pub lookup: Option<LookupClient>,
     /// The mail service.
     pub mailing: NotifierConfig,
     /// The client that pulls payloads of sources.
@@ -47,6 +51,7 @@ impl UpstreamClients {
     ) -> Result<Self, ConfigError> {
         let ModelClients { models, calls, mut oracles, mut cleartext } = ModelClients::new(config, clock)?;
         cleartext.extend(mail::cleartext_fault(&config.mail));
+        cleartext.extend(lookup::cleartext_fault(config));
         cleartext.extend(credentials::cleartext_faults(config));
         if !allow_cleartext && !cleartext.is_empty() {
             return Err(cleartext.remove(0));
@@ -56,6 +61,12 @@ impl UpstreamClients {
             id: service.oracle_id(),
             config: config.health,
             probe: Some(Arc::clone(service) as Arc<dyn OracleProbe>),
+        }));
+        let lookup = lookup::create_lookup_client(config, clock, allow_cleartext)?;
+        oracles.extend(lookup.as_ref().map(|_| MonitoredOracle {
+            id: LookupClient::oracle_id(),
+            config: config.health,
+            probe: None,
         }));
         let mailing =
             NotifierConfig { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
@@ -71,7 +82,7 @@ impl UpstreamClients {
             of_sources,
             clock.clone(),
         );
-        Ok(Self { models, calls, mailing, puller, live, oracles, cleartext })
+        Ok(Self { models, calls, lookup, mailing, puller, live, oracles, cleartext })
     }
 
     /// Logs a warning for each secret that crosses a network in clear text.

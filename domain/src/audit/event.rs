@@ -26,6 +26,7 @@ use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::health::OracleHealthLevel;
 use crate::verdict::interaction::OracleInteractionLog;
 use crate::verdict::label::{ProductTier, VerdictLabel};
+use crate::verdict::lookup::LookupEntry;
 use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::order::{OrderState, OrderStopCause};
@@ -104,7 +105,7 @@ pub enum EventKind {
         /// The administrator's process.
         peer: PeerCredentials,
     },
-    /// A route registered a session, or added details to it, so that a lost verdict can be regenerated.
+    /// A route or a look-up registered a session, or added details to it, so that a lost verdict can be regenerated.
     SessionRegistered {
         /// The tier of the verdict.
         tier: ProductTier,
@@ -115,6 +116,9 @@ pub enum EventKind {
         /// Whether the session has an e-mail address.
         has_email: bool,
     },
+    /// An unknown session was looked up at the payment service. If it was found, `session_registered` follows in the same
+    /// commit, unless another request has registered the session meanwhile.
+    SessionLookedUp(LookupEntry),
     /// The e-mail address of a registered session was set or changed.
     SessionAddressChanged {
         /// The HMAC-SHA-256 of the previous address under a key that only the store has; null if there was none.
@@ -474,6 +478,7 @@ impl EventKind {
                 | Self::SourceRebuilt(_)
                 | Self::SourceQueried(_)
                 | Self::SourceAsked(_)
+                | Self::SessionLookedUp(_)
                 | Self::StorageRecovered { .. }
                 | Self::ServiceStarted { .. }
                 | Self::ServiceStopped

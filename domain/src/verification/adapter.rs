@@ -14,7 +14,7 @@ mod locations;
 mod reading;
 mod replay;
 mod signature;
-mod template;
+pub(crate) mod template;
 mod validate;
 
 pub use error::AdapterError;

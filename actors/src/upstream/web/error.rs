@@ -69,6 +69,8 @@ pub enum CredentialHolder {
     Pipeline(PipelineId),
     /// A live source.
     Source(SourceId),
+    /// The payment service at which sessions are looked up.
+    Lookup,
 }
 
 impl CredentialHolder {
@@ -77,6 +79,7 @@ impl CredentialHolder {
         match self {
             Self::Pipeline(id) => format!("ingestion.credentials.{id}"),
             Self::Source(id) => format!("verification.credentials.{id}"),
+            Self::Lookup => "lookup".to_owned(),
         }
     }
 }
@@ -86,6 +89,7 @@ impl fmt::Display for CredentialHolder {
         match self {
             Self::Pipeline(id) => write!(f, "pipeline `{id}`"),
             Self::Source(id) => write!(f, "source `{id}`"),
+            Self::Lookup => f.write_str("the payment service"),
         }
     }
 }

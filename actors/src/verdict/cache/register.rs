@@ -9,7 +9,7 @@ use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
-use oracled_domain::{CustomerQuery, ProductTier, SessionId, SessionRecord, VerdictLabel};
+use oracled_domain::{AuditEvent, CustomerQuery, ProductTier, SessionId, SessionRecord, VerdictLabel};
 use oracled_store::Store;
 
 /// Registers a session, or updates one.
@@ -27,6 +27,8 @@ pub struct RegisterSession {
     pub original_verdict: Option<VerdictLabel>,
     /// The prompt of that verdict, if it is known.
     pub prompt: Option<VerdictPrompt>,
+    /// The entry of the look-up that found the session, for the same commit.
+    pub look_up: Option<AuditEvent>,
 }
 
 /// The outcome of a registration.
@@ -60,6 +62,7 @@ async fn register(
             return Ok(CommitDecision::Already(RegisterSessionOutcome::Updated(session)));
         }
         let mut record = session_update_record(&session, revision, clock.now());
+        record.events.splice(0..0, message.look_up.clone());
         record.events.extend(address_change_event(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
             remove_rejecting_check(&mut record, &message.session_id, refusal_revision);
@@ -71,7 +74,12 @@ async fn register(
         };
         Ok::<_, VerdictCacheError>(CommitDecision::Change(registered, record))
     });
-    Ok(registered.await?.0)
+    let (registered, receipt) = registered.await?;
+    // another request has registered the session meanwhile; it was looked up nevertheless
+    if let Some(event) = message.look_up.filter(|_| receipt.is_none()) {
+        log.commit(event.into()).await?;
+    }
+    Ok(registered)
 }
 
 /// The known session updated with the registered values, or a new session.
@@ -79,7 +87,7 @@ fn apply_registration(
     message: &RegisterSession,
     known: Option<&SessionRecord>,
 ) -> Result<SessionRecord, SessionMismatch> {
-    let RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt } = message;
+    let RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt, .. } = message;
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));
     let first = known.and_then(|session| session.original.clone());
     let speaks_against =

@@ -305,7 +305,15 @@ async fn register(
 ) -> RegisterSessionOutcome {
     let query = CustomerQuery::new("Sell honey?".into());
     let (session_id, tier, customer_email) = (id("cs_1"), ProductTier::Quick, email);
-    let message = RegisterSession { session_id, tier, query, customer_email, original_verdict, prompt: None };
+    let message = RegisterSession {
+        session_id,
+        tier,
+        query,
+        customer_email,
+        original_verdict,
+        prompt: None,
+        look_up: None,
+    };
     system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")
 }
 

@@ -24,6 +24,9 @@ pub struct ApplicationSection {
     pub mail_from: Option<String>,
     /// Subject of mails in place of `mail.subject`.
     pub mail_subject: Option<String>,
+    /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
+    /// does not separate applications: set it only for those whose customers pay there.
+    pub lookup: bool,
     /// Maximum number of requests to the model for the application within any minute. Orders wait beyond the limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,

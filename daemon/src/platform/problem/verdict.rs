@@ -7,10 +7,12 @@ use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
 use oracled_actors::verdict::generation::{GenerationError, PromptError};
+use oracled_actors::verdict::lookup::LookupError;
 use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
 use oracled_domain::SessionId;
+use oracled_domain::verdict::lookup::LookupOutcome;
 use oracled_domain::verdict::order::Order;
 use std::time::Duration;
 
@@ -84,6 +86,28 @@ impl Problem {
 }
 
 impl Problem {
+    /// The unknown session `session_id` could not be registered by a look-up.
+    #[must_use]
+    pub fn lookup_failed(session_id: &SessionId, failed: &LookupError) -> Self {
+        let session_id = session_id.local();
+        if failed.is_negative() {
+            let detail = format!("session {session_id} is not registered, and cannot be looked up: {failed}");
+            return Self::new(ProblemCode::SessionUnknown, detail);
+        }
+        let code = match failed {
+            LookupError::Cache(error) => return error.into(),
+            LookupError::NoAnswer(error) => return (*error).into(),
+            LookupError::Call(error) if error.outcome() == LookupOutcome::TimedOut => {
+                ProblemCode::LookupTimeout
+            }
+            LookupError::Call(_) | LookupError::NotPermitted(_) | LookupError::Busy => {
+                ProblemCode::LookupUnavailable
+            }
+        };
+        let detail = format!("session {session_id} is not registered, and could not be looked up: {failed}");
+        Self::new(code, detail).retry_after(failed.retry_after())
+    }
+
     /// The session has no order.
     #[must_use]
     pub fn order_unknown(session_id: &SessionId) -> Self {

@@ -53,6 +53,7 @@ pub async fn put(
         query,
         customer_email: request::parse_email(customer_email)?,
         original_verdict: request::parse_label(original_verdict)?,
+        look_up: None,
     };
     let cache = service.system.cache.clone();
     match service.run_work(async move { Ok(cache.ask(register).await??) }).await? {

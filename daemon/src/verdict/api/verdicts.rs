@@ -137,10 +137,11 @@ async fn find_delivered(
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout Overloaded SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
+/// A session that is unknown is looked up at the payment service, if one is configured, and registered.
 /// If the session has an order that is not delivered, the answer is 202 with the order, or 422 if it failed. If the verdict is
 /// lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
@@ -163,6 +164,9 @@ pub async fn get(
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
+    if found.is_none() && method != Method::HEAD {
+        look_up_unknown(&service, &session_id).await?;
+    }
     let (cached, cache_status) = match found {
         Some(cached) => (cached, "HIT"),
         // a HEAD request does not start a regeneration
@@ -192,6 +196,22 @@ pub async fn get(
     let mut response = json_response(StatusCode::OK, cached.body.clone());
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
+}
+
+/// Looks the session up if it is unknown and the look-up is configured for its application. A found session is registered.
+async fn look_up_unknown(service: &DaemonService, session_id: &SessionId) -> Result<(), Problem> {
+    let config = &service.config;
+    let Some(lookup) = service.system.lookup.clone() else { return Ok(()) };
+    if !config.is_looked_up(&session_id.application()) || service.system.store.session(session_id)?.is_some()
+    {
+        return Ok(());
+    }
+    let id = session_id.clone();
+    service
+        .run_work(async move {
+            lookup.register_unknown(&id).await.map_err(|failed| Problem::lookup_failed(&id, &failed))
+        })
+        .await
 }
 
 /// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict.

@@ -5,7 +5,8 @@ use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
-use crate::verdict::interaction;
+use crate::verdict::interaction::InteractionStatus;
+use crate::verdict::lookup::LookupOutcome;
 use crate::verdict::query::CustomerQuery;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -53,7 +54,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> AuditEvent {
             request_timestamp: at,
             response_timestamp: Some(at),
             latency_ms: 812,
-            status: interaction::InteractionStatus::Success,
+            status: InteractionStatus::Success,
             error_code: None,
             response_hash: Some(Sha256Hex::of(b"{}")),
             cache_hit: false,
@@ -104,7 +105,18 @@ fn rules_entry_has_the_result_of_each_rule_and_no_text() {
 }
 
 fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
+    let look_up = LookupEntry {
+        oracle_id: "lookup".parse().expect("a valid id"),
+        request_timestamp: timestamp,
+        response_timestamp: Some(timestamp),
+        latency_ms: 2,
+        status: InteractionStatus::Success,
+        outcome: LookupOutcome::Found,
+        error_code: None,
+        response_hash: Some(Sha256Hex::of(b"answer")),
+    };
     vec![
+        AuditEvent::new(timestamp, session_id.clone(), EventKind::SessionLookedUp(look_up)),
         AuditEvent::new(
             timestamp,
             session_id.clone(),

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// The variable for a text that is different in each request.
-pub(super) const NONCE: &str = "nonce";
+pub(crate) const NONCE: &str = "nonce";
 /// The variable for the requested time.
-pub(super) const POINT_IN_TIME: &str = "point_in_time";
+pub(crate) const POINT_IN_TIME: &str = "point_in_time";
 
 /// Why an endpoint is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +96,7 @@ pub enum UnsupportedQuestionError {
 
 /// A parsed endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EndpointTemplate {
+pub(crate) struct EndpointTemplate {
     parts: Vec<EndpointPart>,
 }
 
@@ -109,7 +109,7 @@ enum EndpointPart {
 
 impl EndpointTemplate {
     /// Parses an endpoint. Its variables can be `axes`, `nonce` and `point_in_time`.
-    pub(super) fn parse(text: &str, axes: &[&str]) -> Result<Self, EndpointError> {
+    pub(crate) fn parse(text: &str, axes: &[&str]) -> Result<Self, EndpointError> {
         if text.len() > ENDPOINT_MAX_BYTES {
             return Err(EndpointError::TooLong { size_bytes: text.len() });
         }
@@ -137,17 +137,17 @@ impl EndpointTemplate {
     }
 
     /// The endpoint with `x` for each variable: the URL as far as it is known before a query.
-    pub(super) fn sample(&self) -> String {
+    pub(crate) fn sample(&self) -> String {
         self.text(|_| "x")
     }
 
     /// Whether the endpoint contains the variable `name`.
-    pub(super) fn has_variable(&self, name: &str) -> bool {
+    pub(crate) fn has_variable(&self, name: &str) -> bool {
         self.parts.iter().any(|part| matches!(part, EndpointPart::Variable(named) if named == name))
     }
 
     /// The URL of a query about `thing`.
-    pub(super) fn expand(
+    pub(crate) fn expand(
         &self,
         thing: &BTreeMap<String, AxisValue>,
         point_in_time: Timestamp,

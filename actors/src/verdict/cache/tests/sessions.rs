@@ -82,6 +82,7 @@ async fn register_session(system: &ActorSystem, session_id: &str) {
         customer_email: None,
         prompt: None,
         original_verdict: None,
+        look_up: None,
     };
     let registered = system.cache.ask(register).await.expect("the actor answers");
     registered.expect("the commit succeeds");

@@ -1,0 +1,227 @@
+//! The look-up of unknown sessions at the payment service: a found session is registered.
+//!
+//! A session has at most one look-up at a time, and concurrent readers share it. If the payment service does not have the
+//! session, further reads within a short time get the same answer, so that a client that polls does not flood the service.
+
+use crate::audit::logger::LoggerHandle;
+use crate::platform::actor_handle::{ActorCallError, ActorHandle};
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::metrics::ActorMetrics;
+use crate::upstream::lookup::{LookupAnswer, LookupCallError, LookupClient};
+use crate::upstream::oracle_health::{
+    ApplyQuotaWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
+};
+use crate::verdict::cache::{RegisterSession, VerdictCache, VerdictCacheError};
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::verdict::health::CircuitCallOutcome;
+use oracled_domain::verdict::interaction::InteractionStatus;
+use oracled_domain::verdict::lookup::{LookupEntry, LookupOutcome};
+use oracled_domain::{AuditEvent, EventKind, SessionId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OnceCell, Semaphore};
+
+/// How long a negative answer is kept.
+const NEGATIVE_KEPT: SignedDuration = SignedDuration::from_secs(10);
+/// Maximum number of negative answers in memory. The limit is low in tests, so that they reach it quickly.
+const NEGATIVE_MAX: usize = if cfg!(test) { 10 } else { 10_000 };
+/// Maximum number of concurrent look-ups.
+const CALLS_MAX: usize = 64;
+/// When to retry if the payment service requests no wait.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Why a session is not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// The payment service has no such session, or failed.
+    #[error("{0}")]
+    Call(#[from] LookupCallError),
+    /// The circuit of the payment service is open, or it requested a wait.
+    #[error("{0}")]
+    NotPermitted(PermitError),
+    #[error("{CALLS_MAX} sessions are being looked up")]
+    Busy,
+    #[error(transparent)]
+    Cache(#[from] VerdictCacheError),
+    #[error(transparent)]
+    NoAnswer(#[from] ActorCallError),
+}
+
+/// The result of a look-up, for all callers that wait for it.
+pub type LookupResult = Result<(), Arc<LookupError>>;
+
+/// The service.
+#[derive(Debug, Clone)]
+pub struct LookupService(Arc<LookupContext>);
+
+#[derive(Debug)]
+struct LookupContext {
+    client: LookupClient,
+    oracle_health: ActorHandle<OracleHealth>,
+    cache: ActorHandle<VerdictCache>,
+    log: LoggerHandle,
+    clock: Clock,
+    metrics: ActorMetrics,
+    slots: Semaphore,
+    lookups: Mutex<HashMap<SessionId, Arc<Lookup>>>,
+}
+
+/// A look-up in progress, or its negative result.
+#[derive(Debug, Default)]
+struct Lookup(OnceCell<(Timestamp, LookupResult)>);
+
+impl LookupError {
+    /// Whether the payment service answered that it has no such session.
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        matches!(self, Self::Call(error) if error.is_negative())
+    }
+
+    /// When a retry makes sense.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        let requested = match self {
+            Self::Call(error) => error.failure().and_then(|failure| failure.retry_after),
+            Self::NotPermitted(PermitError::CircuitOpen { retry_after, .. }) => *retry_after,
+            Self::NotPermitted(PermitError::QuotaWait { retry_after, .. }) => Some(*retry_after),
+            _ => None,
+        };
+        requested.unwrap_or(RETRY_AFTER).min(crate::upstream::failure::RETRY_AFTER_MAX)
+    }
+}
+
+impl Lookup {
+    /// Whether the look-up is in progress, or its result is kept.
+    fn is_kept(&self, now: Timestamp) -> bool {
+        self.0.get().is_none_or(|(at, _)| {
+            let age = now.duration_since(*at);
+            // a clock that was set back makes the age negative
+            age < NEGATIVE_KEPT && !age.is_negative()
+        })
+    }
+}
+
+impl LookupService {
+    pub(crate) fn new(
+        client: LookupClient,
+        oracle_health: ActorHandle<OracleHealth>,
+        cache: ActorHandle<VerdictCache>,
+        log: LoggerHandle,
+        clock: Clock,
+        metrics: ActorMetrics,
+    ) -> Self {
+        let slots = Semaphore::new(CALLS_MAX);
+        let lookups = Mutex::default();
+        Self(Arc::new(LookupContext { client, oracle_health, cache, log, clock, metrics, slots, lookups }))
+    }
+
+    /// Looks up an unknown session, and registers it. Run this in a task that a disconnect does not stop.
+    ///
+    /// # Errors
+    /// Why the session is not registered. Another request may have registered it meanwhile.
+    pub async fn register_unknown(&self, session_id: &SessionId) -> LookupResult {
+        let Self(context) = self;
+        let lookup = context.join(session_id);
+        let look_up = async || {
+            let result = context.look_up(session_id).await.map_err(Arc::new);
+            (context.clock.now(), result)
+        };
+        // if this task ends early, the next one that waits looks the session up
+        let (_, result) = lookup.0.get_or_init(look_up).await;
+        if !result.as_ref().is_err_and(|error| error.is_negative()) {
+            context.forget(session_id, &lookup);
+        }
+        result.clone()
+    }
+}
+
+impl LookupContext {
+    /// The look-up of a session that is in progress or kept, or a new one.
+    fn join(&self, session_id: &SessionId) -> Arc<Lookup> {
+        let now = self.clock.now();
+        let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lookups.get(session_id).filter(|known| known.is_kept(now)) {
+            return Arc::clone(known);
+        }
+        if lookups.len() >= NEGATIVE_MAX {
+            lookups.retain(|_, known| known.is_kept(now));
+        }
+        if lookups.len() >= NEGATIVE_MAX {
+            lookups.retain(|_, known| known.0.get().is_none());
+        }
+        let lookup = Arc::<Lookup>::default();
+        lookups.insert(session_id.clone(), Arc::clone(&lookup));
+        lookup
+    }
+
+    /// Removes `lookup`, unless a newer one has replaced it.
+    fn forget(&self, session_id: &SessionId, lookup: &Arc<Lookup>) {
+        let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        if lookups.get(session_id).is_some_and(|known| Arc::ptr_eq(known, lookup)) {
+            lookups.remove(session_id);
+        }
+    }
+
+    async fn look_up(&self, session_id: &SessionId) -> Result<(), LookupError> {
+        let url = self.client.url(session_id)?;
+        let Ok(_slot) = self.slots.try_acquire() else { return Err(LookupError::Busy) };
+        let lease = self.request_lease().await?;
+        let (began, request_timestamp) = (monotonic(), self.clock.now());
+        let LookupAnswer { result, response_hash } = self.client.call(&url).await;
+        let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let error = result.as_ref().err();
+        lease.report(error.map_or(CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }, |error| {
+            error.health_outcome(latency_ms)
+        }));
+        if let Some(wait) = error.and_then(LookupCallError::failure).and_then(|failure| failure.quota_wait())
+        {
+            let quota_wait = ApplyQuotaWait { oracle_id: LookupClient::oracle_id(), wait };
+            self.oracle_health.ask(quota_wait).await?;
+        }
+        let outcome = error.map_or(LookupOutcome::Found, LookupCallError::outcome);
+        self.metrics.count_lookup(outcome);
+        let now = self.clock.now();
+        let entry = LookupEntry {
+            oracle_id: LookupClient::oracle_id(),
+            request_timestamp,
+            response_timestamp: (outcome != LookupOutcome::TimedOut).then_some(now),
+            latency_ms,
+            status: error.map_or(InteractionStatus::Success, LookupCallError::status),
+            outcome,
+            error_code: error.map(LookupCallError::error_code),
+            response_hash,
+        };
+        let event = AuditEvent::new(now, session_id.clone(), EventKind::SessionLookedUp(entry));
+        match result {
+            Ok(found) => {
+                let registered = self.cache.ask(RegisterSession {
+                    session_id: session_id.clone(),
+                    tier: found.tier,
+                    query: found.query,
+                    customer_email: found.customer_email,
+                    original_verdict: None,
+                    prompt: None,
+                    look_up: Some(event),
+                });
+                // a session that another request has registered with other data meanwhile stays as it is
+                registered.await??;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::info!(%session_id, %error, "session look-up found no session");
+                // the entry goes to the service log if it cannot be committed
+                drop(self.log.commit(event.into()).await);
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn request_lease(&self) -> Result<CallLease, LookupError> {
+        let permit = self.oracle_health.ask(RequestCallPermit(LookupClient::oracle_id())).await?;
+        permit.map_err(LookupError::NotPermitted)
+    }
+}
+
+#[cfg(test)]
+mod tests;
