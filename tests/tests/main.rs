@@ -36,6 +36,7 @@ mod kill;
 mod kill_delivery;
 mod layout;
 mod lifecycle;
+mod lookup;
 mod mail;
 mod metrics;
 mod model_config;

@@ -158,7 +158,7 @@ fn slow_answer_is_a_timeout() {
     with_payments(vec![slow], |TestSystem { system, .. }, lookup, _| async move {
         let error = failed(&lookup, "cs_1").await;
         assert!(matches!(&*error, LookupError::Call(LookupCallError::TimedOut(_))), "{error}");
-        assert_eq!(logged_events(&system.store), ["session_looked_up"]);
+        assert_eq!(logged_events(&system.store).first().map(String::as_str), Some("session_looked_up"));
     });
 }
 
