@@ -4,7 +4,7 @@ use hyper::Method;
 use oracled_tests::generation::{QUERY, event_names, read_verdict, x_cache};
 use oracled_tests::live::{LOCAL, ScriptedSource, complete_answer, empty};
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::{DaemonWorld, GOOD, at, call, error_line, get, log, problem};
+use oracled_tests::{DaemonWorld, GOOD, at, error_line, get, log, problem};
 use serde_json::{Value, json};
 use std::env;
 
@@ -41,7 +41,8 @@ async fn read_of_paid_session_registers_it_and_generates_its_verdict() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     payments.set_answer(checkout("paid", "quick"));
-    assert_eq!(call(routes, Method::HEAD, "/v1/verdicts/cs_1", None).await.status, 404);
+    let head = routes.call(Method::HEAD, "/v1/verdicts/cs_1", None).await.expect("the daemon answers");
+    assert_eq!(head.status, 404);
     assert_eq!(payments.heads().len(), 0, "HEAD looks nothing up");
 
     let first = read_verdict(routes, "cs_1").await;
