@@ -419,13 +419,15 @@ impl DaemonConfig {
         ];
         if is_complete {
             let LimitsSection { body_bytes, bodies_bytes, request_s, .. } = self.limits;
+            let models = self.models.values().chain([&self.model]);
+            let deadline_ms = models.map(|model| model.deadline_ms).max().unwrap_or_default();
             checks.extend([
                 self.check_distinct_sockets(),
                 check_range("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40),
                 self.mail.check_smtp(),
                 self.check_models(request_s),
                 self.ingestion.check(request_s),
-                self.lookup.check(request_s, &self.model),
+                self.lookup.check(request_s, deadline_ms),
             ]);
         }
         let faults = checks.into_iter().filter_map(Result::err);

@@ -1,6 +1,6 @@
 //! The configuration of the look-up of sessions that nobody registered.
 
-use super::{ApplicationSections, ConfigError, ModelSection, not_allowed_error};
+use super::{ApplicationSections, ConfigError, not_allowed_error};
 use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -95,8 +95,9 @@ impl LookupSection {
         }
     }
 
-    /// Checks the keys together. `request_s` is the time limit of a request, in seconds.
-    pub(super) fn check(&self, request_s: u64, model: &ModelSection) -> Result<(), ConfigError> {
+    /// Checks the keys together. `request_s` is the time limit of a request, in seconds, and `deadline_ms` the longest of the
+    /// models.
+    pub(super) fn check(&self, request_s: u64, deadline_ms: u64) -> Result<(), ConfigError> {
         if !self.is_on() {
             let keys = [
                 ("tier_path", self.tier_path.is_some()),
@@ -119,9 +120,10 @@ impl LookupSection {
             let allowed = "`lookup.required_path` and `lookup.required_value` together";
             return Err(not_allowed_error("lookup.required_path", "one of two keys", allowed));
         }
-        let max_ms = (request_s * 1000).saturating_sub(model.deadline_ms);
+        let max_ms = (request_s * 1000).saturating_sub(deadline_ms);
         if self.timeout_ms > max_ms {
-            let allowed = format!("100 to {max_ms}: `limits.request_s` less `model.deadline_ms`");
+            let allowed =
+                format!("100 to {max_ms}: `limits.request_s` less the longest `deadline_ms` of the models");
             return Err(not_allowed_error("lookup.timeout_ms", self.timeout_ms, allowed));
         }
         LookupDefinition::new(&self.to_settings(usize::MAX)).map(drop).map_err(|error| {
@@ -165,7 +167,7 @@ mod tests {
 
     /// The key of the fault of a section, if it has one.
     fn fault(changes: Value) -> Option<String> {
-        match section(changes).check(30, &ModelSection::default()) {
+        match section(changes).check(30, 28_000) {
             Err(ConfigError::NotAllowed { key, .. }) => Some(key),
             other => other.err().map(|error| error.to_string()),
         }

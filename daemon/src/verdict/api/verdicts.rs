@@ -137,7 +137,7 @@ async fn find_delivered(
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout Overloaded SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
