@@ -4,7 +4,7 @@ use hyper::Method;
 use oracled_tests::generation::{QUERY, event_names, read_verdict, x_cache};
 use oracled_tests::live::{LOCAL, ScriptedSource, complete_answer, empty};
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::{DaemonWorld, GOOD, at, error_line, get, log, problem};
+use oracled_tests::{DaemonWorld, GOOD, at, document, error_line, get, log, problem};
 use serde_json::{Value, json};
 use std::env;
 
@@ -60,7 +60,7 @@ async fn read_of_paid_session_registers_it_and_generates_its_verdict() {
     let entry = &log(control, "event=session_looked_up").await[0];
     assert_eq!((&entry["oracle_id"], &entry["outcome"]), (&json!("lookup"), &json!("found")));
     assert_eq!(entry["response_hash"].as_str().map(str::len), Some(64));
-    let oracles = at(&get(routes, "/v1/health/oracles").await, "/oracles");
+    let oracles = document(&get(routes, "/v1/health/oracles").await);
     let is_healthy = |oracle: &Value| oracle["oracle_id"] == "lookup" && oracle["status"] == "healthy";
     assert!(oracles.as_array().is_some_and(|all| all.iter().any(is_healthy)), "{oracles}");
     let metrics = get(routes, "/metrics").await;
@@ -90,9 +90,9 @@ async fn unregistered_session_gets_404_or_retry_after_by_the_answer_of_the_servi
     for (number, (answer, status, code)) in cases.into_iter().enumerate() {
         payments.set_answer(answer);
         let read = read_verdict(routes, &format!("cs_{number}")).await;
-        let document = problem(&read, status, code);
-        assert!(!document.to_string().contains(EMAIL), "{document}");
-        assert_eq!(read.headers.contains_key("retry-after"), status == 503, "{document}");
+        let refused = problem(&read, status, code);
+        assert!(!refused.to_string().contains(EMAIL), "{refused}");
+        assert_eq!(read.headers.contains_key("retry-after"), status == 503, "{refused}");
     }
     payments.set_answer(empty("429 Slow", "retry-after: 20\r\n"));
     for _ in 0..2 {
