@@ -21,6 +21,7 @@ pub enum LookupPreset {
 pub struct LookupSection {
     /// A payment service that gives the other keys of this table their defaults: `stripe`. Without it, `session_url`,
     /// `tier_path` and `query_paths` turn the look-up on.
+    #[schema(value_type = LookupPreset)]
     pub preset: Option<LookupPreset>,
     /// URL of a session, with the variable `{session_id}`. For `stripe` the default is
     /// `https://api.stripe.com/v1/checkout/sessions/{session_id}`.
@@ -196,7 +197,7 @@ mod tests {
             (json!({"preset": "stripe"}), None),
             (json!({"session_url": url, "tier_path": "tier", "query_paths": ["query"]}), None),
             (json!({"tier_path": "tier"}), Some("lookup.tier_path")),
-            (json!({"session_url": url}), Some("lookup.tier_path")),
+            (json!({"session_url": url}), Some("lookup.query_paths")),
             (json!({"session_url": url, "tier_path": "tier"}), Some("lookup.query_paths")),
             (json!({"preset": "stripe", "session_url": "https://pay.example/"}), Some("lookup.session_url")),
             (json!({"preset": "stripe", "email_path": "a["}), Some("lookup.email_path")),

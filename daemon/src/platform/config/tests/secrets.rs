@@ -26,11 +26,18 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 8] = [
+const QUOTED: [&str; 15] = [
     "state_dir",
     "socket",
     "control_socket",
     "socket_mode",
+    "prompt_template",
+    "costs.currency",
+    "lookup.tier_path",
+    "lookup.query_paths",
+    "lookup.email_path",
+    "lookup.required_path",
+    "lookup.required_value",
     "control_socket_mode",
     "socket_group",
     "control_socket_group",
@@ -38,12 +45,19 @@ const QUOTED: [&str; 8] = [
 ];
 
 /// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 14] = [
+const PRINTED: [&str; 21] = [
     "state_dir",
     "socket",
     "control_socket",
     "log_level",
     "contact",
+    "prompt_template",
+    "costs.currency",
+    "lookup.tier_path",
+    "lookup.query_paths",
+    "lookup.email_path",
+    "lookup.required_path",
+    "lookup.required_value",
     "model.name",
     "model.version",
     "mail.smtp_host",
