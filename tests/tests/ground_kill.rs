@@ -2,8 +2,10 @@
 //! after the start. Damage is named and affects no other source.
 
 use hyper::Method;
+use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::Sha256Hex;
+use oracled_domain::ground::check::SourceCheck;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{
@@ -450,6 +452,13 @@ async fn daily_check_finds_a_damaged_payload() {
     let (world, ground) = stopped_world().await;
     let raw = {
         let (_journal, store) = open_store(&world.state());
+        // the first daemon may have checked the sources already, and checks them once a day
+        let checked_at = Timestamp::now() - SignedDuration::from_hours(48);
+        for source in [SOURCE, OTHER] {
+            let id = source.parse().expect("a source id");
+            let check = SourceCheck { checked_at, fault_count: 0 };
+            store.put_source_check(&id, check).expect("the write succeeds");
+        }
         view(&store, SOURCE).state.completed[0].raw_sha256.clone()
     };
     let path = ground.join(format!("raw/{raw}.raw"));
@@ -461,13 +470,20 @@ async fn daily_check_finds_a_damaged_payload() {
         String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("valid UTF-8")
     };
     let faults = |oracle: &str, count: u64| format!("oracled_source_faults{{oracle=\"{oracle}\"}} {count}\n");
+    let checked_today = async |routes: &mut DaemonClient, oracle: &str| {
+        let name = format!("oracled_source_checked_timestamp_seconds{{oracle=\"{oracle}\"}} ");
+        let metrics = metrics(routes).await;
+        let checked_at =
+            metrics.lines().find_map(|line| line.strip_prefix(&name)).expect("the source is checked");
+        checked_at.parse::<i64>().expect("a number") > Timestamp::now().as_second() - 24 * 60 * 60
+    };
     // the check pauses for nine times as long as it works, and works slowly beside other tests
     eventually_within(10 * PATIENCE, "both sources are checked", async || {
-        let metrics = metrics(routes).await;
-        metrics.contains(&faults(SOURCE, 1)) && metrics.contains(&faults(OTHER, 0))
+        checked_today(routes, SOURCE).await && checked_today(routes, OTHER).await
     })
     .await;
-    assert!(metrics(routes).await.contains("oracled_source_checked_timestamp_seconds{"));
+    let checked = metrics(routes).await;
+    assert!(checked.contains(&faults(SOURCE, 1)) && checked.contains(&faults(OTHER, 0)), "{checked}");
     // the result is stored before it is logged
     let is_logged = async || world.service_log().contains("the check of the source found faults");
     eventually("the faults are in the service log", is_logged).await;
