@@ -31,6 +31,10 @@ llmposter:
 localstripe:
     tests/localstripe.sh
 
+# verify the signatures of webhooks with standardwebhooks, a third-party library (needs Python and PyPI)
+standardwebhooks:
+    tests/standardwebhooks.sh
+
 # test the whole path with a real model on any server with OpenAI's protocol; `just real-model http://127.0.0.1:8080/v1 NAME`
 real-model url name:
     ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \

@@ -1,6 +1,7 @@
 //! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
 use crate::audit::fallback::FallbackLog;
+use crate::audit::logger::webhook_queue::WebhookQueue;
 use crate::audit::logger::{JournalReport, Logger, LoggerHandle};
 use crate::ground::ingestion::{IngestionActor, IngestionConfig};
 use crate::ground::queries::{ProcessorPool, QueryService};
@@ -23,6 +24,7 @@ use crate::verdict::notifier::{Notifier, NotifierConfig};
 use crate::verdict::orders::{OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
+use crate::verdict::webhooks::{WebhookConfig, WebhookSender, schedule_committed};
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
 use jiff::Timestamp;
@@ -68,6 +70,8 @@ pub struct SystemParts {
     pub pages_bytes: usize,
     /// The mail service and its limits.
     pub mailing: NotifierConfig,
+    /// The endpoints of webhooks and their limits.
+    pub webhooks: WebhookConfig,
     /// How unexpected members of a verdict, which the crosscheck does not judge, are handled.
     pub unexpected_fields: UnexpectedFieldHandling,
     /// The configuration of the rules.
@@ -101,6 +105,8 @@ pub struct ActorSystem {
     pub rate_limiter: ActorHandle<RateLimiter>,
     /// The actor that sends the mails of the outbox.
     pub notifier: ActorHandle<Notifier>,
+    /// The actor that sends the webhooks of the outbox.
+    pub webhooks: ActorHandle<WebhookSender>,
     /// The actor that tracks the health of the oracles, with their circuits.
     pub oracle_health: ActorHandle<OracleHealth>,
     /// The service that registers ontologies, sources and pipelines.
@@ -146,6 +152,7 @@ impl ActorSystem {
             lookup,
             orders,
             mailing,
+            webhooks,
             unexpected_fields,
             rules,
             ingestion,
@@ -169,7 +176,9 @@ impl ActorSystem {
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let (log, waiting) = LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone());
+        let (webhook_queue, committed_webhooks) = WebhookQueue::new(webhooks.client.receivers().collect());
+        let (log, waiting) =
+            LoggerHandle::new(handle, reports, fallback, fallback_entries, metrics.clone(), webhook_queue);
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
         let oracle_health = {
@@ -229,6 +238,13 @@ impl ActorSystem {
             hire.start("notifier", &here, queue, make)
         };
 
+        let webhooks = {
+            let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
+            let make = move || WebhookSender::new(webhooks, store, log, clock, metrics);
+            hire.start("webhooks", &here, queue, make)
+        };
+        actix_rt::spawn(schedule_committed(committed_webhooks, webhooks.clone()));
+
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let notifier = mails.then(|| notifier.clone());
@@ -283,6 +299,7 @@ impl ActorSystem {
             rules,
             rate_limiter,
             notifier,
+            webhooks,
             oracle_health,
             registry,
             ingestion,
@@ -308,6 +325,7 @@ impl ActorSystem {
             self.cache.report(),
             self.rate_limiter.report(),
             self.notifier.report(),
+            self.webhooks.report(),
             self.oracle_health.report(),
             self.verification_upkeep.report(),
             self.ingestion.report(),

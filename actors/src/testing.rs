@@ -15,12 +15,14 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
+use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::generation::ConfiguredModels;
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
 use crate::verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use crate::verdict::submission::Submission;
+use crate::verdict::webhooks::WebhookConfig;
 use crate::verification::VerificationConfig;
 use crate::{Clock, SupervisionLimits};
 use jiff::{SignedDuration, Timestamp};
@@ -176,6 +178,10 @@ pub(crate) fn start(
         hot_bytes: 1 << 20,
         pages_bytes: 1 << 26,
         mailing: outside.mailing.unwrap_or_else(panicking_mail_service),
+        webhooks: WebhookConfig {
+            client: WebhookClient::new(BTreeMap::new(), &[], Duration::from_secs(1), time.clock()),
+            max_age: SignedDuration::from_hours(72),
+        },
         unexpected_fields: UnexpectedFieldHandling::default(),
         rules: RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),

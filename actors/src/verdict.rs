@@ -1,4 +1,4 @@
-//! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, and mail.
+//! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, mail and webhooks.
 
 pub mod cache;
 pub mod cost_budget;
@@ -10,3 +10,4 @@ pub mod orders;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;
+pub mod webhooks;

@@ -17,7 +17,8 @@ use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::prompt::PromptTemplateRef;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{
-    MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
+    ApplicationName, MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
+    WebhookId,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -227,6 +228,43 @@ pub struct MailActionRequest {
 pub enum MailAction {
     /// Send it again as if it had just been queued.
     Requeue,
+}
+
+/// The query of `GET /v1/webhooks`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WebhookListParams {
+    /// Only webhooks after this id.
+    pub after: Option<WebhookId>,
+    /// The most webhooks in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+    /// Only dead letters.
+    #[serde(default)]
+    pub dead: bool,
+}
+
+/// `POST /v1/webhooks/test`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookTestRequest {
+    /// The application whose endpoint is tested; null for operators.
+    pub application: Option<ApplicationName>,
+}
+
+/// The result of a test of an endpoint.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookTestResponse {
+    /// The id of the test event.
+    pub webhook_id: WebhookId,
+    /// The status of the answer, if the endpoint accepted the event.
+    pub status: Option<u16>,
+    /// The time until the answer, in milliseconds, if the endpoint accepted the event.
+    pub latency_ms: Option<u64>,
+    /// The error, if the endpoint did not accept the event.
+    pub error: Option<String>,
 }
 
 /// The query of `GET /v1/divergence`.

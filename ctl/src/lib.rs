@@ -64,6 +64,7 @@ enum CtlCommand {
     Order(verdict::orders::OrderArgs),
     Outbox(verdict::outbox::OutboxArgs),
     Prompt(verdict::prompt::PromptArgs),
+    Webhook(verdict::webhook::WebhookArgs),
     /// Show the audit log
     Log(audit::log::LogArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
@@ -147,6 +148,7 @@ fn run(verb: CtlCommand, options: &GlobalOptions, out: &mut dyn Write) -> Result
         CtlCommand::Order(verb) => block_on(verb.run(options, out)),
         CtlCommand::Outbox(verb) => block_on(verb.run(options, out)),
         CtlCommand::Prompt(verb) => block_on(verb.run(options, out)),
+        CtlCommand::Webhook(verb) => block_on(verb.run(options, out)),
         CtlCommand::Log(verb) => block_on(verb.run(options, out)),
         CtlCommand::Purge(verb) => block_on(verb.run(options, out)),
         CtlCommand::Session(verb) => block_on(verb.run(options, out)),

@@ -12,3 +12,4 @@ pub(crate) mod register;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod submit;
+pub(crate) mod webhook;

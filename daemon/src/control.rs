@@ -17,7 +17,7 @@ use crate::platform::control::inject_panic;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session};
+use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session, webhooks};
 use crate::verification::control::{execution, review};
 use axum::Router;
 use axum::middleware::from_fn;
@@ -37,6 +37,8 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
         .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
+        .route("/v1/webhooks/test", post(webhooks::test))
+        .route("/v1/webhooks/{webhook_id}", post(webhooks::post).delete(webhooks::delete))
         .route("/v1/orders/{session_id}", get(orders::get).post(orders::post))
         .route("/v1/prompts/try", post(prompts::post))
         .route("/v1/drain", post(drain::post))
@@ -71,6 +73,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/costs", get(costs::get))
         .route("/v1/divergence", get(divergence::get))
         .route("/v1/outbox", get(outbox::get))
+        .route("/v1/webhooks", get(webhooks::get))
         .route("/v1/orders", get(orders::list))
         .route("/v1/documents/{kind}", get(documents::list))
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))

@@ -157,6 +157,7 @@ impl RunningDaemon {
             hot_bytes: config.storage.hot_bytes,
             pages_bytes: config.limits.bodies_bytes,
             mailing: upstreams.mailing,
+            webhooks: upstreams.webhooks,
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
@@ -237,7 +238,8 @@ impl RunningDaemon {
         let finished = timeout(bound_s, async {
             let rest = service.system.notifier.ask(StopSending);
             let runs = service.system.ingestion.ask(ingestion::StopRuns);
-            let (rested, runs, ()) = tokio::join!(rest, runs, async {
+            let webhooks = service.system.webhooks.ask(StopSending);
+            let (rested, webhooks, runs, ()) = tokio::join!(rest, webhooks, runs, async {
                 drop(routes.await);
                 service.wait_until_idle().await;
                 // calls of the model are paid for even if no caller waits any longer
@@ -250,6 +252,9 @@ impl RunningDaemon {
             });
             if let Err(error) = runs {
                 tracing::debug!(%error, "ingestion runs are cut off by the stop");
+            }
+            if let Err(error) = webhooks {
+                tracing::warn!(%error, "webhooks may be sent again after the next start");
             }
             if let Err(error) = rested {
                 tracing::warn!(%error, "mails may be sent again after the next start");

@@ -1,3 +1,4 @@
 //! The audit log: every event that is logged.
 
 pub mod event;
+pub mod webhooks;

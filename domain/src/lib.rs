@@ -33,3 +33,4 @@ pub use verdict::prompt::{ModelPrompt, PromptTemplate, build_verdict_prompt};
 pub use verdict::query::CustomerQuery;
 pub use verdict::regen::RegenAttempt;
 pub use verdict::session::{SessionId, SessionRecord};
+pub use verdict::webhook::{OutboxWebhook, WebhookId};

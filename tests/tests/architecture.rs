@@ -203,6 +203,7 @@ const NODES: [(&str, &str, &str); 17] = [
     ("rules", "rules", "RuleService"),
     ("rate_limiter", "verdict/rate_limiter", "ActorHandle<RateLimiter>"),
     ("notifier", "verdict/notifier", "ActorHandle<Notifier>"),
+    ("webhooks", "verdict/webhooks", "ActorHandle<WebhookSender>"),
     ("verification_upkeep", "verification/upkeep", "ActorHandle<VerificationUpkeep>"),
     ("verification", "verification", "VerificationService"),
     ("oracle_health", "upstream/oracle_health", "ActorHandle<OracleHealth>"),

@@ -71,3 +71,4 @@ mod verification_keys;
 mod verification_live;
 mod verification_reviews;
 mod verification_routes;
+mod webhooks;

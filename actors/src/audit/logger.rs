@@ -5,6 +5,7 @@
 
 mod commit_retry;
 mod handle;
+pub(crate) mod webhook_queue;
 
 pub(crate) use crate::audit::logger::handle::queue::EntryQueueReceiver;
 pub use handle::LoggerHandle;

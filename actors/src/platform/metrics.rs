@@ -7,6 +7,7 @@ mod orders;
 mod queries;
 mod rules;
 mod verification;
+mod webhooks;
 
 pub(crate) use mail::MailOutcome;
 pub(crate) use orders::WAITING;
@@ -19,6 +20,7 @@ use mail::MailMetrics;
 use orders::OrderMetrics;
 use queries::QueryMetrics;
 use verification::VerificationMetrics;
+use webhooks::WebhookMetrics;
 
 use oracled_domain::verdict::crosscheck::CrosscheckReason;
 use oracled_domain::verdict::lookup::LookupOutcome;
@@ -135,6 +137,7 @@ pub struct ActorMetrics {
     pub(crate) queries: QueryMetrics,
     pub(crate) generation: GenerationMetrics,
     pub(crate) mail: MailMetrics,
+    pub(crate) webhooks: WebhookMetrics,
     pub(crate) orders: OrderMetrics,
     pub(crate) verification: VerificationMetrics,
     pub(crate) cache_reads: Family<CacheReadLabels, Counter>,
@@ -160,6 +163,7 @@ impl ActorMetrics {
             queries: QueryMetrics::default(),
             generation: GenerationMetrics::default(),
             mail: MailMetrics::default(),
+            webhooks: WebhookMetrics::default(),
             orders: OrderMetrics::new(applications),
             verification: VerificationMetrics::default(),
             cache_reads: init_counters([HIT_MEMORY, HIT_STORE, MISS]),
@@ -193,6 +197,7 @@ impl ActorMetrics {
         self.queries.register(registry);
         self.generation.register(registry);
         self.mail.register(registry);
+        self.webhooks.register(registry);
         self.orders.register(registry);
         self.verification.register(registry);
         registry.register(

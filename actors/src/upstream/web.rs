@@ -9,6 +9,7 @@ mod error;
 mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod webhook;
 
 pub use credential::{ClientCredentials, UpstreamCredential, UpstreamCredentialError};
 pub use error::URL_MAX_BYTES;
@@ -253,6 +254,15 @@ impl WebClient {
             Some(why) => WebError::Name { url: url.to_owned(), why },
             None => failed(failure(&error)),
         })
+    }
+
+    /// Posts `body` as JSON to `endpoint`, which must be confidential. Follows no redirect. The answer's body is not read.
+    async fn post(&self, endpoint: &str, headers: HeaderMap, body: String) -> Result<Response, WebError> {
+        let url = self.address_filter.endpoint(endpoint).map_err(WebError::Endpoint)?;
+        self.check_confidential(&url, format_url)?;
+        let shown = url.origin().ascii_serialization();
+        let request = self.client(&url, None)?.post(url).headers(headers).body(body);
+        self.send(&shown, request).await
     }
 
     /// The error for an answer with an unexpected status. Its body is not read or shown.

@@ -7,8 +7,8 @@
 //! the mail service has accepted it.
 
 mod attempt;
-mod head;
-mod in_flight;
+pub(crate) mod head;
+pub(crate) mod in_flight;
 mod outbox_admin;
 mod survey;
 
@@ -26,7 +26,7 @@ use actix::{
 };
 use attempt::{MailSender, MailStateChange};
 use head::OutboxHead;
-use in_flight::MailsInFlight;
+use in_flight::InFlight;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::MailId;
 use oracled_store::Store;
@@ -81,10 +81,10 @@ pub struct Notifier {
     metrics: ActorMetrics,
     /// `None` if no mail service is configured.
     sender: Option<MailSender>,
-    in_flight: MailsInFlight,
+    in_flight: InFlight<MailId>,
     /// Permits for parallel attempts.
     send_slots: Arc<Semaphore>,
-    head: OutboxHead,
+    head: OutboxHead<MailId>,
     /// Whether a survey is running.
     surveying: bool,
     /// When the last survey ended.
@@ -121,7 +121,7 @@ impl Notifier {
             clock,
             metrics,
             sender,
-            in_flight: MailsInFlight::default(),
+            in_flight: InFlight::default(),
             send_slots: Arc::new(Semaphore::new(SENDING_MAX)),
             head: OutboxHead::new(HEAD_MAX),
             surveying: false,
@@ -184,12 +184,12 @@ impl Notifier {
             let Ok(slot) = Arc::clone(&self.send_slots).try_acquire_owned() else { return };
             let Some(mail_id) = self.head.take_due(now) else { return };
             // the task that has the mail in flight reports its next due time
-            let Some(claim) = self.in_flight.claim_mail(mail_id) else { continue };
+            let Some(claim) = self.in_flight.claim(mail_id) else { continue };
             let (sender, me) = (sender.clone(), me.clone());
             // a separate task: the attempt must be completed even if the actor panics
             tokio::spawn(async move {
-                let end = sender.attempt(&claim.mail_id).await;
-                let mail_id = claim.mail_id.clone();
+                let end = sender.attempt(&claim.id).await;
+                let mail_id = claim.id.clone();
                 drop((claim, slot));
                 // if the message is lost, the next survey makes up for it
                 me.do_send(ReportMailState { mail_id, end });

@@ -82,8 +82,8 @@ problem_codes! {
     VerdictNotCached = 404: "Submit the verdict, or read it with `GET /v1/verdicts/{session_id}`, which can regenerate it.",
     /// The oracle does not exist.
     OracleUnknown = 404: "Use an id from `GET /v1/health/oracles`.",
-    /// The mail is not in the outbox: it was sent, dropped or never queued.
-    MailUnknown = 404: "Use an id from `oraclectl outbox`.",
+    /// The mail or the webhook is not in the outbox: it was sent, dropped or never queued.
+    MailUnknown = 404: "Use an id from `oraclectl outbox` or `oraclectl webhook list`.",
     /// The session is not registered, and the payment service, if one is configured, has no such session.
     SessionUnknown = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
     /// The session has no order.

@@ -99,7 +99,7 @@ pub(crate) fn next_command(code: &str) -> &'static str {
         "workflow_unknown" => "; `oraclectl get workflow` lists the workflows",
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
-        "mail_unknown" => "; `oraclectl outbox` lists the mails",
+        "mail_unknown" => "; `oraclectl outbox` lists the mails, `oraclectl webhook list` the webhooks",
         "source_silent" => "; `oraclectl source approve SOURCE` approves a source whose status is pending",
         "runs_held" => {
             "; use `oraclectl ingest approve RUN --reason …` or `oraclectl ingest discard RUN --reason …`"

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 42] = [
+const EXAMPLES: [(&str, &[&str]); 44] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -37,6 +37,8 @@ const EXAMPLES: [(&str, &[&str]); 42] = [
     ("outbox requeue", &["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]),
     ("prompt show", &["oraclectl prompt show oracled-default"]),
     ("prompt try", &["oraclectl prompt try ./house.yaml queries.ndjson"]),
+    ("webhook list", &["oraclectl webhook list --dead"]),
+    ("webhook test", &["oraclectl webhook test --application shop", "oraclectl webhook test --operator"]),
     ("calibrate", &["oraclectl calibrate corpus.ndjson"]),
     ("rules show", &["oraclectl rules show RULE-PREC-007"]),
     (

@@ -8,7 +8,7 @@ use crate::platform::api::oracles;
 use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
-use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session};
+use crate::verdict::control::{costs, divergence, orders, outbox, prompts, purge, session, webhooks};
 use crate::verification::control::{execution, review};
 use axum::response::Response;
 use hyper::StatusCode;
@@ -88,6 +88,10 @@ use utoipa::OpenApi;
         outbox::get,
         outbox::post,
         outbox::delete,
+        webhooks::get,
+        webhooks::test,
+        webhooks::post,
+        webhooks::delete,
         get,
     )
 )]

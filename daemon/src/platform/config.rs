@@ -18,6 +18,7 @@ mod models;
 mod orders;
 mod rules;
 mod variables;
+mod webhooks;
 
 pub(crate) use applications::application_of;
 use applications::check_applications;
@@ -37,6 +38,7 @@ pub use models::ModelEntry;
 use oracled_api::base::directories::DefaultDirectories;
 pub use orders::{OrderLimitAction, OrdersSection};
 pub use rules::RulesSection;
+pub use webhooks::WebhooksSection;
 
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
@@ -149,6 +151,8 @@ pub struct DaemonConfig {
     pub lookup: LookupSection,
     /// Mail to customers.
     pub mail: MailSection,
+    /// Webhooks to applications and operators.
+    pub webhooks: WebhooksSection,
     /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
     pub health: OracleHealthConfig,
     /// Delivery of verdicts.
@@ -333,6 +337,7 @@ impl Default for DaemonConfig {
             orders: OrdersSection::default(),
             lookup: LookupSection::default(),
             mail: MailSection::default(),
+            webhooks: WebhooksSection::default(),
             health: OracleHealthConfig::default(),
             gate: GateSection::default(),
             rules: RulesSection::default(),

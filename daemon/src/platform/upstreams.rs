@@ -4,6 +4,7 @@ mod credentials;
 mod lookup;
 mod mail;
 mod models;
+mod webhooks;
 
 use crate::platform::config::{ConfigError, DaemonConfig};
 use credentials::read_credentials;
@@ -17,6 +18,7 @@ use oracled_actors::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use oracled_actors::verdict::generation::ConfiguredModels;
 use oracled_actors::verdict::notifier::NotifierConfig;
 use oracled_actors::verdict::rate_limiter::CallLimits;
+use oracled_actors::verdict::webhooks::WebhookConfig;
 use std::sync::Arc;
 
 /// The clients of upstream systems.
@@ -28,6 +30,8 @@ pub struct UpstreamClients {
     pub lookup: Option<LookupClient>,
     /// The mail service.
     pub mailing: NotifierConfig,
+    /// The endpoints of webhooks.
+    pub webhooks: WebhookConfig,
     /// The client that pulls payloads of sources.
     pub puller: PayloadPuller,
     /// The client of live sources.
@@ -82,7 +86,8 @@ impl UpstreamClients {
             of_sources,
             clock.clone(),
         );
-        Ok(Self { models, calls, lookup, mailing, puller, live, oracles, cleartext })
+        let webhooks = webhooks::create_webhooks(config, clock, allow_cleartext)?;
+        Ok(Self { models, calls, lookup, mailing, webhooks, puller, live, oracles, cleartext })
     }
 
     /// Logs a warning for each secret that crosses a network in clear text.

@@ -7,3 +7,4 @@ pub mod outbox;
 pub mod prompts;
 pub mod purge;
 pub mod session;
+pub mod webhooks;

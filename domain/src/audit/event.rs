@@ -31,6 +31,7 @@ use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::order::{OrderState, OrderStopCause};
 use crate::verdict::session::SessionId;
+use crate::verdict::webhook::WebhookEntry;
 use ground::{
     ConfirmationEntry, DocumentEntry, InvalidationEntry, PruneEntry, PullEndedEntry, PullFailedEntry,
     PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
@@ -274,6 +275,40 @@ pub enum EventKind {
     MailDropped {
         /// The id of the mail.
         mail_id: MailId,
+        /// The administrator's process.
+        peer: PeerCredentials,
+    },
+    /// A webhook was put into the outbox.
+    WebhookQueued(WebhookEntry),
+    /// The endpoint accepted a webhook.
+    WebhookSent {
+        #[serde(flatten)]
+        webhook: WebhookEntry,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+    },
+    /// An attempt to send a webhook failed.
+    WebhookFailed {
+        #[serde(flatten)]
+        webhook: WebhookEntry,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// The error.
+        cause: String,
+        /// The time of the next attempt; null if the webhook is now a dead letter.
+        next_attempt_at: Option<Timestamp>,
+    },
+    /// An administrator requeued a webhook.
+    WebhookRequeued {
+        #[serde(flatten)]
+        webhook: WebhookEntry,
+        /// The administrator's process.
+        peer: PeerCredentials,
+    },
+    /// An administrator removed an unsent webhook from the outbox.
+    WebhookDropped {
+        #[serde(flatten)]
+        webhook: WebhookEntry,
         /// The administrator's process.
         peer: PeerCredentials,
     },

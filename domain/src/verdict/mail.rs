@@ -2,6 +2,7 @@
 //! mode of its mail).
 
 use crate::verdict::delivery::VerdictDelivery;
+use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use crate::verdict::session::{CustomerEmail, SessionId};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -15,14 +16,6 @@ mod hide;
 const NOTICE_ATTEMPTS: u32 = 2;
 /// The time between the two attempts.
 const NOTICE_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// The time before the first retry of a verdict mail. It doubles with each further retry.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
-/// The maximum time between two retries of a verdict mail by doubling.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
-/// The maximum time between two attempts, even if the mail service requests a longer wait.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
-/// The maximum length of a stored cause of failure, in characters.
-const CAUSE_MAX_CHARS: usize = 300;
 
 /// The purpose of a mail.
 #[derive(
@@ -217,20 +210,14 @@ impl MailState {
         let attempts = self.attempts.saturating_add(1);
         let pause = match self.kind {
             MailKind::DivergenceNotice => (attempts < NOTICE_ATTEMPTS).then_some(NOTICE_PAUSE),
-            MailKind::Verdict => {
-                let doublings = (attempts - 1).min(16);
-                let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-                let age = now.duration_since(self.tried_since).saturating_add(pause);
-                let retry_after = failure.retry_after.unwrap_or_default();
-                (age <= max_age).then_some(pause.max(retry_after).min(LONGEST_WAIT))
-            }
+            MailKind::Verdict => retry_pause(attempts, self.tried_since, now, failure.retry_after, max_age),
         };
         let next = pause.filter(|_| !failure.is_permanent());
         Self {
             attempts,
             tried_at: Some(now),
             next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
-            last_error: Some(failure.cause.chars().take(CAUSE_MAX_CHARS).collect()),
+            last_error: Some(stored_cause(&failure.cause)),
             ..self.clone()
         }
     }
@@ -239,9 +226,8 @@ impl MailState {
     /// the maximum wait, or if its last attempt is in the future: the clock was set back since.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let is_set_back = now < self.tried_at.unwrap_or(self.tried_since);
-        let due = |at: Timestamp| if is_set_back || at.duration_since(now) > LONGEST_WAIT { now } else { at };
-        self.next_attempt_at.map(due)
+        let tried_last = self.tried_at.unwrap_or(self.tried_since);
+        self.next_attempt_at.map(|at| due_at(at, tried_last, now))
     }
 
     /// The state after it is queued again at `now`.

@@ -43,6 +43,7 @@ pub(crate) enum TableId {
     Refusals = b'f',
     Log = b'l',
     Outbox = b'o',
+    Webhooks = b'h',
     Pending = b'p',
     Orders = b'q',
     Regens = b'r',

@@ -52,11 +52,13 @@ pub struct StoreCounts {
     pub refusals: u64,
     /// Orders, open or not.
     pub orders: u64,
+    /// Webhooks in the outbox.
+    pub webhooks: u64,
 }
 
 impl StoreCounts {
     /// The tables that are counted, each with the name of its rows in messages.
-    pub(crate) const TABLES: [(TableId, &'static str); 13] = [
+    pub(crate) const TABLES: [(TableId, &'static str); 14] = [
         (TableId::Verdicts, "verdicts"),
         (TableId::Sessions, "sessions"),
         (TableId::Outbox, "mails"),
@@ -70,6 +72,7 @@ impl StoreCounts {
         (TableId::Pending, "pending decisions"),
         (TableId::Refusals, "refusals by the rules"),
         (TableId::Orders, "orders"),
+        (TableId::Webhooks, "webhooks"),
     ];
 
     /// The count of `table`'s rows; `None` if they are not counted.
@@ -88,6 +91,7 @@ impl StoreCounts {
             TableId::Pending => Some(&mut self.pending),
             TableId::Refusals => Some(&mut self.refusals),
             TableId::Orders => Some(&mut self.orders),
+            TableId::Webhooks => Some(&mut self.webhooks),
             TableId::Meta
             | TableId::ByEvent
             | TableId::Log
@@ -101,7 +105,7 @@ impl StoreCounts {
     }
 
     /// All counts in the order of the stored format: new ones are appended.
-    const fn each(&mut self) -> [&mut u64; 14] {
+    const fn each(&mut self) -> [&mut u64; 15] {
         [
             &mut self.entries,
             &mut self.verdicts,
@@ -117,6 +121,7 @@ impl StoreCounts {
             &mut self.pending,
             &mut self.refusals,
             &mut self.orders,
+            &mut self.webhooks,
         ]
     }
 

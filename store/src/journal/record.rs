@@ -10,7 +10,8 @@ use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
 use oracled_domain::{
-    AuditEvent, MailId, OutboxMail, RegenAttempt, SessionId, SessionRecord, Sha256Hex, VerdictDelivery,
+    AuditEvent, MailId, OutboxMail, OutboxWebhook, RegenAttempt, SessionId, SessionRecord, Sha256Hex,
+    VerdictDelivery, WebhookId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -58,6 +59,8 @@ pub enum RowKey {
     Refusal(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
+    /// A webhook in the outbox.
+    Webhook(WebhookId),
     /// A registered document, by its kind and its id. Sources and their freshness policies have the row `Source`.
     Document(DocumentKind, String),
     Source(SourceId),
@@ -98,6 +101,10 @@ pub enum TableWrite {
     PutMail(Arc<OutboxMail>),
     /// Removes a mail from the outbox.
     RemoveMail(MailId),
+    /// Puts a webhook into the outbox. Replaces any other with its id.
+    PutWebhook(Arc<OutboxWebhook>),
+    /// Removes a webhook from the outbox.
+    RemoveWebhook(WebhookId),
     /// Stores the row of a registered document. Replaces any other of its kind and id.
     PutDocument(DocumentKind, String, Arc<RawValue>),
     /// Stores a source. Replaces any other with its id.
@@ -165,6 +172,8 @@ impl TableWrite {
             Self::RemoveRefusal(session_id) => RowKey::Refusal(session_id.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
+            Self::PutWebhook(webhook) => RowKey::Webhook(webhook.standing.webhook_id.clone()),
+            Self::RemoveWebhook(webhook_id) => RowKey::Webhook(webhook_id.clone()),
             Self::PutDocument(kind, document_id, _) => RowKey::Document(*kind, document_id.clone()),
             Self::PutSource(state) => RowKey::Source(state.entry.oracle_id().clone()),
             Self::PutDefinition(definition) => RowKey::Definition(definition.digest()),
@@ -185,6 +194,7 @@ impl TableWrite {
             | Self::RemoveRegen(_)
             | Self::RemoveRefusal(_)
             | Self::RemoveMail(_)
+            | Self::RemoveWebhook(_)
             | Self::RemoveSubject(_)
             | Self::RemoveKept(_)
             | Self::RemovePending(_) => None,
@@ -193,6 +203,7 @@ impl TableWrite {
             Self::PutRegen(attempt) => Some(json(attempt)),
             Self::PutRefusal(refusal) => Some(json(refusal)),
             Self::PutMail(mail) => Some(json(mail)),
+            Self::PutWebhook(webhook) => Some(json(webhook)),
             Self::PutDocument(_, _, row) => Some(row.get().as_bytes().to_vec()),
             Self::PutSource(state) => Some(json(state)),
             Self::PutDefinition(definition) => Some(json(definition)),

@@ -318,6 +318,7 @@ pub(crate) fn row_location(row: &RowKey) -> (TableId, Cow<'_, [u8]>) {
         RowKey::Regen(session_id) => named(TableId::Regens, session_id.as_str()),
         RowKey::Refusal(session_id) => named(TableId::Refusals, session_id.as_str()),
         RowKey::Mail(mail_id) => named(TableId::Outbox, mail_id.as_str()),
+        RowKey::Webhook(webhook_id) => named(TableId::Webhooks, webhook_id.as_str()),
         RowKey::Document(kind, id) => (TableId::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
         RowKey::Source(oracle_id) => named(TableId::Sources, oracle_id.as_str()),
         RowKey::Definition(digest) => named(TableId::Definitions, digest.as_str()),

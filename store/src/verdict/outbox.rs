@@ -1,19 +1,21 @@
-//! The outbox: mails to be sent, and dead letters.
+//! The outbox: mails and webhooks to be sent, and dead letters.
 
 use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::TableId;
 use oracled_domain::verdict::mail::{MailKind, MailState};
-use oracled_domain::{MailId, OutboxMail};
+use oracled_domain::verdict::webhook::WebhookState;
+use oracled_domain::{MailId, OutboxMail, OutboxWebhook, WebhookId};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-/// The number of mail ids that are read at a time.
+/// The number of ids that are read at a time.
 const AT_ONCE: usize = 512;
 
-/// A mail without its verdict.
+/// A message without its content.
 #[derive(Deserialize)]
-struct MailRowHead {
-    standing: MailState,
+struct MessageRowHead<S> {
+    standing: S,
 }
 
 impl TableReader {
@@ -45,24 +47,47 @@ impl TableReader {
     /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict
     /// can be removed.
     pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(MailState, u64)>, StoreError> {
-        let row = self.read_row::<MailRowHead>(TableId::Outbox, mail_id.as_str())?;
-        Ok(row.map(|(MailRowHead { standing }, revision)| (standing, revision)))
+        let row = self.read_row(TableId::Outbox, mail_id.as_str())?;
+        Ok(row.map(|(MessageRowHead { standing }, revision)| (standing, revision)))
     }
 
     /// Passes the mails after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
     pub fn visit_mails(
         &self,
         after: Option<&MailId>,
-        mut visit: impl FnMut(MailState) -> bool,
+        visit: impl FnMut(MailState) -> bool,
     ) -> Result<(), StoreError> {
-        let mut cursor = after.map(|after| after.as_str().to_owned());
+        self.visit_messages(TableId::Outbox, after.map(MailId::as_str), visit)
+    }
+
+    /// A webhook with its revision.
+    pub fn webhook(&self, webhook_id: &WebhookId) -> Result<Option<(OutboxWebhook, u64)>, StoreError> {
+        self.read_row(TableId::Webhooks, webhook_id.as_str())
+    }
+
+    /// Passes the webhooks after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
+    pub fn visit_webhooks(
+        &self,
+        after: Option<&WebhookId>,
+        visit: impl FnMut(WebhookState) -> bool,
+    ) -> Result<(), StoreError> {
+        self.visit_messages(TableId::Webhooks, after.map(WebhookId::as_str), visit)
+    }
+
+    fn visit_messages<S: DeserializeOwned>(
+        &self,
+        table: TableId,
+        after: Option<&str>,
+        mut visit: impl FnMut(S) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut cursor = after.map(str::to_owned);
         loop {
-            let names = self.names_after(TableId::Outbox, cursor.as_deref(), AT_ONCE)?;
+            let names = self.names_after(table, cursor.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
             cursor = Some(last.clone());
             for name in names {
-                // the mail may have been sent meanwhile
-                let Some((MailRowHead { standing }, _)) = self.read_row(TableId::Outbox, &name)? else {
+                // the message may have been sent meanwhile
+                let Some((MessageRowHead { standing }, _)) = self.read_row(table, &name)? else {
                     continue;
                 };
                 if !visit(standing) {

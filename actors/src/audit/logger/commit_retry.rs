@@ -33,8 +33,11 @@ impl LoggerHandle {
     /// # Errors
     /// The stale row: read and decide again.
     pub(crate) async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowKey> {
-        let mut untaken =
-            UncommittedRecord { log: self, record: Arc::new(add_current_caller(record)), cause: None };
+        let mut untaken = UncommittedRecord {
+            log: self,
+            record: Arc::new(add_current_caller(self.webhooks.add_webhooks(record))),
+            cause: None,
+        };
         loop {
             let outcome = self.try_commit(&untaken.record).await;
             untaken.cause = None;

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::audit::fallback::FallbackLog;
 use crate::audit::logger::handle::queue::EntryQueue;
+use crate::audit::logger::webhook_queue::WebhookQueue;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::caller;
 use crate::platform::metrics::ActorMetrics;
@@ -25,6 +26,7 @@ pub struct LoggerHandle {
     fallback: FallbackLog,
     fallback_entries: Arc<AtomicU64>,
     metrics: ActorMetrics,
+    pub(super) webhooks: WebhookQueue,
 }
 
 impl LoggerHandle {
@@ -35,9 +37,10 @@ impl LoggerHandle {
         fallback: FallbackLog,
         fallback_entries: Arc<AtomicU64>,
         metrics: ActorMetrics,
+        webhooks: WebhookQueue,
     ) -> (Self, EntryQueueReceiver) {
         let (queue, waiting) = EntryQueue::new();
-        (Self { handle, queue, report, fallback, fallback_entries, metrics }, waiting)
+        (Self { handle, queue, report, fallback, fallback_entries, metrics, webhooks }, waiting)
     }
 
     /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its
@@ -46,7 +49,7 @@ impl LoggerHandle {
     /// # Errors
     /// `Stale`: read and decide again. `Unavailable`: nothing may be delivered.
     pub async fn commit(&self, record: JournalRecord) -> Result<CommitReceipt, CommitError> {
-        let record = Arc::new(caller::add_current_caller(record));
+        let record = Arc::new(caller::add_current_caller(self.webhooks.add_webhooks(record)));
         let outcome = self.try_commit(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
@@ -56,7 +59,11 @@ impl LoggerHandle {
 
     pub(super) async fn try_commit(&self, record: &Arc<JournalRecord>) -> Result<CommitReceipt, CommitError> {
         let answer = self.handle.ask(CommitRecord(Arc::clone(record))).await;
-        answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())))
+        let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
+        if outcome.is_ok() {
+            self.webhooks.report_committed(record);
+        }
+        outcome
     }
 
     pub(super) fn fall_back(&self, record: &JournalRecord, cause: &str) {

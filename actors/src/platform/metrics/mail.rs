@@ -10,15 +10,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The outcome of an attempt to send a mail.
+/// The outcome of an attempt to send a mail or a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum MailOutcome {
-    /// The mail service has accepted the mail.
+    /// The receiver has accepted the message.
     Sent,
-    /// The attempt failed; the mail will be retried.
+    /// The attempt failed; the message will be retried.
     Failed,
-    /// The attempt failed, and the mail became a dead letter.
+    /// The attempt failed, and the message became a dead letter.
     Dead,
 }
 
@@ -35,10 +35,16 @@ impl MailLabels {
     }
 }
 
-/// The label of mails in the outbox: `queued` to be sent, or `dead`.
+/// The label of messages in the outbox: `queued` to be sent, or `dead`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OutboxLabels {
     state: MetricLabelValue,
+}
+
+impl OutboxLabels {
+    pub(super) const fn new(state: &'static str) -> Self {
+        Self { state: MetricLabelValue(state) }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -68,8 +74,7 @@ impl MailMetrics {
     /// Sets the numbers of queued mails and dead letters, and the age of the oldest queued mail.
     pub(crate) fn set_outbox_depth(&self, queued: u64, dead: u64, oldest_age: SignedDuration) {
         for (state, mails) in [("queued", queued), ("dead", dead)] {
-            let state = OutboxLabels { state: MetricLabelValue(state) };
-            self.depth.get_or_create(&state).set(i64::try_from(mails).unwrap_or(i64::MAX));
+            self.depth.get_or_create(&OutboxLabels::new(state)).set(i64::try_from(mails).unwrap_or(i64::MAX));
         }
         self.oldest_age.set(oldest_age.as_secs().max(0));
     }

@@ -1,70 +1,69 @@
-//! The head of the outbox: the mails that are due first, up to a limit.
+//! The head of the outbox: the messages that are due first, up to a limit.
 
 use jiff::Timestamp;
-use oracled_domain::MailId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The mails that are due first, each with its due time. Mails that are due after the horizon are only on disk.
+/// The messages that are due first, each with its due time. Messages that are due after the horizon are only on disk.
 #[derive(Debug)]
-pub(super) struct OutboxHead {
+pub(crate) struct OutboxHead<I> {
     bound: usize,
-    by_due: BTreeSet<(Timestamp, MailId)>,
-    due: BTreeMap<MailId, Timestamp>,
-    /// The head contains all mails that are due up to this time. `None`: it contains the whole outbox.
+    by_due: BTreeSet<(Timestamp, I)>,
+    due: BTreeMap<I, Timestamp>,
+    /// The head contains all messages that are due up to this time. `None`: it contains the whole outbox.
     horizon: Option<Timestamp>,
 }
 
-impl OutboxHead {
-    /// Creates an empty head for at most `bound` mails.
-    pub(super) const fn new(bound: usize) -> Self {
+impl<I: Ord + Clone> OutboxHead<I> {
+    /// Creates an empty head for at most `bound` messages.
+    pub(crate) const fn new(bound: usize) -> Self {
         Self { bound, by_due: BTreeSet::new(), due: BTreeMap::new(), horizon: None }
     }
 
-    /// Adds or replaces a mail. A mail that is due after the horizon is left out.
-    pub(super) fn put(&mut self, mail_id: MailId, due: Timestamp) {
-        self.remove(&mail_id);
+    /// Adds or replaces a message. A message that is due after the horizon is left out.
+    pub(crate) fn put(&mut self, id: I, due: Timestamp) {
+        self.remove(&id);
         if self.horizon.is_some_and(|horizon| due > horizon) {
             return;
         }
-        self.by_due.insert((due, mail_id.clone()));
-        self.due.insert(mail_id, due);
+        self.by_due.insert((due, id.clone()));
+        self.due.insert(id, due);
         if self.due.len() > self.bound
-            && let Some((latest, mail_id)) = self.by_due.pop_last()
+            && let Some((latest, id)) = self.by_due.pop_last()
         {
-            self.due.remove(&mail_id);
+            self.due.remove(&id);
             self.horizon = Some(latest);
         }
     }
 
-    /// Removes a mail.
-    pub(super) fn remove(&mut self, mail_id: &MailId) {
-        if let Some((mail_id, due)) = self.due.remove_entry(mail_id) {
-            self.by_due.remove(&(due, mail_id));
+    /// Removes a message.
+    pub(crate) fn remove(&mut self, id: &I) {
+        if let Some((id, due)) = self.due.remove_entry(id) {
+            self.by_due.remove(&(due, id));
         }
     }
 
-    /// Removes and returns the mail that is due first, if it is due at `now`.
-    pub(super) fn take_due(&mut self, now: Timestamp) -> Option<MailId> {
+    /// Removes and returns the message that is due first, if it is due at `now`.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<I> {
         let (due, _) = self.by_due.first()?;
         if *due > now {
             return None;
         }
-        let (_, mail_id) = self.by_due.pop_first()?;
-        self.due.remove(&mail_id);
-        Some(mail_id)
+        let (_, id) = self.by_due.pop_first()?;
+        self.due.remove(&id);
+        Some(id)
     }
 
-    /// Adds the mails of `older` that are not in this head.
-    pub(super) fn merge_older(&mut self, older: Self) {
-        for (mail_id, due) in older.due {
-            if !self.due.contains_key(&mail_id) {
-                self.put(mail_id, due);
+    /// Adds the messages of `older` that are not in this head.
+    pub(crate) fn merge_older(&mut self, older: Self) {
+        for (id, due) in older.due {
+            if !self.due.contains_key(&id) {
+                self.put(id, due);
             }
         }
     }
 
-    /// Whether more mails are on disk, and at least half of the head is free.
-    pub(super) fn is_running_low(&self) -> bool {
+    /// Whether more messages are on disk, and at least half of the head is free.
+    pub(crate) fn is_running_low(&self) -> bool {
         self.horizon.is_some() && self.due.len() <= self.bound / 2
     }
 }
@@ -72,6 +71,7 @@ impl OutboxHead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oracled_domain::MailId;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).expect("a valid time")

@@ -1,7 +1,7 @@
 //! Listing the outbox, and actions of administrators. Each action and its log entry are one commit.
 
 use super::attempt::MailStateChange;
-use super::in_flight::MailClaim;
+use super::in_flight::MessageClaim;
 use super::{Notifier, ReportMailState};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
@@ -72,7 +72,7 @@ pub struct HoldMails(pub Vec<MailId>);
 /// Mails that are not sent until this is dropped.
 #[derive(Debug)]
 pub struct HeldMails {
-    claims: Vec<MailClaim>,
+    claims: Vec<MessageClaim<MailId>>,
     notifier: Addr<Notifier>,
 }
 
@@ -87,7 +87,7 @@ impl HeldMails {
         now: Timestamp,
     ) -> Result<Vec<(MailId, bool)>, StoreError> {
         let mut removed = Vec::new();
-        for MailClaim { mail_id, .. } in &self.claims {
+        for MessageClaim { id: mail_id, .. } in &self.claims {
             let Some((standing, revision)) = store.mail_standing(mail_id)? else { continue };
             let was_dead = standing.is_dead();
             let (event, write, _) = drop_changes(standing, peer, now);
@@ -125,11 +125,11 @@ impl MailAdminAction {
     /// Applies the action to the mail. Returns the mail's new or last state, and the effect on the head of the outbox.
     async fn apply_action(
         self,
-        claim: &MailClaim,
+        claim: &MessageClaim<MailId>,
         peer: PeerCredentials,
         (store, log, clock): (Store, LoggerHandle, Clock),
     ) -> Result<(MailState, MailStateChange), OutboxError> {
-        let mail_id = &claim.mail_id;
+        let mail_id = &claim.id;
         let done = log.decide_and_commit(|| {
             let unknown = || OutboxError::Unknown(mail_id.clone());
             let now = clock.now();
@@ -198,7 +198,7 @@ impl Notifier {
         peer: PeerCredentials,
         me: Addr<Self>,
     ) -> ResponseFuture<Result<MailState, OutboxError>> {
-        let Some(claim) = self.in_flight.claim_mail(mail_id.clone()) else {
+        let Some(claim) = self.in_flight.claim(mail_id.clone()) else {
             return Box::pin(ready(Err(OutboxError::InFlight(mail_id))));
         };
         let parts = (self.store.clone(), self.log.clone(), self.clock.clone());
@@ -253,9 +253,8 @@ impl Handler<HoldMails> for Notifier {
     type Result = Result<HeldMails, OutboxError>;
 
     fn handle(&mut self, HoldMails(mail_ids): HoldMails, ctx: &mut Context<Self>) -> Self::Result {
-        let take = |mail_id: MailId| {
-            self.in_flight.claim_mail(mail_id.clone()).ok_or(OutboxError::InFlight(mail_id))
-        };
+        let take =
+            |mail_id: MailId| self.in_flight.claim(mail_id.clone()).ok_or(OutboxError::InFlight(mail_id));
         let claims = mail_ids.into_iter().map(take).collect::<Result<_, _>>()?;
         Ok(HeldMails { claims, notifier: ctx.address() })
     }

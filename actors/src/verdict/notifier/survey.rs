@@ -2,6 +2,7 @@
 
 use super::head::OutboxHead;
 use jiff::Timestamp;
+use oracled_domain::MailId;
 use oracled_domain::verdict::mail::MailState;
 use oracled_store::{Store, StoreError};
 
@@ -9,7 +10,7 @@ use oracled_store::{Store, StoreError};
 #[derive(Debug)]
 pub(super) struct OutboxSurvey {
     /// The mails that are due first.
-    pub(super) head: OutboxHead,
+    pub(super) head: OutboxHead<MailId>,
     /// Number of dead letters.
     pub(super) dead: u64,
     /// When the oldest mail that is not a dead letter was queued.

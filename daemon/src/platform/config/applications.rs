@@ -6,6 +6,7 @@ use oracled_actors::upstream::mail::MailHeading;
 use oracled_domain::{ApplicationName, PeerCredentials};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// An application: the processes that share its sessions, and what is different for them.
@@ -27,6 +28,11 @@ pub struct ApplicationSection {
     /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
     /// does not separate applications: set it only for those whose customers pay there.
     pub lookup: bool,
+    /// URL of the endpoint of webhooks in place of `webhooks.url`.
+    pub webhook_url: Option<String>,
+    /// File with the secret that signs webhooks to `webhook_url`: `whsec_` and the base64 form of 24 to 64 bytes.
+    #[schema(value_type = Option<String>)]
+    pub webhook_secret_file: Option<PathBuf>,
     /// Maximum number of requests to the model for the application within any minute. Orders wait beyond the limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,

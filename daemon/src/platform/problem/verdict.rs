@@ -11,6 +11,7 @@ use oracled_actors::verdict::lookup::LookupError;
 use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
 use oracled_actors::verdict::rate_limiter::CallLimitError;
+use oracled_actors::verdict::webhooks::WebhookOutboxError;
 use oracled_domain::SessionId;
 use oracled_domain::verdict::lookup::LookupOutcome;
 use oracled_domain::verdict::order::Order;
@@ -187,6 +188,19 @@ impl From<OutboxError> for Problem {
             OutboxError::Store(error) => error.into(),
             OutboxError::Commit(error) => error.into(),
             OutboxError::Reading(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+        }
+    }
+}
+
+impl From<WebhookOutboxError> for Problem {
+    fn from(error: WebhookOutboxError) -> Self {
+        let detail = error.to_string();
+        match error {
+            WebhookOutboxError::Unknown(_) => Self::new(ProblemCode::MailUnknown, detail),
+            WebhookOutboxError::InFlight(_) => Self::new(ProblemCode::MailInFlight, detail),
+            WebhookOutboxError::Store(error) => error.into(),
+            WebhookOutboxError::Commit(error) => error.into(),
+            WebhookOutboxError::Reading(_) => Self::new(ProblemCode::InternalError, detail),
         }
     }
 }

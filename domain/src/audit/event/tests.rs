@@ -182,6 +182,26 @@ fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timesta
     ]
 }
 
+fn webhook_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
+    let data = serde_json::json!({ "session_id": session_id });
+    let application = Some(session_id.application());
+    let webhook =
+        OutboxWebhook::queued(WebhookType::OrderDelivered, application, &data, timestamp).standing.entry();
+    let kinds = [
+        EventKind::WebhookQueued(webhook.clone()),
+        EventKind::WebhookSent { webhook: webhook.clone(), attempt: 2 },
+        EventKind::WebhookFailed {
+            webhook: webhook.clone(),
+            attempt: 1,
+            cause: "status 502".into(),
+            next_attempt_at: None,
+        },
+        EventKind::WebhookRequeued { webhook: webhook.clone(), peer },
+        EventKind::WebhookDropped { webhook, peer },
+    ];
+    kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)).collect()
+}
+
 /// Events of the ground-truth layer.
 mod ground_events;
 
@@ -300,6 +320,7 @@ fn all() -> Vec<AuditEvent> {
     ];
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(mail_events(&session_id, peer, timestamp));
+    events.extend(webhook_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
     let [action, health, recovered, started, stopped] = daemon_events(timestamp);
     events.extend([action, health, budget_event(timestamp)]);

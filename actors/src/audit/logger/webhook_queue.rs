@@ -1,0 +1,61 @@
+//! Queues the webhooks about the events of a record in the commit of the record itself.
+
+use oracled_domain::verdict::webhook::WebhookState;
+use oracled_domain::{ApplicationName, AuditEvent, EventKind};
+use oracled_store::{JournalRecord, RecordCallers, TableWrite};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// The most webhooks whose commit is not yet reported to their sender. It finds the others by its next survey.
+const REPORTED_MAX: usize = 1024;
+
+/// The receivers of webhooks, and the channel to their sender.
+#[derive(Debug, Clone)]
+pub(crate) struct WebhookQueue {
+    receivers: Arc<BTreeSet<Option<ApplicationName>>>,
+    committed: mpsc::Sender<WebhookState>,
+}
+
+impl WebhookQueue {
+    /// The queue for the `receivers` that have an endpoint, and the webhooks that are committed.
+    pub(crate) fn new(receivers: BTreeSet<Option<ApplicationName>>) -> (Self, mpsc::Receiver<WebhookState>) {
+        let (committed, reported) = mpsc::channel(REPORTED_MAX);
+        (Self { receivers: Arc::new(receivers), committed }, reported)
+    }
+
+    /// `record` with the webhooks about its events.
+    pub(super) fn add_webhooks(&self, mut record: JournalRecord) -> JournalRecord {
+        // a record that names the caller of each event has entries of reads, which no webhook reports
+        if self.receivers.is_empty() || matches!(record.callers, RecordCallers::Each(_)) {
+            return record;
+        }
+        let webhooks: Vec<_> =
+            record.events.iter().filter_map(|event| Some((event, event.webhook()?))).collect();
+        let webhooks = webhooks
+            .into_iter()
+            .filter(|(_, webhook)| self.receivers.contains(&webhook.standing.application));
+        let (events, writes): (Vec<_>, Vec<_>) = webhooks
+            .map(|(event, webhook)| {
+                let kind = EventKind::WebhookQueued(webhook.standing.entry());
+                let queued = AuditEvent::new(event.timestamp, event.session_id.clone(), kind);
+                (queued, TableWrite::PutWebhook(Arc::new(webhook)))
+            })
+            .unzip();
+        record.events.extend(events);
+        record.writes.extend(writes);
+        record
+    }
+
+    /// Reports the new webhooks of a committed record to their sender.
+    pub(super) fn report_committed(&self, record: &JournalRecord) {
+        for write in &record.writes {
+            if let TableWrite::PutWebhook(webhook) = write
+                && webhook.standing.attempts == 0
+                && self.committed.try_send(webhook.standing.clone()).is_err()
+            {
+                tracing::debug!("could not report a webhook; it is sent after the next survey");
+            }
+        }
+    }
+}

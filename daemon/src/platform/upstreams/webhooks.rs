@@ -1,0 +1,69 @@
+//! The client of the configured webhook endpoints.
+
+use crate::platform::config::{ConfigError, DaemonConfig};
+use crate::platform::secret::read_secret_file;
+use jiff::SignedDuration;
+use oracled_actors::Clock;
+use oracled_actors::upstream::web::webhook::{
+    WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret,
+};
+use oracled_actors::verdict::webhooks::WebhookConfig;
+use std::path::Path;
+use std::time::Duration;
+
+/// The configured endpoints. No connection is opened yet.
+///
+/// # Errors
+/// If an address or a secret cannot be used.
+pub(super) fn create_webhooks(
+    config: &DaemonConfig,
+    clock: &Clock,
+    allow_cleartext: bool,
+) -> Result<WebhookConfig, ConfigError> {
+    let section = &config.webhooks;
+    let (url, secret_file) = (section.url.as_deref(), section.secret_file.as_deref());
+    let common = read_endpoint("webhooks.url", url, "webhooks.secret_file", secret_file)?;
+    let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
+    let operators =
+        read_endpoint("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file)?;
+    let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
+    for name in config.application_names() {
+        let own = config.applications.get(&name);
+        let own = own.map(|section| (section.webhook_url.as_deref(), section.webhook_secret_file.as_deref()));
+        let (url, secret_file) = own.unwrap_or_default();
+        let key = |key: &str| format!("applications.{name}.{key}");
+        let own = read_endpoint(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file)?;
+        endpoints.extend(own.or_else(|| common.clone()).map(|endpoint| (Some(name), endpoint)));
+    }
+    let pulls = config.ingestion.to_pull_settings(allow_cleartext);
+    let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
+    let client = WebhookClient::new(endpoints, &pulls.allow_local, hard_timeout, clock.clone())
+        .with_cleartext(allow_cleartext);
+    client
+        .check()
+        .map_err(|error| ConfigError::NotUnderstood(format!("an endpoint of webhooks: {error}")))?;
+    Ok(WebhookConfig { client, max_age: SignedDuration::from_secs(section.max_age_s.into()) })
+}
+
+/// The endpoint at `url` with its secret; `None` if neither is configured.
+fn read_endpoint(
+    url_key: &str,
+    url: Option<&str>,
+    secret_key: &str,
+    secret_file: Option<&Path>,
+) -> Result<Option<WebhookEndpoint>, ConfigError> {
+    let not_set = |key: &str, other: &str| {
+        ConfigError::NotUnderstood(format!("`{key}` is not set, but `{other}` is; set both or neither"))
+    };
+    match (url, secret_file) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(not_set(secret_key, url_key)),
+        (None, Some(_)) => Err(not_set(url_key, secret_key)),
+        (Some(url), Some(file)) => {
+            let secret = read_secret_file(&format!("`{secret_key}`"), file)?;
+            let secret = WebhookSecret::parse(&secret)
+                .map_err(|error| ConfigError::NotUnderstood(format!("`{secret_key}`: {error}")))?;
+            Ok(Some(WebhookEndpoint { url: url.to_owned(), secret }))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `/v1/webhooks`: queued webhooks, dead letters, and tests of endpoints.
+
+use crate::platform::api::request::JsonBody;
+use crate::platform::api::request::QueryParams;
+use crate::platform::control::control_request::parse_name;
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use oracled_actors::verdict::webhooks::{ChangeWebhook, ListWebhooks, TestWebhook, WebhookChange};
+use oracled_api::base::page::ListPage;
+use oracled_api::verdict::{
+    MailAction, MailActionRequest, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
+};
+use oracled_domain::PeerCredentials;
+use oracled_domain::WebhookId;
+use oracled_domain::verdict::webhook::WebhookState;
+use std::sync::Arc;
+
+problems!(ListProblems: STORE);
+
+/// List queued webhooks and dead letters.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks",
+    operation_id = "list_webhooks",
+    tag = "verdict",
+    params(WebhookListParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of webhooks", body = ListPage<WebhookState>),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<WebhookListParams>,
+) -> Result<Json<ListPage<WebhookState>>, Problem> {
+    let WebhookListParams { after, limit, dead } = params;
+    let list = ListWebhooks { after, limit: *limit + 1, dead_only: dead };
+    let webhooks = service.system.webhooks.ask(list).await??;
+    Ok(Json(ListPage::from_items(webhooks, *limit, |webhook| webhook.webhook_id.to_string())))
+}
+
+problems!(RequeueProblems: JSON_BODY STORE; MailUnknown MailInFlight);
+
+/// Queue a webhook for another attempt.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/{webhook_id}",
+    operation_id = "requeue_webhook",
+    tag = "verdict",
+    params(("webhook_id" = WebhookId, Path)),
+    request_body = MailActionRequest,
+    responses(
+        RequeueProblems,
+        (status = 200, description = "The state of the webhook", body = WebhookState),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    webhook_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<WebhookState>, Problem> {
+    let webhook_id = parse_name(webhook_id)?;
+    let MailActionRequest { action: MailAction::Requeue } = body.parse()?;
+    let webhooks = service.system.webhooks.clone();
+    run_to_end(async move {
+        Ok(Json(webhooks.ask(ChangeWebhook { webhook_id, change: WebhookChange::Requeue, peer }).await??))
+    })
+    .await
+}
+
+problems!(DropProblems: STORE; MailUnknown MailInFlight);
+
+/// Remove a webhook without sending it.
+#[utoipa::path(
+    delete,
+    path = "/v1/webhooks/{webhook_id}",
+    operation_id = "drop_webhook",
+    tag = "verdict",
+    params(("webhook_id" = WebhookId, Path)),
+    responses(
+        DropProblems,
+        (status = 200, description = "The last state of the webhook", body = WebhookState),
+    ),
+)]
+pub async fn delete(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    webhook_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<WebhookState>, Problem> {
+    let webhook_id = parse_name(webhook_id)?;
+    let webhooks = service.system.webhooks.clone();
+    run_to_end(async move {
+        Ok(Json(webhooks.ask(ChangeWebhook { webhook_id, change: WebhookChange::Drop, peer }).await??))
+    })
+    .await
+}
+
+problems!(TestProblems: JSON_BODY);
+
+/// Send a test event to an endpoint at once.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/test",
+    operation_id = "test_webhook",
+    tag = "verdict",
+    request_body = WebhookTestRequest,
+    responses(
+        TestProblems,
+        (status = 200, description = "The result of the test", body = WebhookTestResponse),
+    ),
+)]
+pub async fn test(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Json<WebhookTestResponse>, Problem> {
+    let WebhookTestRequest { application } = body.parse()?;
+    let tested = service.system.webhooks.ask(TestWebhook(application)).await?;
+    let (answer, error) = match tested.outcome {
+        Ok(answer) => (Some(answer), None),
+        Err(error) => (None, Some(error)),
+    };
+    Ok(Json(WebhookTestResponse {
+        webhook_id: tested.webhook_id,
+        status: answer.map(|(status, _)| status),
+        latency_ms: answer.map(|(_, latency)| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        error,
+    }))
+}

@@ -1,0 +1,254 @@
+//! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
+
+use crate::base::digest::Sha256Hex;
+use crate::verdict::application::ApplicationName;
+use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fmt;
+use strum::{IntoStaticStr, VariantArray};
+
+/// The event that a webhook reports.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
+#[strum(const_into_str)]
+pub enum WebhookType {
+    /// The verdict of an order was delivered.
+    #[serde(rename = "order.delivered")]
+    #[strum(serialize = "order.delivered")]
+    OrderDelivered,
+    /// An order was held.
+    #[serde(rename = "order.held")]
+    #[strum(serialize = "order.held")]
+    OrderHeld,
+    /// An order failed.
+    #[serde(rename = "order.failed")]
+    #[strum(serialize = "order.failed")]
+    OrderFailed,
+    /// A regenerated verdict has another label than the first one.
+    #[serde(rename = "verdict.diverged")]
+    #[strum(serialize = "verdict.diverged")]
+    VerdictDiverged,
+    /// A review was opened.
+    #[serde(rename = "review.opened")]
+    #[strum(serialize = "review.opened")]
+    ReviewOpened,
+    /// An ingestion run was held.
+    #[serde(rename = "run.held")]
+    #[strum(serialize = "run.held")]
+    RunHeld,
+    /// The circuit of an oracle opened.
+    #[serde(rename = "circuit.opened")]
+    #[strum(serialize = "circuit.opened")]
+    CircuitOpened,
+    /// A mail became a dead letter.
+    #[serde(rename = "mail.dead_letter")]
+    #[strum(serialize = "mail.dead_letter")]
+    MailDeadLetter,
+    /// An operator tests the endpoint.
+    #[serde(rename = "webhook.test")]
+    #[strum(serialize = "webhook.test")]
+    Test,
+}
+
+/// Why a text is not the id of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the webhook id is invalid (`msg_` and 32 of `0-9 a-f` allowed)")]
+pub struct WebhookIdError;
+
+/// The id of a webhook: the same for all attempts, and different for every other webhook. Ids sort by time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^msg_[0-9a-f]{32}$")]
+pub struct WebhookId(String);
+
+impl WebhookId {
+    const PREFIX: &str = "msg_";
+    const HEX_CHARS: usize = 32;
+
+    /// The id of the webhook with this receiver and body, which was caused at `at`.
+    fn of(application: Option<&ApplicationName>, body: &str, at: Timestamp) -> Self {
+        let receiver = application.map_or("", ApplicationName::as_str);
+        let digest = Sha256Hex::of(format!("{receiver}\n{body}").as_bytes());
+        let digest = digest.as_str().chars().take(Self::HEX_CHARS / 2).collect::<String>();
+        Self(format!("{}{:016x}{digest}", Self::PREFIX, at.as_microsecond().max(0)))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for WebhookId {
+    type Error = WebhookIdError;
+
+    fn try_from(text: String) -> Result<Self, WebhookIdError> {
+        let is_hex = |hex: &str| {
+            hex.len() == Self::HEX_CHARS && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if text.strip_prefix(Self::PREFIX).is_some_and(is_hex) { Ok(Self(text)) } else { Err(WebhookIdError) }
+    }
+}
+
+impl std::str::FromStr for WebhookId {
+    type Err = WebhookIdError;
+
+    fn from_str(text: &str) -> Result<Self, WebhookIdError> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<WebhookId> for String {
+    fn from(id: WebhookId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for WebhookId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// A webhook in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookEntry {
+    /// The id of the webhook.
+    pub webhook_id: WebhookId,
+    /// The event that it reports.
+    pub kind: WebhookType,
+    /// The application that receives it; null for operators.
+    pub application: Option<ApplicationName>,
+}
+
+/// The state of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookState {
+    /// The id of the webhook.
+    pub webhook_id: WebhookId,
+    /// The event that it reports.
+    pub kind: WebhookType,
+    /// The application that receives it; null for operators.
+    pub application: Option<ApplicationName>,
+    /// The time at which it was queued first.
+    pub queued_at: Timestamp,
+    /// The number of attempts since it was queued, or queued again.
+    pub attempts: u32,
+    /// The time at which it was queued, or queued again.
+    pub tried_since: Timestamp,
+    /// The time at which the last attempt failed; null before the first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tried_at: Option<Timestamp>,
+    /// The time of the next attempt; null for a dead letter.
+    pub next_attempt_at: Option<Timestamp>,
+    /// The error of the last attempt.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_error: Option<String>,
+}
+
+/// A webhook in the outbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxWebhook {
+    pub standing: WebhookState,
+    /// The body of the request, as it is signed.
+    pub body: String,
+}
+
+/// Why an attempt to send a webhook failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookSendFailure {
+    pub cause: String,
+    /// Whether each further attempt would fail, too.
+    pub is_permanent: bool,
+    /// The wait that the endpoint requested.
+    pub retry_after: Option<SignedDuration>,
+}
+
+impl OutboxWebhook {
+    /// The webhook about an event at `at`, queued at once.
+    #[must_use]
+    pub fn queued(
+        kind: WebhookType,
+        application: Option<ApplicationName>,
+        data: &Value,
+        at: Timestamp,
+    ) -> Self {
+        let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
+        let standing = WebhookState {
+            webhook_id: WebhookId::of(application.as_ref(), &body, at),
+            kind,
+            application,
+            queued_at: at,
+            attempts: 0,
+            tried_since: at,
+            tried_at: None,
+            next_attempt_at: Some(at),
+            last_error: None,
+        };
+        Self { standing, body }
+    }
+}
+
+impl WebhookState {
+    /// The webhook in the log.
+    #[must_use]
+    pub fn entry(&self) -> WebhookEntry {
+        let Self { webhook_id, kind, application, .. } = self;
+        WebhookEntry { webhook_id: webhook_id.clone(), kind: *kind, application: application.clone() }
+    }
+
+    /// The state of the webhook after a failed attempt at `now`: to be retried, or dead.
+    ///
+    /// It is retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to
+    /// 1 hour. Retries end when the webhook would be older than `max_age`.
+    #[must_use]
+    pub fn record_failure(
+        &self,
+        failure: &WebhookSendFailure,
+        now: Timestamp,
+        max_age: SignedDuration,
+    ) -> Self {
+        let attempts = self.attempts.saturating_add(1);
+        let pause = retry_pause(attempts, self.tried_since, now, failure.retry_after, max_age);
+        let next = pause.filter(|_| !failure.is_permanent);
+        Self {
+            attempts,
+            tried_at: Some(now),
+            next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
+            last_error: Some(stored_cause(&failure.cause)),
+            ..self.clone()
+        }
+    }
+
+    /// The time of the next attempt; null for a dead letter.
+    #[must_use]
+    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let tried_last = self.tried_at.unwrap_or(self.tried_since);
+        self.next_attempt_at.map(|at| due_at(at, tried_last, now))
+    }
+
+    /// The state after it is queued again at `now`.
+    #[must_use]
+    pub fn requeue(&self, now: Timestamp) -> Self {
+        Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
+    }
+
+    /// Whether it is a dead letter, which is not retried.
+    #[must_use]
+    pub const fn is_dead(&self) -> bool {
+        self.next_attempt_at.is_none()
+    }
+}

@@ -1,0 +1,167 @@
+//! Webhooks: signed, sent from the outbox, and retried over an outage under one id.
+
+use oracled_tests::generation::{event_names, place_order, read_metric, wait_for_order};
+use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
+use oracled_tests::{DaemonWorld, GOOD, eventually, log};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
+
+/// The configuration of an endpoint of applications and one of operators, with the secret in a file of `world`.
+fn configure(world: &mut DaemonWorld, applications: &str, operators: &str) {
+    let secret = world.path("webhook-secret");
+    fs::write(&secret, SECRET).expect("the file is written");
+    let secret = secret.display();
+    world.config.push_str(&format!(
+        "\n[webhooks]\nurl = \"{applications}/hook?token=secret-token\"\nsecret_file = \"{secret}\"\n\
+         operator_url = \"{operators}/ops\"\noperator_secret_file = \"{secret}\"\n\
+         [ingestion]\nallow_local = [\"127.0.0.1/32\"]\n"
+    ));
+}
+
+fn ids(endpoint: &ModelServer) -> BTreeSet<String> {
+    let id =
+        |request: &ReceivedRequest| request.header("webhook-id").expect("a webhook has an id").to_owned();
+    endpoint.requests().iter().map(id).collect()
+}
+
+#[tokio::test]
+async fn webhook_of_an_order_is_retried_over_outage_and_restart_under_one_id() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    endpoint.set_default(ScriptedReply::bytes(503, "down"));
+    let mut world = model.create_world("");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    {
+        let daemon = world.serve().await;
+        place_order(&world, "cs_1").await;
+        wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await;
+        eventually("two attempts failed", async || endpoint.request_count() >= 2).await;
+        let control = &mut daemon.control().await;
+        let failed = log(control, "event=webhook_failed").await;
+        assert_eq!(failed[0]["kind"], "order.delivered");
+        assert_eq!(failed[0]["application"], "default");
+        let events = event_names(control, "cs_1").await;
+        assert!(events.contains(&"webhook_queued".to_owned()), "{events:?}");
+        let queued = &log(control, "event=webhook_queued").await[0];
+        let delivered = &log(control, "event=order_delivered").await[0];
+        assert_eq!(queued["timestamp"], delivered["timestamp"], "one commit");
+    }
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    eventually("it is sent", async || log(control, "event=webhook_sent").await.len() == 1).await;
+    assert_eq!(ids(&endpoint).len(), 1, "all attempts have one id");
+    let sent = endpoint.requests().pop().expect("a request arrived");
+    assert_eq!(sent.body["type"], "order.delivered");
+    assert_eq!(sent.body["data"], json!({"session_id": "cs_1", "attempts": 1}));
+    assert!(sent.header("webhook-signature").is_some_and(|signature| signature.starts_with("v1,")));
+    let routes = &mut daemon.routes().await;
+    assert!(
+        read_metric(routes, r#"oracled_webhooks_total{kind="order.delivered",outcome="sent"}"#).await > 0.0
+    );
+    assert_eq!(operators.request_count(), 0);
+    for written in [world.service_log(), world.mirror()] {
+        assert!(!written.contains("secret-token") && !written.contains("MfKQ9r8"), "{written}");
+    }
+}
+
+#[tokio::test]
+async fn endpoint_that_is_gone_gets_no_second_attempt() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(UNUSABLE));
+    endpoint.set_default(ScriptedReply::bytes(410, ""));
+    let mut world = model.create_world("");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    let daemon = world.serve().await;
+    place_order(&world, "cs_1").await;
+    let control = &mut daemon.control().await;
+    eventually("it is dead", async || log(control, "event=webhook_failed").await.len() == 1).await;
+    let failed = &log(control, "event=webhook_failed").await[0];
+    assert_eq!((&failed["next_attempt_at"], &failed["attempt"]), (&Value::Null, &json!(1)));
+    let routes = &mut daemon.routes().await;
+    let dead = r#"oracled_webhook_outbox_depth{state="dead"}"#;
+    eventually("it is counted", async || read_metric(routes, dead).await > 0.0).await;
+    assert_eq!(endpoint.request_count(), 1);
+}
+
+#[tokio::test]
+async fn check_config_rejects_secret_or_address_that_cannot_be_used() {
+    let mut world = DaemonWorld::with_config("");
+    let secret = world.path("webhook-secret");
+    let plain = world.config.clone();
+    for (text, url, is_good) in [
+        (SECRET, "https://example.org/hook", true),
+        ("s3cret", "https://example.org/hook", false),
+        (SECRET, "http://example.org/hook", false),
+        (SECRET, "https://10.0.0.1/hook", false),
+    ] {
+        fs::write(&secret, text).expect("the file is written");
+        let secret = secret.display();
+        world.config = format!("{plain}\n[webhooks]\nurl = \"{url}\"\nsecret_file = \"{secret}\"\n");
+        let output = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
+        let output = output.expect("the command runs");
+        let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), is_good, "{url}: {shown}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn webhook_admin_tests_lists_requeues_and_drops() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    endpoint.set_default(ScriptedReply::bytes(410, ""));
+    operators.set_default(ScriptedReply::bytes(202, ""));
+    let mut world = model.create_world("");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    let daemon = world.serve().await;
+    let ctl = async |arguments: &[&str]| {
+        let output = world.ctl_in_thread(&[arguments, &["--json"]].concat()).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        serde_json::from_str::<Value>(&text)
+            .unwrap_or_else(|_| json!(String::from_utf8_lossy(&output.stderr)))
+    };
+    let tested = ctl(&["webhook", "test", "--operator"]).await;
+    assert_eq!((&tested["status"], &tested["error"]), (&json!(202), &Value::Null));
+    assert_eq!(operators.requests()[0].body["type"], "webhook.test");
+    let failed = ctl(&["webhook", "test"]).await;
+    assert!(failed["error"].as_str().is_some_and(|error| error.contains("410")), "{failed}");
+
+    place_order(&world, "cs_1").await;
+    let dead = async || ctl(&["webhook", "list", "--dead"]).await["items"][0]["webhook_id"].clone();
+    eventually("it is dead", async || dead().await.is_string()).await;
+    let id = dead().await.as_str().expect("an id").to_owned();
+    assert_eq!(ctl(&["webhook", "requeue", &id]).await["webhook_id"], id);
+    eventually("it is dead again", async || endpoint.request_count() == 3 && dead().await.is_string()).await;
+    assert_eq!(ctl(&["webhook", "drop", &id]).await["webhook_id"], id);
+    assert_eq!(ctl(&["webhook", "list"]).await["items"], json!([]));
+    assert!(ctl(&["webhook", "drop", &id]).await.to_string().contains("mail_unknown"));
+    let control = &mut daemon.control().await;
+    for event in ["webhook_requeued", "webhook_dropped"] {
+        assert_eq!(log(control, &format!("event={event}")).await[0]["webhook_id"], id);
+    }
+}
+
+/// Tests against standardwebhooks, a third-party library, which `tests/standardwebhooks.sh` starts.
+#[tokio::test]
+#[ignore = "needs a receiver with standardwebhooks: run tests/standardwebhooks.sh"]
+async fn standardwebhooks_verifies_requests_and_their_retries() {
+    let url = std::env::var("ORACLED_TEST_WEBHOOK_URL").expect("tests/standardwebhooks.sh sets it");
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let mut world = model.create_world("");
+    configure(&mut world, &url, &url);
+    let daemon = world.serve().await;
+    place_order(&world, "cs_1").await;
+    let control = &mut daemon.control().await;
+    eventually("it is sent", async || !log(control, "event=webhook_sent").await.is_empty()).await;
+    assert_eq!(log(control, "event=webhook_sent").await[0]["attempt"], 2);
+    assert_eq!(log(control, "event=webhook_failed").await.len(), 1);
+}
