@@ -8,6 +8,7 @@ use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::interaction::InteractionStatus;
 use crate::verdict::lookup::LookupOutcome;
 use crate::verdict::query::CustomerQuery;
+use crate::verdict::webhook::{OutboxWebhook, WebhookType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
