@@ -1,8 +1,8 @@
 //! The ids of registered documents.
 
+use crate::base::text_id::text_conversions;
 use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use utoipa::ToSchema;
 
 /// The maximum length of an id, in characters.
@@ -29,13 +29,6 @@ macro_rules! ids {
         #[schema(pattern = "^[a-z0-9][a-z0-9-]{1,63}$")]
         pub struct $name(String);
 
-        impl $name {
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
         impl TryFrom<String> for $name {
             type Error = ParseIdError;
 
@@ -44,25 +37,7 @@ macro_rules! ids {
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = ParseIdError;
-
-            fn from_str(text: &str) -> Result<Self, ParseIdError> {
-                text.to_owned().try_into()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
+        text_conversions! { $name }
     )*};
 }
 

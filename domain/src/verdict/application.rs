@@ -1,7 +1,7 @@
 //! Applications: the namespaces of sessions.
 
+use crate::base::text_id::text_conversions;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The maximum length of an application's name, in characters.
 const NAME_MAX_CHARS: usize = 63;
@@ -23,11 +23,6 @@ pub struct ApplicationNameError(String);
 pub struct ApplicationName(String);
 
 impl ApplicationName {
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.0 == DEFAULT
@@ -51,25 +46,7 @@ impl TryFrom<String> for ApplicationName {
     }
 }
 
-impl From<ApplicationName> for String {
-    fn from(name: ApplicationName) -> Self {
-        name.0
-    }
-}
-
-impl std::str::FromStr for ApplicationName {
-    type Err = ApplicationNameError;
-
-    fn from_str(text: &str) -> Result<Self, ApplicationNameError> {
-        text.to_owned().try_into()
-    }
-}
-
-impl fmt::Display for ApplicationName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+text_conversions! { ApplicationName }
 
 #[cfg(test)]
 mod tests {

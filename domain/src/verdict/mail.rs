@@ -1,12 +1,12 @@
 //! Mail to customers: the outbox and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
 //! mode of its mail).
 
+use crate::base::text_id::text_conversions;
 use crate::verdict::delivery::VerdictDelivery;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use crate::verdict::session::{CustomerEmail, SessionId};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -66,11 +66,6 @@ impl MailId {
     pub fn notice(session_id: &SessionId, at: Timestamp) -> Self {
         Self(format!("divergence:{session_id}:{}", at.as_microsecond()))
     }
-
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl TryFrom<String> for MailId {
@@ -83,25 +78,7 @@ impl TryFrom<String> for MailId {
     }
 }
 
-impl std::str::FromStr for MailId {
-    type Err = MailIdError;
-
-    fn from_str(text: &str) -> Result<Self, MailIdError> {
-        text.to_owned().try_into()
-    }
-}
-
-impl From<MailId> for String {
-    fn from(id: MailId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for MailId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+text_conversions! { MailId }
 
 /// The state of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -1,7 +1,7 @@
 //! The ids of oracles, which are the services that the daemon calls.
 
+use crate::base::text_id::text_conversions;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The maximum length of an oracle id, in characters: a source id with `source:` before it.
 pub const ORACLE_ID_MAX_CHARS: usize = 80;
@@ -17,13 +17,6 @@ pub struct OracleIdError;
 #[schema(pattern = "^[A-Za-z0-9_.:-]{1,80}$")]
 pub struct OracleId(String);
 
-impl OracleId {
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl TryFrom<String> for OracleId {
     type Error = OracleIdError;
 
@@ -34,25 +27,7 @@ impl TryFrom<String> for OracleId {
     }
 }
 
-impl std::str::FromStr for OracleId {
-    type Err = OracleIdError;
-
-    fn from_str(text: &str) -> Result<Self, OracleIdError> {
-        text.to_owned().try_into()
-    }
-}
-
-impl From<OracleId> for String {
-    fn from(id: OracleId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for OracleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+text_conversions! { OracleId }
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use crate::base::blank::without_invisible;
 use crate::base::digest::Sha256Hex;
+use crate::base::text_id::text_conversions;
 use crate::rules::CandidateCheck;
 use crate::verdict::application::{ApplicationName, ApplicationNameError};
 use crate::verdict::crosscheck::ApprovedVerdict;
@@ -54,11 +55,6 @@ pub enum SessionIdError {
 pub struct SessionId(String);
 
 impl SessionId {
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The id without its application, as the application itself uses it.
     #[must_use]
     pub fn local(&self) -> &str {
@@ -109,25 +105,7 @@ impl TryFrom<String> for SessionId {
     }
 }
 
-impl std::str::FromStr for SessionId {
-    type Err = SessionIdError;
-
-    fn from_str(text: &str) -> Result<Self, SessionIdError> {
-        text.to_owned().try_into()
-    }
-}
-
-impl From<SessionId> for String {
-    fn from(id: SessionId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+text_conversions! { SessionId }
 
 /// Why a text is not an e-mail address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,12 +1,12 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
 use crate::base::digest::Sha256Hex;
+use crate::base::text_id::text_conversions;
 use crate::verdict::application::ApplicationName;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
 /// The event that a webhook reports.
@@ -85,11 +85,6 @@ impl WebhookId {
         let digest = digest.as_str().chars().take(Self::HEX_CHARS / 2).collect::<String>();
         Self(format!("{}{:016x}{digest}", Self::PREFIX, at.as_microsecond().max(0)))
     }
-
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl TryFrom<String> for WebhookId {
@@ -103,25 +98,7 @@ impl TryFrom<String> for WebhookId {
     }
 }
 
-impl std::str::FromStr for WebhookId {
-    type Err = WebhookIdError;
-
-    fn from_str(text: &str) -> Result<Self, WebhookIdError> {
-        text.to_owned().try_into()
-    }
-}
-
-impl From<WebhookId> for String {
-    fn from(id: WebhookId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for WebhookId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+text_conversions! { WebhookId }
 
 /// A webhook in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -1,0 +1,36 @@
+//! Ids that are texts of a certain form.
+
+/// Implements the conversions of an id to and from text. It is a struct of one `String`, whose `TryFrom<String>` checks the
+/// form.
+macro_rules! text_conversions {
+    ($id:ident) => {
+        impl $id {
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $id {
+            type Err = <Self as TryFrom<String>>::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.to_owned().try_into()
+            }
+        }
+
+        impl From<$id> for String {
+            fn from(id: $id) -> Self {
+                id.0
+            }
+        }
+
+        impl std::fmt::Display for $id {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+pub(crate) use text_conversions;
