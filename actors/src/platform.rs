@@ -5,4 +5,5 @@ pub(crate) mod actor_stats;
 pub mod caller;
 pub mod clock;
 pub(crate) mod guardian;
+pub(crate) mod in_flight;
 pub mod metrics;

@@ -7,6 +7,7 @@ pub mod generation;
 pub mod lookup;
 pub mod notifier;
 pub mod orders;
+mod outbox_head;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;

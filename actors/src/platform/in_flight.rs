@@ -1,58 +1,80 @@
-//! The messages in flight: at most one attempt or one administrator's action at a time for each.
+//! Items in flight: at most one attempt, or one administrator's action, at a time for each.
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use tokio::sync::watch;
 
-/// The set of messages in flight. It outlives panics of the actor, because attempts do.
+/// The set of items in flight. It outlives panics of its actor, because attempts do.
 #[derive(Debug, Clone)]
-pub(crate) struct InFlight<I>(Arc<Mutex<HashSet<I>>>);
+pub(crate) struct InFlight<I>(Arc<watch::Sender<HashSet<I>>>);
 
-/// Exclusive access to a message, until this is dropped.
+/// Exclusive access to an item, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct MessageClaim<I: Eq + Hash> {
+pub(crate) struct InFlightClaim<I: Eq + Hash> {
     pub(crate) id: I,
     in_flight: InFlight<I>,
 }
 
 impl<I> Default for InFlight<I> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(watch::channel(HashSet::new()).0))
     }
 }
 
 impl<I: Eq + Hash + Clone> InFlight<I> {
-    /// Marks a message as in flight. `None` if it already is.
-    pub(crate) fn claim(&self, id: I) -> Option<MessageClaim<I>> {
-        self.ids().insert(id.clone()).then(|| MessageClaim { id, in_flight: self.clone() })
+    /// Marks an item as in flight. `None` if it already is.
+    pub(crate) fn claim(&self, id: I) -> Option<InFlightClaim<I>> {
+        let claimed = self.0.send_if_modified(|ids| ids.insert(id.clone()));
+        claimed.then(|| InFlightClaim { id, in_flight: self.clone() })
+    }
+
+    pub(crate) fn contains(&self, id: &I) -> bool {
+        self.0.borrow().contains(id)
+    }
+
+    /// The number of items in flight for which `counts` returns true.
+    pub(crate) fn count(&self, counts: impl Fn(&I) -> bool) -> usize {
+        self.0.borrow().iter().filter(|id| counts(id)).count()
+    }
+
+    pub(crate) async fn wait_until_empty(self) {
+        // the sender is in `self`, so the channel stays open
+        drop(self.0.subscribe().wait_for(HashSet::is_empty).await);
     }
 }
 
-impl<I> InFlight<I> {
-    fn ids(&self) -> MutexGuard<'_, HashSet<I>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<I: Eq + Hash> Drop for MessageClaim<I> {
+impl<I: Eq + Hash> Drop for InFlightClaim<I> {
     fn drop(&mut self) {
-        self.in_flight.ids().remove(&self.id);
+        self.in_flight.0.send_modify(|ids| {
+            ids.remove(&self.id);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::MailId;
 
     #[test]
-    fn mail_is_taken_by_one_holder_until_dropped() {
+    fn item_is_taken_by_one_holder_until_dropped() {
         let in_flight = InFlight::default();
-        let id: MailId = "mail:1".parse().expect("a valid id");
-        let taken = in_flight.claim(id.clone()).expect("the mail is free");
-        assert!(in_flight.claim(id.clone()).is_none());
-        assert!(in_flight.claim("mail:2".parse().expect("a valid id")).is_some(), "another is free");
+        let taken = in_flight.claim("1").expect("the item is free");
+        assert!(in_flight.claim("1").is_none());
+        assert!(in_flight.claim("2").is_some(), "another is free");
+        assert_eq!(in_flight.count(|_| true), 1);
         drop(taken);
-        assert!(in_flight.claim(id).is_some());
+        assert!(in_flight.claim("1").is_some());
+    }
+
+    #[tokio::test]
+    async fn wait_until_empty_ends_when_the_last_claim_is_dropped() {
+        let in_flight = InFlight::default();
+        let taken = in_flight.claim("1").expect("the item is free");
+        let waiting = tokio::spawn(in_flight.clone().wait_until_empty());
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(taken);
+        waiting.await.expect("the wait ends");
     }
 }

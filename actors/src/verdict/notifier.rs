@@ -7,8 +7,6 @@
 //! the mail service has accepted it.
 
 mod attempt;
-pub(crate) mod head;
-pub(crate) mod in_flight;
 mod outbox_admin;
 mod survey;
 
@@ -17,16 +15,16 @@ pub use outbox_admin::{DropMail, HeldMails, HoldMails, ListMails, OutboxError, R
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
+use crate::platform::in_flight::InFlight;
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle_health::OracleHealth;
+use crate::verdict::outbox_head::OutboxHead;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,
 };
 use attempt::{MailSender, MailStateChange};
-use head::OutboxHead;
-use in_flight::InFlight;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::MailId;
 use oracled_store::Store;

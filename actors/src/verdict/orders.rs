@@ -7,7 +7,6 @@
 
 mod admin;
 mod attempt;
-mod in_flight;
 mod place;
 mod progress;
 mod queue;
@@ -19,12 +18,12 @@ pub use place::{PlaceOrder, PlacedOrder};
 pub use trial::TryPrompt;
 
 use crate::platform::clock::Clock;
+use crate::platform::in_flight::InFlight;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
 };
 use attempt::DispatchOutcome;
-use in_flight::OrdersInFlight;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
 use oracled_domain::{ApplicationName, SessionId};
@@ -104,7 +103,7 @@ struct ReportOrder {
 struct OrderDesk {
     runner: Arc<GenerationRunner>,
     config: OrdersConfig,
-    in_flight: OrdersInFlight,
+    in_flight: InFlight<SessionId>,
     progress: OrderProgress,
 }
 
@@ -138,7 +137,7 @@ pub struct OrdersActor {
 
 impl OrdersActor {
     pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig) -> Self {
-        let (in_flight, progress) = (OrdersInFlight::default(), OrderProgress::default());
+        let (in_flight, progress) = (InFlight::default(), OrderProgress::default());
         Self {
             checked_at: runner.clock.now(),
             desk: OrderDesk { runner, config, in_flight, progress },
@@ -229,14 +228,14 @@ impl OrdersActor {
     fn reached_limit(&self, application: &ApplicationName) -> Option<QueueLimit> {
         let counts = |id: &&SessionId| self.queue.contains(id) || self.desk.in_flight.contains(id);
         let starting = || self.dispatching.iter().chain(&self.placing).filter(|id| !counts(id));
-        let open = self.queue.len() + self.desk.in_flight.len() + starting().count();
+        let open = self.queue.len() + self.desk.in_flight.count(|_| true) + starting().count();
         let queue_max = self.desk.config.queue_max;
         if open >= queue_max {
             return Some(QueueLimit { queue_max, application: None });
         }
         let queue_max = *self.desk.config.applications.get(application)?;
         let open = self.queue.len_of(application)
-            + self.desk.in_flight.len_of(application)
+            + self.desk.in_flight.count(|id| id.application() == *application)
             + starting().filter(|id| id.application() == *application).count();
         (open >= queue_max).then(|| QueueLimit { queue_max, application: Some(application.clone()) })
     }

@@ -12,13 +12,13 @@ pub use outbox_admin::{
 };
 
 use super::notifier::StopSending;
-use super::notifier::head::OutboxHead;
-use super::notifier::in_flight::InFlight;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
+use crate::platform::in_flight::InFlight;
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::web::webhook::WebhookClient;
+use crate::verdict::outbox_head::OutboxHead;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,

@@ -29,10 +29,10 @@ impl OrderReport {
         Some(Self { session_id, tier, order: order?, budget_resets_at: None })
     }
 
-    /// The same for the application of the session.
+    /// The report for the application of the session.
     #[must_use]
-    pub fn local(session: SessionRecord) -> Option<Self> {
-        Self::of(session).map(|report| Self { session_id: report.session_id.into_local(), ..report })
+    pub fn into_local(self) -> Self {
+        Self { session_id: self.session_id.into_local(), ..self }
     }
 
     /// The report while the daily budget is used up until `resets_at`.

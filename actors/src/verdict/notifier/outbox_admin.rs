@@ -1,11 +1,11 @@
 //! Listing the outbox, and actions of administrators. Each action and its log entry are one commit.
 
 use super::attempt::MailStateChange;
-use super::in_flight::MessageClaim;
 use super::{Notifier, ReportMailState};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::Clock;
+use crate::platform::in_flight::InFlightClaim;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::mail::MailState;
@@ -72,7 +72,7 @@ pub struct HoldMails(pub Vec<MailId>);
 /// Mails that are not sent until this is dropped.
 #[derive(Debug)]
 pub struct HeldMails {
-    claims: Vec<MessageClaim<MailId>>,
+    claims: Vec<InFlightClaim<MailId>>,
     notifier: Addr<Notifier>,
 }
 
@@ -87,7 +87,7 @@ impl HeldMails {
         now: Timestamp,
     ) -> Result<Vec<(MailId, bool)>, StoreError> {
         let mut removed = Vec::new();
-        for MessageClaim { id: mail_id, .. } in &self.claims {
+        for InFlightClaim { id: mail_id, .. } in &self.claims {
             let Some((standing, revision)) = store.mail_standing(mail_id)? else { continue };
             let was_dead = standing.is_dead();
             let (event, write, _) = drop_changes(standing, peer, now);
@@ -125,7 +125,7 @@ impl MailAdminAction {
     /// Applies the action to the mail. Returns the mail's new or last state, and the effect on the head of the outbox.
     async fn apply_action(
         self,
-        claim: &MessageClaim<MailId>,
+        claim: &InFlightClaim<MailId>,
         peer: PeerCredentials,
         (store, log, clock): (Store, LoggerHandle, Clock),
     ) -> Result<(MailState, MailStateChange), OutboxError> {

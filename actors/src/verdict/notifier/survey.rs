@@ -1,6 +1,6 @@
 //! A survey of the whole outbox, which is on disk and has no limit.
 
-use super::head::OutboxHead;
+use crate::verdict::outbox_head::OutboxHead;
 use jiff::Timestamp;
 use oracled_domain::MailId;
 use oracled_domain::verdict::mail::MailState;

@@ -1,11 +1,11 @@
 //! One attempt of an order: its start, and its end with one commit each. The commit of the verdict itself also ends the
 //! order as delivered.
 
-use super::in_flight::OrderClaim;
 use super::{OrderDesk, OrdersActor, ReportOrder};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
+use crate::platform::in_flight::InFlightClaim;
 use crate::verdict::cache::{FindSession, FindSessionOutcome};
 use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
 use crate::verdict::rate_limiter::{CallLimitError, budget_reached_times};
@@ -90,7 +90,7 @@ impl OrderDesk {
         match order.state {
             // the attempt was cut off by a restart, or its end could not be committed
             OrderState::Generating => {
-                let Some(_claim) = self.in_flight.claim(session_id) else { return Ok(claimed_later) };
+                let Some(_claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 let failure = OrderAttemptFailure {
                     outcome: GenerationOutcome::Interrupted,
                     cause: "the attempt was cut off before its end was stored".to_owned(),
@@ -111,7 +111,7 @@ impl OrderDesk {
             }
             OrderState::Queued => {
                 // an operator may have retried the order while its last attempt ends
-                let Some(claim) = self.in_flight.claim(session_id) else { return Ok(claimed_later) };
+                let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 self.runner.require_model()?;
                 let prompt = match self.runner.first_prompt(tier, &query) {
                     // only this order waits: orders of other tiers may have a prompt
@@ -177,7 +177,7 @@ impl OrderDesk {
         &self,
         session: SessionRecord,
         prompt: ModelPrompt,
-        (permits, claim): (FirstCallPermits, OrderClaim),
+        (permits, claim): (FirstCallPermits, InFlightClaim<SessionId>),
         me: Addr<OrdersActor>,
     ) {
         let (desk, session_id) = (self.clone(), session.session_id.clone());

@@ -1,9 +1,9 @@
 //! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
 
 use super::attempt::StartedOrder;
-use super::in_flight::OrderClaim;
 use super::{EnqueueOrder, OrderDesk, OrdersActor};
 use crate::audit::commit_loop::CommitDecision;
+use crate::platform::in_flight::InFlightClaim;
 use crate::verdict::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, remove_rejecting_check,
 };
@@ -12,7 +12,7 @@ use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::SessionMismatch;
-use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionRecord, VerdictGeneration};
+use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, TableWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -74,7 +74,7 @@ impl OrderDesk {
         };
         // an attempt of a session that was removed may still be in flight
         let may_start = may_start && full.is_none() && known.is_none() && prompt.is_some();
-        let claim = if may_start { self.in_flight.claim(&session_id) } else { None };
+        let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let permits = match claim {
             Some(claim) => self
                 .runner
@@ -204,7 +204,7 @@ impl OrderDesk {
     fn start_or_queue(
         &self,
         session: SessionRecord,
-        start: Option<(ModelPrompt, (FirstCallPermits, OrderClaim))>,
+        start: Option<(ModelPrompt, (FirstCallPermits, InFlightClaim<SessionId>))>,
         me: &Addr<OrdersActor>,
     ) -> PlacedOrder {
         let session_id = session.session_id.clone();

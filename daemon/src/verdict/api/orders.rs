@@ -96,8 +96,7 @@ pub(super) fn answer(
     is_new: bool,
 ) -> Result<Response, Problem> {
     let session_id = session.session_id.clone();
-    let Some(report) = OrderReport::local(session) else { return Err(Problem::order_unknown(&session_id)) };
-    let report = report.with_budget_reset(service.system.budget_resets_at()?);
+    let report = report_of(service, &session_id, Some(session))?.into_local();
     match report.order.state {
         OrderState::Delivered => {
             // not from the cache, whose metrics count only reads of verdicts
@@ -113,6 +112,22 @@ pub(super) fn answer(
         OrderState::Failed => Err(Problem::order_failed(&session_id, &report.order)),
         OrderState::Queued | OrderState::Generating | OrderState::Held => Ok(accepted(&report)),
     }
+}
+
+/// The order of a session that was read.
+fn report_of(
+    service: &DaemonService,
+    session_id: &SessionId,
+    session: Option<SessionRecord>,
+) -> Result<OrderReport, Problem> {
+    let report = session.and_then(OrderReport::of).ok_or_else(|| Problem::order_unknown(session_id))?;
+    Ok(report.with_budget_reset(service.system.budget_resets_at()?))
+}
+
+/// The order of a session.
+pub(crate) fn read_order(service: &DaemonService, session_id: &SessionId) -> Result<OrderReport, Problem> {
+    let session = service.system.store.session(session_id)?.map(|(session, _)| session);
+    report_of(service, session_id, session)
 }
 
 /// 202 with the order and its place.
@@ -165,11 +180,9 @@ pub async fn list(
     Extension(application): Extension<ApplicationName>,
     QueryParams(params): QueryParams<OrdersParams>,
 ) -> Result<Json<ListPage<OrderReport>>, Problem> {
-    let mut page = list_orders(&service, Some(application), params)?;
-    for report in &mut page.items {
-        report.session_id = report.session_id.clone().into_local();
-    }
-    Ok(Json(page))
+    let page = list_orders(&service, Some(application), params)?;
+    let items = page.items.into_iter().map(OrderReport::into_local).collect();
+    Ok(Json(ListPage { items, ..page }))
 }
 
 problems!(ReadProblems: SESSION STORE; OrderUnknown);
@@ -190,8 +203,5 @@ pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
-    let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
-    let report = session.and_then(OrderReport::local);
-    let report = report.ok_or_else(|| Problem::order_unknown(&session_id))?;
-    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
+    Ok(Json(read_order(&service, &session_id)?.into_local()))
 }

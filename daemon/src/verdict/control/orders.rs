@@ -5,7 +5,7 @@ use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::verdict::api::orders::list_orders;
+use crate::verdict::api::orders::{list_orders, read_order};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::orders::{ChangeOrder, OrderChange};
@@ -56,10 +56,7 @@ pub async fn get(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<OrderReport>, Problem> {
-    let session = service.system.store.session(&session_id)?.map(|(session, _)| session);
-    let report = session.and_then(OrderReport::of);
-    let report = report.ok_or_else(|| Problem::order_unknown(&session_id))?;
-    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
+    Ok(Json(read_order(&service, &session_id)?))
 }
 
 problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused);
