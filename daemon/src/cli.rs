@@ -149,7 +149,7 @@ fn hide_keys(config: &mut serde_json::Value) {
     for (key, value) in config.as_object_mut().into_iter().flatten() {
         match value {
             serde_json::Value::String(text) if key == "url" || key.ends_with("_url") => {
-                *text = redact_url(text)
+                *text = redact_url(text);
             }
             serde_json::Value::String(text) if key.ends_with("_file") && !Path::new(text).exists() => {
                 *text = "not shown: no file has this path".into();

@@ -12,6 +12,7 @@ pub mod moment;
 pub mod payload;
 pub mod raw;
 pub mod schema;
+pub(crate) mod text_id;
 pub mod unit;
 pub mod varint;
 pub mod wording;

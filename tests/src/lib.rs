@@ -13,6 +13,7 @@ pub mod signing;
 pub mod strategies;
 pub mod stream;
 pub mod verification;
+pub mod webhooks;
 pub mod wire;
 
 use bytes::Bytes;

@@ -192,7 +192,7 @@ fn recorded_model_and_mailbox_are_named_only_in_dev() {
 }
 
 /// Each actor and service with its file and the type by which others hold it. Calls go only to later entries.
-const NODES: [(&str, &str, &str); 17] = [
+const NODES: [(&str, &str, &str); 18] = [
     ("orders", "verdict/orders", "ActorHandle<OrdersActor>"),
     ("regen", "verdict/regen", "ActorHandle<RegenActor>"),
     ("lookup", "verdict/lookup", "LookupService"),

@@ -130,6 +130,7 @@ async fn actors_report_handled_messages_and_latency() {
     problem(&post(routes, "/v1/verdicts/cs_1", &order).await, 409, "delivered_already");
     assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
     assert_eq!(get(control, "/v1/outbox").await.status, 200);
+    assert_eq!(get(control, "/v1/webhooks").await.status, 200);
     assert_eq!(get(control, "/v1/runs").await.status, 200);
     let ontology = json!({"ontology_id": "on-1", "version": "1", "axes": []});
     let refused = send(control, Method::PUT, "/v1/documents/ontology/on-1@1", Some(ontology)).await;
@@ -410,6 +411,7 @@ async fn control_paths_accept_only_their_methods() {
         .iter()
         .map(|(path, _)| {
             path.replace("verdict:cs_1", "{mail_id}")
+                .replace("msg_00000000000000000000000000000000", "{webhook_id}")
                 .replace("cs_1", "{session_id}")
                 .replace("oracles/model", "oracles/{oracle_id}")
                 .replace("documents/source", "documents/{kind}")

@@ -12,7 +12,7 @@ use oracled_tests::ground::{
 };
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register_offices, workflow};
-use oracled_tests::{at, document, lines, submission};
+use oracled_tests::{at, document, eventually, lines, submission};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,10 +126,12 @@ fn validator(document: &Value, schema: &Value) -> Validator {
 #[tokio::test]
 async fn answers_of_both_sockets_match_their_descriptions() {
     let (_reserved, mailbox) = unreachable_url();
-    let model = ModelServer::start().await;
-    let world = model.create_world(&format!(
+    let (model, operators) = (ModelServer::start().await, ModelServer::start().await);
+    operators.set_default(ScriptedReply::bytes(410, ""));
+    let mut world = model.create_world(&format!(
         "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n"
     ));
+    world.configure_webhooks(None, &operators.url());
     let daemon = world.serve().await;
     register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     let (mut routes, mut control) =
@@ -137,6 +139,7 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     documents(&mut control).await;
     // a mail stays queued while the circuit is open
     assert_eq!(control.post("/v1/health/oracles/mail", json!({"action": "open"})).await.status, 200);
+    webhooks(&mut control).await;
     verdicts(&mut routes).await;
     orders(&mut routes, &mut control, &model).await;
     texts(&mut routes).await;
@@ -386,6 +389,21 @@ async fn orders(routes: &mut Described, control: &mut Described, model: &ModelSe
     assert_eq!(control.post("/v1/orders/cs_order", retry).await.status, 200);
     assert!(matches!(routes.post("/v1/verdicts/cs_order", order).await.status.as_u16(), 200 | 201));
     assert_eq!(control.get("/v1/orders/none").await.status, 404);
+}
+
+/// The open circuit of the mails has a webhook, which its endpoint refuses.
+async fn webhooks(control: &mut Described) {
+    let dead = async |control: &mut Described| {
+        let listed = document(&control.get("/v1/webhooks?dead=true").await);
+        listed.pointer("/items/0/webhook_id").and_then(Value::as_str).map(|id| format!("/v1/webhooks/{id}"))
+    };
+    eventually("it is a dead letter", async || dead(control).await.is_some()).await;
+    let path = dead(control).await.expect("a dead letter");
+    assert_eq!(control.post(&path, json!({"action": "requeue"})).await.status, 200);
+    eventually("it is one again", async || dead(control).await.is_some()).await;
+    eventually("it is dropped", async || control.call(Method::DELETE, &path, None).await.status == 200).await;
+    assert_eq!(control.post(&path, json!({"action": "requeue"})).await.status, 404);
+    assert_eq!(control.post("/v1/webhooks/test", json!({"application": null})).await.status, 200);
 }
 
 async fn sessions(control: &mut Described) {

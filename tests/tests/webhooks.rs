@@ -1,25 +1,22 @@
 //! Webhooks: signed, sent from the outbox, and retried over an outage under one id.
 
-use oracled_tests::generation::{event_names, place_order, read_metric, wait_for_order};
+use oracled_domain::VerdictLabel;
+use oracled_tests::generation::{
+    event_names, place_order, read_metric, read_verdict, register_session, wait_for_order,
+};
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
-use oracled_tests::{DaemonWorld, GOOD, eventually, log};
+use oracled_tests::webhooks::SECRET;
+use oracled_tests::{DaemonWorld, GOOD, eventually, log, post};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
 
-/// The configuration of an endpoint of applications and one of operators, with the secret in a file of `world`.
+/// Configures an endpoint of applications and one of operators.
 fn configure(world: &mut DaemonWorld, applications: &str, operators: &str) {
-    let secret = world.path("webhook-secret");
-    fs::write(&secret, SECRET).expect("the file is written");
-    let secret = secret.display();
-    world.config.push_str(&format!(
-        "\n[webhooks]\nurl = \"{applications}/hook?token=secret-token\"\nsecret_file = \"{secret}\"\n\
-         operator_url = \"{operators}/ops\"\noperator_secret_file = \"{secret}\"\n\
-         [ingestion]\nallow_local = [\"127.0.0.1/32\"]\n"
-    ));
+    world.configure_webhooks(Some(&format!("{applications}/hook?token=secret-token")), operators);
+    world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
 }
 
 fn ids(endpoint: &ModelServer) -> BTreeSet<String> {
@@ -88,6 +85,40 @@ async fn endpoint_that_is_gone_gets_no_second_attempt() {
     let dead = r#"oracled_webhook_outbox_depth{state="dead"}"#;
     eventually("it is counted", async || read_metric(routes, dead).await > 0.0).await;
     assert_eq!(endpoint.request_count(), 1);
+}
+
+#[tokio::test]
+async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    endpoint.set_default(ScriptedReply::bytes(200, ""));
+    operators.set_default(ScriptedReply::bytes(200, ""));
+    let mut world = model.create_world("");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for (session, original) in [("cs_equal", VerdictLabel::Green), ("cs_other", VerdictLabel::Red)] {
+        register_session(routes, session, Some(original)).await;
+        assert_eq!(read_verdict(routes, session).await.status, 200);
+    }
+    let open = json!({"action": "open"});
+    assert_eq!(post(control, "/v1/health/oracles/gemini", &open).await.status, 200);
+    eventually("both are sent", async || log(control, "event=webhook_sent").await.len() == 2).await;
+    let [diverged] = &endpoint.requests()[..] else { panic!("one webhook to the application") };
+    assert_eq!(diverged.body["type"], "verdict.diverged");
+    let expected = json!({
+        "session_id": "cs_other",
+        "original_verdict": "RED",
+        "regen_verdict": "GREEN",
+        "divergence_level": "significant",
+    });
+    assert_eq!(diverged.body["data"], expected);
+    let [opened] = &operators.requests()[..] else { panic!("one webhook to operators") };
+    assert_eq!(
+        (&opened.body["type"], &opened.body["data"]["oracle_id"]),
+        (&json!("circuit.opened"), &json!("gemini"))
+    );
 }
 
 #[tokio::test]
