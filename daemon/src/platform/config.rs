@@ -147,7 +147,7 @@ pub struct DaemonConfig {
     pub costs: CostsSection,
     /// Orders: first verdicts that the model generates.
     pub orders: OrdersSection,
-    /// The look-up of sessions that nobody registered.
+    /// The look-up of sessions that are not registered.
     pub lookup: LookupSection,
     /// Mail to customers.
     pub mail: MailSection,

@@ -257,7 +257,7 @@ pub enum EventKind {
         mail_id: MailId,
         /// The purpose of the mail.
         kind: MailKind,
-        /// The number of the attempt, from 1.
+        /// The number of the attempt, from 1. For a notice that became too old, the number of its attempts until then.
         attempt: u32,
         /// The error.
         cause: String,

@@ -1,4 +1,4 @@
-//! The look-up of a session that nobody registered: where the payment service has it, and how the answer is read (seed:
+//! The look-up of a session that is not registered: where the payment service has it, and how the answer is read (seed:
 //! `regen-consistency`, "Session Context").
 
 use crate::base::blank::is_blank;

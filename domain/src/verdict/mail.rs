@@ -199,6 +199,20 @@ impl MailState {
         }
     }
 
+    /// The state of a notice that was not sent within `max_age`: a dead letter. `None` for a younger notice, and for verdict
+    /// mails, which are still sent.
+    #[must_use]
+    pub fn expire(&self, now: Timestamp, max_age: SignedDuration) -> Option<Self> {
+        let is_expired = self.kind == MailKind::DivergenceNotice
+            && !self.is_dead()
+            && now.duration_since(self.tried_since) > max_age;
+        is_expired.then(|| Self {
+            next_attempt_at: None,
+            last_error: Some("the notice is older than `mail.max_age_s`".to_owned()),
+            ..self.clone()
+        })
+    }
+
     /// The time of the next attempt; null for a dead letter. A mail is due at `now` if its time is further ahead than
     /// the maximum wait, or if its last attempt is in the future: the clock was set back since.
     #[must_use]

@@ -86,7 +86,7 @@ pub(crate) struct GenerationEnd {
     pub(crate) cost: Option<ModelCost>,
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug)]
 pub(super) struct ModelRequest {
     pub(super) prompt: ModelPrompt,

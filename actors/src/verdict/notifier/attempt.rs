@@ -25,7 +25,7 @@ pub(super) struct MailSender {
     pub(super) log: LoggerHandle,
     pub(super) clock: Clock,
     pub(super) metrics: ActorMetrics,
-    /// Maximum age of a verdict mail that is still retried.
+    /// Maximum age of a verdict mail that is retried, and of a notice that is sent.
     pub(super) max_age: SignedDuration,
 }
 
@@ -62,6 +62,9 @@ impl MailSender {
         if due > now {
             return MailStateChange::Due(due);
         }
+        if let Some(expired) = mail.standing.expire(now, self.max_age) {
+            return self.commit_attempt_outcome(mail, revision, Err(expired)).await;
+        }
         let Some(lease) = self.request_permit().await else { return MailStateChange::CircuitNotClosed(due) };
         if lease.is_trial() {
             // some mails have only two attempts: none is used to check whether the service is back
@@ -72,7 +75,9 @@ impl MailSender {
         // a mail service may quote the recipient's address, and its error texts are logged and shown
         let sent = self.service.send(&mail).await.map_err(|failure| failure.hide_address(&mail.standing.to));
         lease.report(outcome_of_attempt(&sent, &mail.standing, began.elapsed()));
-        self.commit_attempt_outcome(mail, revision, sent).await
+        let failed = |failure| mail.standing.record_failure(&failure, self.clock.now(), self.max_age);
+        let outcome = sent.map_err(failed);
+        self.commit_attempt_outcome(mail, revision, outcome).await
     }
 
     async fn request_permit(&self) -> Option<CallLease> {
@@ -84,13 +89,13 @@ impl MailSender {
         None
     }
 
-    /// Commits the outcome of an attempt, and retries until the log accepts the record. Until then the mail stays in
+    /// Commits the outcome of an attempt: sent, or the state after the failure. Retries until the log accepts the record. Until then the mail stays in
     /// flight. Only a restart of the daemon could send it again.
     async fn commit_attempt_outcome(
         &self,
         mail: OutboxMail,
         revision: u64,
-        sent: Result<(), MailSendFailure>,
+        sent: Result<(), MailState>,
     ) -> MailStateChange {
         let MailState { mail_id, kind, .. } = mail.standing.clone();
         let now = self.clock.now();
@@ -101,8 +106,7 @@ impl MailSender {
                 MailOutcome::Sent,
                 MailStateChange::Gone,
             ),
-            Err(failure) => {
-                let standing = mail.standing.record_failure(&failure, now, self.max_age);
+            Err(standing) => {
                 let (outcome, end) = standing
                     .next_attempt_at
                     .map_or((MailOutcome::Dead, MailStateChange::DeadLettered), |due| {

@@ -302,6 +302,18 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
 }
 
 #[test]
+fn notice_older_than_max_age_is_not_sent() {
+    with_service(MailServiceScript::Takes, |world, hand, service| async move {
+        world.queue(MailKind::DivergenceNotice, "cs_old").await;
+        hand.advance(MAX_AGE.as_secs() + 1);
+        world.tick().await;
+        let failed = [("mail_queued", None), ("mail_failed", Some(0))];
+        world.wait_for_mail_events(&failed).await;
+        assert_eq!((service.attempts(), world.list(true).await.len()), (0, 1));
+    });
+}
+
+#[test]
 fn verdict_mail_is_retried_with_backoff_until_accepted() {
     with_service(MailServiceScript::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;

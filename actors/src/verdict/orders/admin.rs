@@ -6,7 +6,7 @@ use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::order::{Order, OrderState, OrderStopCause};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
 
-/// What an operator does with an order.
+/// An operator's action on an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderChange {
     /// Try again. The limits of the order count from now on.

@@ -308,7 +308,7 @@ impl OrderDesk {
         Ok(order)
     }
 
-    /// Changes the order of a session in one commit, and reports its new state to those that wait for it. `change` gets
+    /// Changes the order of a session in one commit, and reports its new state to the requests that wait for it. `change` gets
     /// the session, its order and the time, and returns the session after the change and the entries; `None` changes
     /// nothing. Returns the session after the change.
     pub(super) async fn change_order(

@@ -282,7 +282,7 @@ fn attempt_cut_off_by_a_restart_counts_as_one() {
     with_model(held_model([]), |world, model| async move {
         place_order(&world, submission_of_query("Sell honey?")).await;
         until_called(&model, 1).await;
-        // the first system goes on waiting for the model: only the store connects the two
+        // the first system continues to wait for the model: only the store connects the two
         let again = ScriptedModel::with_answers([verdict(VerdictLabel::Amber)]);
         let services = outside(&again, &world.time);
         let world = world.restarted(services).await;

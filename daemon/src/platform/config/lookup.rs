@@ -1,4 +1,4 @@
-//! The configuration of the look-up of sessions that nobody registered.
+//! The configuration of the look-up of sessions that are not registered.
 
 use super::{ApplicationSections, ConfigError, not_allowed_error};
 use oracled_domain::verdict::lookup::{LookupDefinition, LookupSettings};
@@ -14,7 +14,7 @@ pub enum LookupPreset {
     Stripe,
 }
 
-/// The look-up of sessions that nobody registered. A read of an unknown session asks the payment service for its tier,
+/// The look-up of sessions that are not registered. A read of an unknown session asks the payment service for its tier,
 /// query and address, and registers it. `ingestion.allow_local`, `ingestion.connect_s` and `ingestion.idle_s` also apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

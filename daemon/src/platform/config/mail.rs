@@ -82,7 +82,7 @@ pub struct MailSection {
     /// Time limit of an attempt.
     #[schema(minimum = 100, maximum = 60_000)]
     pub hard_timeout_ms: u64,
-    /// Time during which a verdict mail is retried.
+    /// Time during which a verdict mail is retried, and a notice is sent.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
 }

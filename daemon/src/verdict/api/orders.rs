@@ -32,7 +32,7 @@ const ANSWER_TAKES: Duration = Duration::from_millis(500);
 /// When a client should read an order again.
 const POLL_AFTER_S: u64 = 5;
 
-/// Whether the client asks for an answer before the verdict is there.
+/// Whether the client asks for an answer before the verdict exists.
 pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
     let preferences = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     preferences

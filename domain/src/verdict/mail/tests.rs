@@ -57,6 +57,18 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
 }
 
 #[test]
+fn notice_that_waited_longer_than_max_age_is_dead() {
+    let after_a_day = at(DAY.as_secs() + 1);
+    let queued = mail(MailKind::DivergenceNotice).standing;
+    assert_eq!(queued.expire(at(DAY.as_secs()), DAY), None);
+    let expired = queued.expire(after_a_day, DAY).expect("it is too old");
+    assert!(expired.is_dead() && expired.attempts == 0, "{expired:?}");
+    assert_eq!(expired.expire(after_a_day, DAY), None);
+    assert_eq!(expired.requeue(after_a_day).expire(after_a_day, DAY), None, "its age counts from then on");
+    assert_eq!(mail(MailKind::Verdict).standing.expire(after_a_day, DAY), None);
+}
+
+#[test]
 fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
     let mut standing = mail(MailKind::Verdict).standing;
     let (mut now, mut pauses) = (at(0), Vec::new());
