@@ -164,7 +164,7 @@ impl ActorSystem {
             ..
         } = parts;
         let metrics = ActorMetrics::new(&applications);
-        models.priced().for_each(|oracle_id| metrics.generation.init_costs(oracle_id));
+        models.priced().for_each(|oracle_id| metrics.generation.init_costs(&applications, oracle_id));
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();

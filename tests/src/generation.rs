@@ -11,6 +11,7 @@ use oracled_domain::{
     build_verdict_prompt,
 };
 use serde_json::{Value, json};
+use std::path::Path;
 use tokio::net::TcpSocket;
 
 /// API key of the daemon for its model.
@@ -95,17 +96,25 @@ pub async fn request_verdict(routes: &mut DaemonClient, session: &str) -> Daemon
     post(routes, &format!("/v1/verdicts/{session}"), &generation_request(ProductTier::Quick)).await
 }
 
+/// Requests a first verdict with `Prefer: respond-async` on the socket.
+///
+/// # Panics
+/// Panics if the daemon does not answer.
+pub async fn request_order(socket: &Path, session: &str, body: &Value) -> DaemonResponse {
+    let path = format!("/v1/verdicts/{session}");
+    let request = wire::post(&path, &[("prefer", "respond-async")], body.to_string());
+    let mut wire = WireConnection::connect(socket).await;
+    let answer = wire.exchange(request).await.expect("the daemon answers");
+    described::check("post", &path, &answer);
+    answer
+}
+
 /// Orders a first quick-tier verdict with `Prefer: respond-async`, and returns the order.
 ///
 /// # Panics
 /// Panics if the answer is not 202.
 pub async fn place_order(world: &DaemonWorld, session: &str) -> Value {
-    let path = format!("/v1/verdicts/{session}");
-    let body = generation_request(ProductTier::Quick).to_string();
-    let request = wire::post(&path, &[("prefer", "respond-async")], body);
-    let mut wire = WireConnection::connect(&world.socket()).await;
-    let answer = wire.exchange(request).await.expect("the daemon answers");
-    described::check("post", &path, &answer);
+    let answer = request_order(&world.socket(), session, &generation_request(ProductTier::Quick)).await;
     assert_eq!(answer.status, 202, "{}", document(&answer));
     document(&answer)
 }

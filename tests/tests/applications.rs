@@ -5,9 +5,10 @@
 use oracled_api::base::client::DaemonClient;
 use oracled_domain::ProductTier;
 use oracled_tests::caller::{UserRelay, is_root};
-use oracled_tests::generation::{QUERY, generation_request, put_session, request_verdict};
+use oracled_tests::generation::{
+    generation_request, put_session, read_metric, request_order, request_verdict,
+};
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::wire::{WireConnection, post as whole_post};
 use oracled_tests::{DaemonWorld, GOOD, at, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -132,11 +133,7 @@ async fn rejection_names_the_contact_of_the_application() {
 
 /// Orders a verdict without waiting for it, and returns the status.
 async fn order(socket: &Path, session: &str) -> u16 {
-    let headers = [("content-type", "application/json"), ("prefer", "respond-async")];
-    let body = json!({"tier": "quick", "query": QUERY}).to_string();
-    let request = whole_post(&format!("/v1/verdicts/{session}"), &headers, body);
-    let mut wire = WireConnection::connect(socket).await;
-    wire.exchange(request).await.expect("the daemon answers").status.as_u16()
+    request_order(socket, session, &generation_request(ProductTier::Quick)).await.status.as_u16()
 }
 
 #[tokio::test]
@@ -195,6 +192,8 @@ async fn call_quota_of_an_application_holds_and_leaves_others_alone() {
     for n in 0..4 {
         assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 201);
     }
+    let of_shop = r#"oracled_verdicts_made_total{application="shop",path="generate",outcome="delivered"}"#;
+    assert!((read_metric(routes, of_shop).await - 4.0).abs() < f64::EPSILON);
     let control = &mut daemon.control().await;
     let attempted = log(control, "event=order_attempted&limit=100").await;
     let helped = attempted

@@ -95,7 +95,7 @@ async fn consecutive_failures_open_the_circuit_and_stop_model_calls() {
     check_open(&world, routes, 25..=30).await;
     assert_eq!(model.request_count(), call_count + 3);
     assert_eq!(event_names(control, "lost").await, ["session_registered"], "no attempt is counted");
-    let open = "oracled_verdicts_made_total{path=\"regen\",outcome=\"circuit_open\"}";
+    let open = "oracled_verdicts_made_total{application=\"default\",path=\"regen\",outcome=\"circuit_open\"}";
     assert_eq!(read_metric(routes, open).await, 1.0);
     // the entry is committed after the answer
     let last = Some(change("degraded", "circuit_open", 3));

@@ -30,7 +30,11 @@ async fn cost_of_a_call_is_logged_summed_and_counted() {
         [&json!("gemini"), &json!("quick"), &json!(1), &json!(300), &json!("0.00019")]
     );
     assert_eq!(costs["budget"], Value::Null);
-    let counted = read_metric(routes, "oracled_model_cost_total{model=\"gemini\",tier=\"quick\"}").await;
+    let counted = read_metric(
+        routes,
+        "oracled_model_cost_total{application=\"default\",model=\"gemini\",tier=\"quick\"}",
+    )
+    .await;
     assert!((counted - 0.00019).abs() < 1e-12, "{counted}");
     // the sums outlive a restart, and days outside of the bounds are left out
     assert!(daemon.stop().success());

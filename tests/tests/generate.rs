@@ -62,7 +62,8 @@ async fn generated_verdict_is_judged_stored_and_returned() {
         );
     }
     assert_eq!(model.request_count(), 3);
-    let created = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
+    let created =
+        "oracled_verdicts_made_total{application=\"default\",path=\"generate\",outcome=\"delivered\"}";
     assert_eq!(read_metric(routes, created).await, 3.0);
     assert!(daemon.stop().success());
     let daemon = world.serve().await;

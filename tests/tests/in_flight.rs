@@ -143,7 +143,7 @@ async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let attempts = log(control, "event=regen_attempted&limit=10000").await;
     assert_eq!(attempts.len(), generated.len(), "a refused request does not count as an attempt");
-    let busy = "oracled_verdicts_made_total{path=\"regen\",outcome=\"model_busy\"}";
+    let busy = "oracled_verdicts_made_total{application=\"default\",path=\"regen\",outcome=\"model_busy\"}";
     assert_eq!(read_metric(routes, busy).await, rejected.len() as f64);
     for (n, answer) in generated.iter().take(20) {
         assert_eq!(read_cached(routes, &format!("cs_{n}")).await.body, answer.body);

@@ -180,7 +180,9 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
     assert_eq!(read_metric(routes, "oracled_cached_verdicts").await, cases().len() as f64);
     for outcome in ["prompt_blocked", "stopped_early", "empty_answer"] {
         for path in ["generate", "regen"] {
-            let made = format!("oracled_verdicts_made_total{{path=\"{path}\",outcome=\"{outcome}\"}}");
+            let made = format!(
+                "oracled_verdicts_made_total{{application=\"default\",path=\"{path}\",outcome=\"{outcome}\"}}"
+            );
             assert_eq!(read_metric(routes, &made).await, 1.0, "{made}");
         }
     }

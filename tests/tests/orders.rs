@@ -1,37 +1,17 @@
 //! Orders: first verdicts that the model generates survive outages, rejections, restarts and kills.
 
-use oracled_api::base::client::DaemonResponse;
 use oracled_domain::ProductTier;
-use oracled_tests::generation::{QUERY, event_names, generation_request, read_verdict, request_verdict};
-use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::wire::{WireConnection, post as whole_post};
-use oracled_tests::{
-    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem,
+use oracled_tests::generation::{
+    QUERY, event_names, generation_request, read_order, read_verdict, request_order, request_verdict,
+    wait_for_order,
 };
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{GOOD, at, call, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
 const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
-
-/// Requests a verdict with `Prefer: respond-async`.
-async fn request_async(world: &DaemonWorld, session: &str, body: &Value) -> DaemonResponse {
-    let headers = [("content-type", "application/json"), ("prefer", "respond-async")];
-    let path = format!("/v1/verdicts/{session}");
-    let mut wire = WireConnection::connect(&world.socket()).await;
-    wire.exchange(whole_post(&path, &headers, body.to_string())).await.expect("the daemon answers")
-}
-
-async fn read_order(daemon: &DaemonProcess<'_>, session: &str) -> Value {
-    let answer = get(&mut daemon.routes().await, &format!("/v1/orders/{session}")).await;
-    assert_eq!(answer.status, 200, "{}", document(&answer));
-    document(&answer)
-}
-
-async fn wait_for_state(daemon: &DaemonProcess<'_>, session: &str, state: &str) -> Value {
-    eventually(state, async || read_order(daemon, session).await["state"] == state).await;
-    read_order(daemon, session).await
-}
 
 #[tokio::test]
 async fn async_request_gets_its_order_and_later_its_verdict() {
@@ -40,7 +20,7 @@ async fn async_request_gets_its_order_and_later_its_verdict() {
     let world = model.create_world("");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    let accepted = request_async(&world, "cs_1", &generation_request(ProductTier::Quick)).await;
+    let accepted = request_order(&world.socket(), "cs_1", &generation_request(ProductTier::Quick)).await;
     assert_eq!(accepted.status, 202, "{}", document(&accepted));
     let location = accepted.headers["location"].to_str().expect("a path").to_owned();
     assert_eq!(location, "/v1/orders/cs_1");
@@ -49,7 +29,7 @@ async fn async_request_gets_its_order_and_later_its_verdict() {
 
     let early = read_verdict(routes, "cs_1").await;
     assert_eq!((early.status.as_u16(), at(&early, "/attempts")), (202, json!(1)));
-    let order = wait_for_state(&daemon, "cs_1", "delivered").await;
+    let order = wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await;
     let attempt = &order["last_attempts"][0];
     assert_eq!((&attempt["outcome"], &attempt["usage"]["total_tokens"]), (&json!("delivered"), &json!(340)));
     assert_eq!(read_verdict(routes, "cs_1").await.status, 200);
@@ -81,9 +61,9 @@ async fn waiting_request_gets_202_at_its_time_limit() {
         "{}",
         document(&answer)
     );
-    let order = read_order(&daemon, "cs_1").await;
+    let order = read_order(&mut daemon.routes().await, "cs_1").await;
     assert_eq!(order["last_attempts"][0]["outcome"], "model_timeout");
-    wait_for_state(&daemon, "cs_1", "delivered").await;
+    wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await;
 }
 
 #[tokio::test]
@@ -105,7 +85,7 @@ async fn unusable_answers_fail_or_hold_the_order() {
             }
         }
         assert_eq!(model.request_count(), 3, "a repeated request calls no model");
-        let order = read_order(&daemon, "cs_1").await;
+        let order = read_order(&mut daemon.routes().await, "cs_1").await;
         assert_eq!((&order["state"], &order["stop_cause"]), (&json!(state), &json!("generations_used_up")));
         let listed = get(control, &format!("/v1/orders?state={state}")).await;
         assert_eq!(at(&listed, "/items/0/session_id"), "cs_1");
@@ -114,7 +94,7 @@ async fn unusable_answers_fail_or_hold_the_order() {
         model.set_default(ScriptedReply::with_text(GOOD));
         let retried = post(control, "/v1/orders/cs_1", &json!({"action": "retry", "reason": "mended"})).await;
         assert_eq!(retried.status, 200, "{}", document(&retried));
-        assert_eq!(wait_for_state(&daemon, "cs_1", "delivered").await["attempts"], 4);
+        assert_eq!(wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await["attempts"], 4);
         let again = post(control, "/v1/orders/cs_1", &json!({"action": "fail", "reason": "x"})).await;
         problem(&again, 409, "order_state_refused");
         let entry = log(control, "session=cs_1&event=order_retried").await.remove(0);
@@ -247,7 +227,7 @@ async fn check_outage(count: usize, kills: usize, down: Duration) {
         let body = json!({
             "tier": "quick", "query": format!("{QUERY} number {n} of all"), "customer_email": format!("c{n}@example.org"),
         });
-        let accepted = request_async(&world, &format!("cs_{n}"), &body).await;
+        let accepted = request_order(&world.socket(), &format!("cs_{n}"), &body).await;
         assert_eq!(accepted.status, 202, "{}", document(&accepted));
     }
     let phases = [
@@ -276,7 +256,7 @@ async fn check_outage(count: usize, kills: usize, down: Duration) {
     }
     let control = &mut daemon.control().await;
     for n in 0..count {
-        let order = read_order(&daemon, &format!("cs_{n}")).await;
+        let order = read_order(&mut daemon.routes().await, &format!("cs_{n}")).await;
         assert!(order["state"] == "delivered" || order["state"] == "failed", "{order}");
         let entries = log(control, &format!("session=cs_{n}&limit=10000")).await;
         check_history(&order, &entries);

@@ -245,7 +245,8 @@ async fn failure_mode_regen_loop_calls_the_model_once() {
         assert_eq!(model.request_count(), 1);
         let attempts = log(control, "event=regen_attempted").await;
         assert_eq!(attempts.len(), 1, "a refused read is not logged as an attempt");
-        let refusals = "oracled_verdicts_made_total{path=\"regen\",outcome=\"rate_limited\"}";
+        let refusals =
+            "oracled_verdicts_made_total{application=\"default\",path=\"regen\",outcome=\"rate_limited\"}";
         assert_eq!(read_metric(routes, refusals).await, 20.0);
     }
 }
@@ -311,9 +312,12 @@ async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
     assert_eq!(hits, 3.0);
     for (name, value) in [
         ("oracled_cache_reads_total{result=\"miss\"}", 2.0),
-        ("oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}", 1.0),
-        ("oracled_verdicts_made_total{path=\"regen\",outcome=\"regenerated\"}", 1.0),
-        ("oracled_verdicts_made_total{path=\"regen\",outcome=\"session_unknown\"}", 1.0),
+        ("oracled_verdicts_made_total{application=\"default\",path=\"generate\",outcome=\"delivered\"}", 1.0),
+        ("oracled_verdicts_made_total{application=\"default\",path=\"regen\",outcome=\"regenerated\"}", 1.0),
+        (
+            "oracled_verdicts_made_total{application=\"default\",path=\"regen\",outcome=\"session_unknown\"}",
+            1.0,
+        ),
         ("oracled_model_attempts_total{path=\"generate\",status=\"success\"}", 1.0),
         ("oracled_model_attempts_total{path=\"regen\",status=\"success\"}", 1.0),
         ("oracled_regens_compared_total{original=\"GREEN\",regenerated=\"AMBER\",level=\"minor\"}", 1.0),

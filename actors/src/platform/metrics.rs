@@ -161,7 +161,7 @@ impl ActorMetrics {
             rules: RuleMetrics::default(),
             ingestion: IngestionMetrics::default(),
             queries: QueryMetrics::default(),
-            generation: GenerationMetrics::default(),
+            generation: GenerationMetrics::new(applications),
             mail: MailMetrics::default(),
             webhooks: WebhookMetrics::default(),
             orders: OrderMetrics::new(applications),

@@ -1,11 +1,12 @@
 //! The metrics of verdicts that the model makes.
 
-use super::{MetricLabelValue, init_counters, pairs};
+use super::{ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::interaction::{InteractionStatus, PERMANENT_STATUSES};
 use oracled_domain::{
-    AuditEvent, DivergenceCheck, DivergenceLevel, EventKind, GatePath, OracleId, ProductTier, VerdictLabel,
+    ApplicationName, AuditEvent, DivergenceCheck, DivergenceLevel, EventKind, GatePath, OracleId,
+    ProductTier, SessionId, VerdictLabel,
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -25,13 +26,18 @@ const DIRECTIONS: [&str; 2] = ["prompt", "output"];
 /// The labels of a requested verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct GenerationLabels {
+    application: ApplicationLabelValue,
     path: MetricLabelValue,
     outcome: MetricLabelValue,
 }
 
 impl GenerationLabels {
-    const fn new(path: GatePath, outcome: GenerationOutcome) -> Self {
-        Self { path: MetricLabelValue(path.into_str()), outcome: MetricLabelValue(outcome.into_str()) }
+    const fn new(application: ApplicationName, path: GatePath, outcome: GenerationOutcome) -> Self {
+        Self {
+            application: ApplicationLabelValue(application),
+            path: MetricLabelValue(path.into_str()),
+            outcome: MetricLabelValue(outcome.into_str()),
+        }
     }
 }
 
@@ -57,6 +63,7 @@ pub(super) struct RefusedRequestLabels {
 /// The labels of a cost.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CostLabels {
+    application: ApplicationLabelValue,
     model: String,
     tier: MetricLabelValue,
 }
@@ -108,13 +115,15 @@ pub(crate) struct GenerationMetrics {
     compared: Family<DivergenceLabels, Counter>,
 }
 
-impl Default for GenerationMetrics {
-    fn default() -> Self {
+impl GenerationMetrics {
+    /// The metrics of verdicts of `applications`. Others are added with their first verdict.
+    pub(super) fn new(applications: &[ApplicationName]) -> Self {
+        let outcomes: Vec<_> = pairs(&PATHS, GenerationOutcome::VARIANTS).collect();
         Self {
             refused_requests: init_counters(PERMANENT_STATUSES.map(|status| RefusedRequestLabels { status })),
             outcomes: init_counters(
-                pairs(&PATHS, GenerationOutcome::VARIANTS)
-                    .map(|(path, outcome)| GenerationLabels::new(path, outcome)),
+                pairs(applications, &outcomes)
+                    .map(|(application, (path, outcome))| GenerationLabels::new(application, path, outcome)),
             ),
             attempts: init_counters(
                 pairs(&CALL_PATHS, InteractionStatus::VARIANTS)
@@ -129,20 +138,24 @@ impl Default for GenerationMetrics {
             compared: init_counters(DivergenceLabels::all()),
         }
     }
-}
 
-impl GenerationMetrics {
     /// Creates the counters of the costs of a model at 0.
-    pub(crate) fn init_costs(&self, oracle_id: &OracleId) {
-        for tier in ProductTier::ALL {
+    pub(crate) fn init_costs(&self, applications: &[ApplicationName], oracle_id: &OracleId) {
+        for (application, tier) in pairs(applications, &ProductTier::ALL) {
+            let (application, model) = (ApplicationLabelValue(application), oracle_id.to_string());
             let tier = MetricLabelValue(tier.into_str());
-            drop(self.costs.get_or_create(&CostLabels { model: oracle_id.to_string(), tier }));
+            drop(self.costs.get_or_create(&CostLabels { application, model, tier }));
         }
     }
 
-    /// Counts a verdict that was requested on `path`, with its outcome.
-    pub(crate) fn count_outcome(&self, path: GatePath, outcome: GenerationOutcome) {
-        self.outcomes.get_or_create(&GenerationLabels::new(path, outcome)).inc();
+    /// Counts a verdict that was requested on `path` for `application`, with its outcome.
+    pub(crate) fn count_outcome(
+        &self,
+        application: ApplicationName,
+        path: GatePath,
+        outcome: GenerationOutcome,
+    ) {
+        self.outcomes.get_or_create(&GenerationLabels::new(application, path, outcome)).inc();
     }
 
     /// Counts a request that the model's service refused permanently with `status`.
@@ -164,7 +177,10 @@ impl GenerationMetrics {
                 interaction.cost.as_ref().and_then(|cost| cost.amount.to_string().parse().ok())
             {
                 let tier = MetricLabelValue(interaction.tier.into_str());
-                let labels = CostLabels { model: interaction.oracle_id.clone(), tier };
+                // a trial of a prompt has no session, and counts as `default`
+                let application = attempt.session_id.as_ref().map(SessionId::application).unwrap_or_default();
+                let application = ApplicationLabelValue(application);
+                let labels = CostLabels { application, model: interaction.oracle_id.clone(), tier };
                 self.costs.get_or_create(&labels).inc_by(cost);
             }
             for (direction, tokens) in DIRECTIONS.into_iter().zip(tokens) {
@@ -187,7 +203,7 @@ impl GenerationMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "verdicts_made",
-            "verdicts requested from the model, by path and outcome",
+            "verdicts requested from the model, by application, path and outcome",
             self.outcomes.clone(),
         );
         registry.register(
@@ -214,7 +230,7 @@ impl GenerationMetrics {
         registry.register("model_tokens", "tokens that the model read and wrote", self.tokens.clone());
         registry.register(
             "model_cost",
-            "cost of model calls in the configured currency, by model and tier",
+            "cost of model calls in the configured currency, by application, model and tier",
             self.costs.clone(),
         );
         registry.register(

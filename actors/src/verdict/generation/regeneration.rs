@@ -13,8 +13,9 @@ use std::time::Duration;
 impl GenerationRunner {
     /// Regenerates the lost verdict of a session.
     pub(crate) async fn regenerate(&self, session_id: SessionId) -> GenerationResult {
+        let application = session_id.application();
         let result = self.try_regenerate(session_id).await;
-        self.count_outcome(GatePath::Regen, &result);
+        self.count_outcome(application, GatePath::Regen, &result);
         Ok(result?)
     }
 

@@ -116,11 +116,12 @@ impl GenerationRunner {
         permits: FirstCallPermits,
     ) -> GenerationEnd {
         let FirstCallPermits { model, settings, lease, slot } = permits;
+        let application = submission.session_id.application();
         let request = ModelRequest { prompt, settings };
         let job = GenerationJob { submission, request };
         let permits = ModelCallPermits { lease, _slot: slot, regen_permit: None };
         let end = self.call_and_judge(&model, job, permits).await;
-        self.count_outcome(GatePath::Generate, &end.result);
+        self.count_outcome(application, GatePath::Generate, &end.result);
         end
     }
 
@@ -168,11 +169,16 @@ impl GenerationRunner {
         Ok(find_prompt(&self.store, &self.prompt_template, tier, query)?)
     }
 
-    pub(super) fn count_outcome(&self, path: GatePath, result: &Result<SubmissionOutcome, GenerationError>) {
+    pub(super) fn count_outcome(
+        &self,
+        application: ApplicationName,
+        path: GatePath,
+        result: &Result<SubmissionOutcome, GenerationError>,
+    ) {
         let outcome = result
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
-        self.metrics.generation.count_outcome(path, outcome);
+        self.metrics.generation.count_outcome(application, path, outcome);
     }
 
     pub(super) async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {
