@@ -52,6 +52,8 @@ async fn webhook_of_an_order_is_retried_over_outage_and_restart_under_one_id() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     eventually("it is sent", async || log(control, "event=webhook_sent").await.len() == 1).await;
+    let events = event_names(control, "cs_1").await;
+    assert_eq!(events.last().map(String::as_str), Some("webhook_sent"), "{events:?}");
     assert_eq!(ids(&endpoint).len(), 1, "all attempts have one id");
     let sent = endpoint.requests().pop().expect("a request arrived");
     assert_eq!(sent.body["type"], "order.delivered");

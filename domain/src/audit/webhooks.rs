@@ -14,7 +14,7 @@ impl AuditEvent {
     pub fn webhook(&self) -> Option<OutboxWebhook> {
         self.application_webhook().or_else(|| {
             let (kind, data) = operators_webhook(&self.kind)?;
-            Some(OutboxWebhook::queued(kind, None, &data, self.timestamp))
+            Some(OutboxWebhook::queued(kind, None, self.session_id.clone(), &data, self.timestamp))
         })
     }
 
@@ -46,7 +46,8 @@ impl AuditEvent {
             }
             _ => return None,
         };
-        Some(OutboxWebhook::queued(kind, Some(session_id.application()), &data, self.timestamp))
+        let application = Some(session_id.application());
+        Some(OutboxWebhook::queued(kind, application, Some(session_id.clone()), &data, self.timestamp))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::base::digest::Sha256Hex;
 use crate::base::text_id::text_conversions;
 use crate::verdict::application::ApplicationName;
 use crate::verdict::outbox_retry::{due_at, retry_pause, stored_cause};
+use crate::verdict::session::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -120,6 +121,8 @@ pub struct WebhookState {
     pub kind: WebhookType,
     /// The application that receives it; null for operators.
     pub application: Option<ApplicationName>,
+    /// The session of the event; null if it has none.
+    pub session_id: Option<SessionId>,
     /// The time at which it was queued first.
     pub queued_at: Timestamp,
     /// The number of attempts since it was queued, or queued again.
@@ -160,6 +163,7 @@ impl OutboxWebhook {
     pub fn queued(
         kind: WebhookType,
         application: Option<ApplicationName>,
+        session_id: Option<SessionId>,
         data: &Value,
         at: Timestamp,
     ) -> Self {
@@ -168,6 +172,7 @@ impl OutboxWebhook {
             webhook_id: WebhookId::of(application.as_ref(), &body, at),
             kind,
             application,
+            session_id,
             queued_at: at,
             attempts: 0,
             tried_since: at,

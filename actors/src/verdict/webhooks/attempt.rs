@@ -38,6 +38,7 @@ impl WebhookAttempts {
             not_due => return (not_due, false),
         }
         let (kind, entry) = (webhook.standing.kind, webhook.standing.entry());
+        let session_id = webhook.standing.session_id.clone();
         let sent = self.client.send(&webhook).await;
         let now = self.clock.now();
         let (event, write, outcome, due) = match sent {
@@ -62,7 +63,7 @@ impl WebhookAttempts {
         let row = RowKey::Webhook(webhook_id.clone());
         let record = JournalRecord {
             expect: vec![RowExpectation { row, revision: Some(revision) }],
-            events: vec![AuditEvent::new(now, None, event)],
+            events: vec![AuditEvent::new(now, session_id, event)],
             writes: vec![write],
             ..JournalRecord::default()
         };

@@ -125,7 +125,7 @@ impl Handler<ChangeWebhook> for WebhookSender {
                 let row = RowKey::Webhook(webhook_id.clone());
                 let record = JournalRecord {
                     expect: vec![RowExpectation { row, revision: Some(revision) }],
-                    events: vec![AuditEvent::new(now, None, event)],
+                    events: vec![AuditEvent::new(now, standing.session_id.clone(), event)],
                     writes: vec![write],
                     ..JournalRecord::default()
                 };
@@ -150,7 +150,7 @@ impl Handler<TestWebhook> for WebhookSender {
     fn handle(&mut self, TestWebhook(application): TestWebhook, _: &mut Context<Self>) -> Self::Result {
         let (client, now) = (Arc::clone(&self.attempts.client), self.clock.now());
         Box::pin(async move {
-            let webhook = OutboxWebhook::queued(WebhookType::Test, application, &json!({}), now);
+            let webhook = OutboxWebhook::queued(WebhookType::Test, application, None, &json!({}), now);
             let sent = client.send(&webhook).await;
             let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
             WebhookTest { webhook_id: webhook.standing.webhook_id, outcome }

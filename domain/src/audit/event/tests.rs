@@ -186,8 +186,9 @@ fn mail_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timesta
 fn webhook_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let data = serde_json::json!({ "session_id": session_id });
     let application = Some(session_id.application());
-    let webhook =
-        OutboxWebhook::queued(WebhookType::OrderDelivered, application, &data, timestamp).standing.entry();
+    let webhook = OutboxWebhook::queued(WebhookType::OrderDelivered, application, None, &data, timestamp)
+        .standing
+        .entry();
     let kinds = [
         EventKind::WebhookQueued(webhook.clone()),
         EventKind::WebhookSent { webhook: webhook.clone(), attempt: 2 },
