@@ -18,7 +18,9 @@ use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::VerdictCache;
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
-use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
+use crate::verdict::generation::{
+    ConfiguredModels, GenerationHandles, GenerationRunner, PromptTemplateNames,
+};
 use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
 use crate::verdict::orders::{OrdersActor, OrdersConfig};
@@ -29,7 +31,6 @@ use crate::verification::{self, VerificationConfig, VerificationService, Verific
 use actix_rt::{Arbiter, ArbiterHandle};
 use jiff::Timestamp;
 use oracled_domain::base::actor_report::ActorReport;
-use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
@@ -54,8 +55,8 @@ pub struct SystemParts {
     pub oracles: Vec<MonitoredOracle>,
     /// The models that make verdicts; they are among the oracles.
     pub models: ConfiguredModels,
-    /// The template of prompts.
-    pub prompt_template: PromptTemplateName,
+    /// The templates of prompts.
+    pub prompt_templates: PromptTemplateNames,
     pub calls: CallLimits,
     /// The daily budget of all models.
     pub budget: Option<CostBudget>,
@@ -146,7 +147,7 @@ impl ActorSystem {
         let SystemParts {
             oracles,
             models,
-            prompt_template,
+            prompt_templates,
             calls,
             budget,
             lookup,
@@ -270,7 +271,7 @@ impl ActorSystem {
         let model_ids = models.order.iter().map(|model| model.oracle_id().clone()).collect();
         let generation = Arc::new(GenerationRunner {
             models,
-            prompt_template,
+            prompt_templates,
             handles: GenerationHandles {
                 rate_limiter: rate_limiter.clone(),
                 oracle_health: oracle_health.clone(),

@@ -17,7 +17,7 @@ use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::cost_budget::CostBudget;
-use crate::verdict::generation::ConfiguredModels;
+use crate::verdict::generation::{ConfiguredModels, PromptTemplateNames};
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
 use crate::verdict::rate_limiter::{CallLimits, ModelCallLimits};
@@ -32,7 +32,6 @@ use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::order::OrderPolicy;
-use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
     ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, SessionId,
@@ -83,7 +82,7 @@ pub(crate) struct TestSystem {
 pub(crate) struct TestServices {
     pub(crate) oracles: Vec<MonitoredOracle>,
     pub(crate) models: ConfiguredModels,
-    pub(crate) prompt_template: PromptTemplateName,
+    pub(crate) prompt_templates: PromptTemplateNames,
     pub(crate) budget: Option<CostBudget>,
     /// If `None`, unknown sessions are not looked up.
     pub(crate) lookup: Option<LookupClient>,
@@ -154,7 +153,7 @@ pub(crate) fn start(
         oracles: outside.oracles,
         lookup: outside.lookup,
         models: outside.models,
-        prompt_template: outside.prompt_template,
+        prompt_templates: outside.prompt_templates,
         budget: outside.budget,
         calls: CallLimits {
             models: [test_model_id(), "backup".parse().expect("an id")]

@@ -148,7 +148,7 @@ impl RunningDaemon {
             applications: config.application_names(),
             oracles: upstreams.oracles,
             models: upstreams.models,
-            prompt_template: config.prompt_template.clone(),
+            prompt_templates: config.prompt_templates(),
             calls: upstreams.calls,
             budget: config.costs.to_budget(),
             lookup: upstreams.lookup,
@@ -293,13 +293,16 @@ impl RunningDaemon {
     }
 }
 
-/// Logs a warning if the model has no key, or if the configured prompt template is not registered.
+/// Logs a warning if the model has no key, or if a configured prompt template is not registered.
 fn warn_of_incomplete_generation(service: &DaemonService) {
     if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
         tracing::warn!("the model's key is missing, so no verdicts are generated; see `model.api_key_file`");
     }
-    if let Err(error) = find_prompt_template(&service.system.store, &service.config.prompt_template) {
-        tracing::warn!(%error, "no prompt can be built, so orders wait");
+    for (application, name) in service.config.prompt_templates().iter() {
+        if let Err(error) = find_prompt_template(&service.system.store, name) {
+            let application = application.map(ToString::to_string);
+            tracing::warn!(application, %error, "no prompt can be built, so orders wait");
+        }
     }
 }
 

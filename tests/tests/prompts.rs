@@ -2,6 +2,7 @@
 
 use oracled_domain::verdict::divergence::CHANGED_NOTICE;
 use oracled_domain::{ProductTier, Sha256Hex};
+use oracled_tests::caller::{UserRelay, is_root};
 use oracled_tests::generation::{
     QUERY, built_in_prompt, place_order, purge_verdict, put_session, read_verdict, request_verdict,
     wait_for_order,
@@ -11,6 +12,9 @@ use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{DaemonWorld, GOOD, at, document, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fs;
+
+const SHOP: u32 = 65_534;
+const HELP: u32 = 65_530;
 
 /// Version `version` of the template `house`, which has a text for the tier quick.
 fn template(version: u32, text: &str) -> Value {
@@ -97,6 +101,36 @@ async fn order_waits_for_a_configured_template_that_is_not_registered() {
     let detail = problem(&missing, 503, "prompt_unavailable")["detail"].to_string();
     assert!(detail.contains("house@3") && detail.contains("full"), "{detail}");
     problem(&get(routes, "/v1/orders/cs_2").await, 404, "order_unknown");
+}
+
+#[tokio::test]
+async fn application_has_the_prompt_template_of_its_own() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let mut world = model.create_world("");
+    if !is_root(&world) {
+        return;
+    }
+    world.config = format!(
+        "socket_mode = \"0666\"\n[applications.shop]\nuids = [{SHOP}]\nprompt_template = \"house@1\"\n\
+         [applications.help]\nuids = [{HELP}]\n{}",
+        world.config
+    );
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let status = at(&get(control, "/v1/status").await, "/prompt").to_string();
+    assert!(status.contains("oracled-default@") && status.contains("shop: none"), "{status}");
+    let house = template(1, "Judge {{query}}.");
+    assert_eq!(put_document(control, "/v1/documents/prompt_template/house@1", &house).await.status, 200);
+    for (user, session, expected) in
+        [(SHOP, "shop/cs_1", "house@1"), (HELP, "help/cs_1", "oracled-default@1")]
+    {
+        let relay = UserRelay::start(&world, user).await;
+        assert_eq!(request_verdict(&mut relay.connect().await, "cs_1").await.status, 201);
+        let attempted = log(control, "event=order_attempted").await;
+        let attempt = attempted.iter().find(|entry| entry["session_id"] == session).expect("an attempt");
+        assert_eq!(attempt["generation"]["prompt_template"], expected);
+    }
 }
 
 #[tokio::test]

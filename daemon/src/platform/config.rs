@@ -43,10 +43,10 @@ pub use webhooks::WebhooksSection;
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
+use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
 use oracled_domain::verdict::prompt::PromptTemplateName;
-use oracled_domain::{ApplicationName, UnexpectedFieldHandling};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -348,22 +348,6 @@ impl Default for DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// The applications, or only `default` if none is configured.
-    #[must_use]
-    pub fn application_names(&self) -> Vec<ApplicationName> {
-        if self.applications.is_empty() {
-            return vec![ApplicationName::default()];
-        }
-        self.applications.keys().cloned().collect()
-    }
-
-    /// Whether unknown sessions of `application` are looked up.
-    #[must_use]
-    pub fn is_looked_up(&self, application: &ApplicationName) -> bool {
-        self.applications.is_empty()
-            || self.applications.get(application).is_some_and(|section| section.lookup)
-    }
-
     /// The mode of the routes' socket.
     ///
     /// # Errors

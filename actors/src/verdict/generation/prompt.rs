@@ -1,8 +1,33 @@
 //! The prompts of verdicts, from registered templates.
 
 use oracled_domain::verdict::prompt::{PromptTemplateName, PromptTierError, VerdictPrompt};
-use oracled_domain::{CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, build_verdict_prompt};
+use oracled_domain::{
+    ApplicationName, CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, build_verdict_prompt,
+};
 use oracled_store::{Store, StoreError};
+use std::collections::BTreeMap;
+use std::iter;
+
+/// The names of the templates for first verdicts.
+#[derive(Debug, Clone, Default)]
+pub struct PromptTemplateNames {
+    /// For applications without a template of their own.
+    pub common: PromptTemplateName,
+    pub of_applications: BTreeMap<ApplicationName, PromptTemplateName>,
+}
+
+impl PromptTemplateNames {
+    pub(crate) fn of(&self, application: &ApplicationName) -> &PromptTemplateName {
+        self.of_applications.get(application).unwrap_or(&self.common)
+    }
+
+    /// All names, each with its application.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&ApplicationName>, &PromptTemplateName)> {
+        let of_applications =
+            self.of_applications.iter().map(|(application, name)| (Some(application), name));
+        iter::once((None, &self.common)).chain(of_applications)
+    }
+}
 
 /// Why there is no prompt.
 #[derive(Debug, thiserror::Error)]

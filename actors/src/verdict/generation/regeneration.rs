@@ -21,10 +21,10 @@ impl GenerationRunner {
 
     /// The prompt for a verdict in place of a lost one: that of the first verdict, if it is available.
     fn regen_prompt(&self, session: &SessionRecord) -> Result<ModelPrompt, GenerationError> {
-        let SessionRecord { tier, query, original, .. } = session;
+        let SessionRecord { session_id, tier, query, original, .. } = session;
         let first = original.as_ref().and_then(|original| original.prompt.as_ref());
         let first = first.map(|first| rebuild_prompt(&self.store, first, *tier, query)).transpose()?;
-        first.flatten().map_or_else(|| self.first_prompt(*tier, query), Ok)
+        first.flatten().map_or_else(|| self.first_prompt(&session_id.application(), *tier, query), Ok)
     }
 
     async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, GenerationError> {

@@ -1,7 +1,7 @@
 //! One generation: limits, model call, gate.
 
 use super::error::GenerationError;
-use super::prompt::find_prompt;
+use super::prompt::{PromptTemplateNames, find_prompt};
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
@@ -20,7 +20,6 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
-use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{
     ApplicationName, AuditEvent, CustomerQuery, GatePath, ModelPrompt, OracleId, ProductTier, SessionId,
     VerdictGeneration, VerdictPayload,
@@ -47,7 +46,7 @@ pub(crate) struct GenerationHandles {
 pub(crate) struct GenerationRunner {
     pub(crate) models: ConfiguredModels,
     /// The configured template of prompts.
-    pub(crate) prompt_template: PromptTemplateName,
+    pub(crate) prompt_templates: PromptTemplateNames,
     pub(crate) handles: GenerationHandles,
     pub(crate) store: Store,
     pub(crate) clock: Clock,
@@ -160,13 +159,14 @@ impl GenerationRunner {
         self.models.first().map(drop).ok_or(GenerationError::NoModel)
     }
 
-    /// The prompt for a first verdict, by the configured template.
+    /// The prompt for a first verdict, by the template of the application.
     pub(crate) fn first_prompt(
         &self,
+        application: &ApplicationName,
         tier: ProductTier,
         query: &CustomerQuery,
     ) -> Result<ModelPrompt, GenerationError> {
-        Ok(find_prompt(&self.store, &self.prompt_template, tier, query)?)
+        Ok(find_prompt(&self.store, self.prompt_templates.of(application), tier, query)?)
     }
 
     pub(super) fn count_outcome(

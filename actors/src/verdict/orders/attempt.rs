@@ -113,7 +113,7 @@ impl OrderDesk {
                 // an operator may have retried the order while its last attempt ends
                 let Some(claim) = self.in_flight.claim(session_id.clone()) else { return Ok(claimed_later) };
                 self.runner.require_model()?;
-                let prompt = match self.runner.first_prompt(tier, &query) {
+                let prompt = match self.runner.first_prompt(&session_id.application(), tier, &query) {
                     // only this order waits: orders of other tiers may have a prompt
                     Err(GenerationError::Prompt(
                         error @ (PromptError::Unknown(_) | PromptError::Tier(_)),

@@ -115,7 +115,8 @@ impl OrderDesk {
     /// The prompt for an order. `None` if the configured template is not registered: the order waits for it.
     fn first_prompt(&self, submission: &Submission) -> Result<Option<ModelPrompt>, GenerationError> {
         self.runner.require_model()?;
-        match self.runner.first_prompt(submission.tier, &submission.query) {
+        let Submission { session_id, tier, query, .. } = submission;
+        match self.runner.first_prompt(&session_id.application(), *tier, query) {
             Err(GenerationError::Prompt(PromptError::Unknown(_))) => Ok(None),
             prompt => prompt.map(Some),
         }

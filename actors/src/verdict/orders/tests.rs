@@ -12,6 +12,7 @@ use crate::upstream::{ModelRefusal, ModelTextError};
 use crate::verdict::cache::RemoveSession;
 use crate::verdict::crosscheck::JudgeVerdict;
 use crate::verdict::generation::PromptError;
+use crate::verdict::generation::PromptTemplateNames;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_domain::rules::CandidateCheck;
@@ -86,8 +87,9 @@ fn with_house_template<F: Future<Output = ()>>(
     test: impl FnOnce(TestSystem, Arc<ScriptedModel>) -> F,
 ) {
     let time = TestClock::new();
-    let prompt_template = "house".parse().expect("a name");
-    let outside = TestServices { prompt_template, ..outside(&model, &time) };
+    let common = "house".parse().expect("a name");
+    let prompt_templates = PromptTemplateNames { common, ..PromptTemplateNames::default() };
+    let outside = TestServices { prompt_templates, ..outside(&model, &time) };
     with_services(time, outside, |world| test(world, model));
 }
 

@@ -70,12 +70,15 @@ pub(super) fn read_summaries(
 /// The built-in and the registered prompt templates.
 fn list_prompt_templates(service: &DaemonService) -> Result<Vec<DocumentSummary>, Problem> {
     let store = &service.system.store;
-    let current = match find_prompt_template(store, &service.config.prompt_template) {
-        Ok(template) => Some(template.reference()),
-        Err(PromptError::Unknown(_) | PromptError::Tier(_)) => None,
-        Err(PromptError::Store(error)) => return Err(error.into()),
-    };
-    let is_current = |template: &PromptTemplate| current.as_ref() == Some(&template.reference());
+    let mut current = Vec::new();
+    for (_, name) in service.config.prompt_templates().iter() {
+        match find_prompt_template(store, name) {
+            Ok(template) => current.push(template.reference()),
+            Err(PromptError::Unknown(_) | PromptError::Tier(_)) => {}
+            Err(PromptError::Store(error)) => return Err(error.into()),
+        }
+    }
+    let is_current = |template: &PromptTemplate| current.contains(&template.reference());
     let built_in = PromptTemplate::built_in();
     let status = if is_current(built_in) { "built in, current" } else { "built in" };
     let mut templates = vec![DocumentSummary {

@@ -1,8 +1,10 @@
 //! The configuration of applications.
 
 use super::mail::check_heading;
-use super::{ConfigError, not_allowed_error};
+use super::{ConfigError, DaemonConfig, not_allowed_error};
 use oracled_actors::upstream::mail::MailHeading;
+use oracled_actors::verdict::generation::PromptTemplateNames;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use oracled_domain::{ApplicationName, PeerCredentials};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,10 @@ pub struct ApplicationSection {
     pub mail_from: Option<String>,
     /// Subject of mails in place of `mail.subject`.
     pub mail_subject: Option<String>,
+    /// Prompt template for first verdicts in place of `prompt_template`: `ID` for the newest registered version, or
+    /// `ID@VERSION`.
+    #[schema(value_type = Option<String>)]
+    pub prompt_template: Option<PromptTemplateName>,
     /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
     /// does not separate applications: set it only for those whose customers pay there.
     pub lookup: bool,
@@ -56,6 +62,34 @@ impl ApplicationSection {
 
 /// The applications by name. If there are none, all callers belong to `default`.
 pub type ApplicationSections = BTreeMap<ApplicationName, ApplicationSection>;
+
+impl DaemonConfig {
+    /// The applications, or only `default` if none is configured.
+    #[must_use]
+    pub fn application_names(&self) -> Vec<ApplicationName> {
+        if self.applications.is_empty() {
+            return vec![ApplicationName::default()];
+        }
+        self.applications.keys().cloned().collect()
+    }
+
+    /// Whether unknown sessions of `application` are looked up.
+    #[must_use]
+    pub fn is_looked_up(&self, application: &ApplicationName) -> bool {
+        self.applications.is_empty()
+            || self.applications.get(application).is_some_and(|section| section.lookup)
+    }
+
+    /// The prompt templates for first verdicts.
+    #[must_use]
+    pub fn prompt_templates(&self) -> PromptTemplateNames {
+        let own = |(application, section): (&ApplicationName, &ApplicationSection)| {
+            Some((application.clone(), section.prompt_template.clone()?))
+        };
+        let of_applications = self.applications.iter().filter_map(own).collect();
+        PromptTemplateNames { common: self.prompt_template.clone(), of_applications }
+    }
+}
 
 /// The application of the process `peer`; `None` if it belongs to none.
 pub(crate) fn application_of(

@@ -11,6 +11,7 @@ use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::service::StatusReport;
 use oracled_domain::ProductTier;
+use oracled_domain::verdict::prompt::PromptTemplateName;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +49,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Json<Statu
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
         model: describe_model(&service),
-        prompt: describe_prompt(&service),
+        prompt: describe_prompts(&service),
         mail: describe_mail(&service),
         mails: journal.counts.mails,
         open_reviews: journal.counts.open_reviews,
@@ -72,8 +73,17 @@ fn describe_model(service: &DaemonService) -> String {
     }
 }
 
-fn describe_prompt(service: &DaemonService) -> String {
-    match find_prompt_template(&service.system.store, &service.config.prompt_template) {
+fn describe_prompts(service: &DaemonService) -> String {
+    let names = service.config.prompt_templates();
+    let described = names.iter().map(|(application, name)| match application {
+        Some(application) => format!("{application}: {}", describe_prompt(service, name)),
+        None => describe_prompt(service, name),
+    });
+    described.collect::<Vec<_>>().join("; ")
+}
+
+fn describe_prompt(service: &DaemonService, name: &PromptTemplateName) -> String {
+    match find_prompt_template(&service.system.store, name) {
         Ok(template) => {
             let missing = ProductTier::ALL.into_iter().filter(|tier| template.tiers.get(*tier).is_none());
             let missing: Vec<_> = missing.map(|tier| tier.into_str()).collect();
