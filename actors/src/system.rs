@@ -15,7 +15,7 @@ use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
-use crate::verdict::cache::VerdictCache;
+use crate::verdict::cache::{PolicyConfig, VerdictCache};
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::generation::{
@@ -73,6 +73,8 @@ pub struct SystemParts {
     pub mailing: NotifierConfig,
     /// The endpoints of webhooks and their limits.
     pub webhooks: WebhookConfig,
+    /// Which approved verdicts are held or refused.
+    pub policy: PolicyConfig,
     /// How unexpected members of a verdict, which the crosscheck does not judge, are handled.
     pub unexpected_fields: UnexpectedFieldHandling,
     /// The configuration of the rules.
@@ -154,6 +156,7 @@ impl ActorSystem {
             orders,
             mailing,
             webhooks,
+            policy,
             unexpected_fields,
             rules,
             ingestion,
@@ -166,6 +169,7 @@ impl ActorSystem {
         } = parts;
         let metrics = ActorMetrics::new(&applications);
         models.priced().for_each(|oracle_id| metrics.generation.init_costs(&applications, oracle_id));
+        let held_key = policy.key.clone();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
@@ -249,7 +253,7 @@ impl ActorSystem {
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let notifier = mails.then(|| notifier.clone());
-            let make = move || VerdictCache::new(store, log, clock, metrics, notifier, hot_bytes);
+            let make = move || VerdictCache::new(store, log, clock, metrics, notifier, policy, hot_bytes);
             hire.start("cache", &here, queue, make)
         };
 
@@ -287,7 +291,8 @@ impl ActorSystem {
             let generation = Arc::clone(&generation);
             hire.start("regen", &here, queue, move || RegenActor::new(generation))
         };
-        let orders = hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders));
+        let orders =
+            hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders, held_key));
 
         Self {
             crosscheck,

@@ -16,8 +16,10 @@ use crate::upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
 use crate::upstream::web::webhook::WebhookClient;
+use crate::verdict::cache::PolicyConfig;
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::generation::{ConfiguredModels, PromptTemplateNames};
+use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
 use crate::verdict::rate_limiter::{CallLimits, ModelCallLimits};
@@ -32,6 +34,7 @@ use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
 use oracled_domain::verdict::order::OrderPolicy;
+use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
     ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, SessionId,
@@ -84,6 +87,7 @@ pub(crate) struct TestServices {
     pub(crate) models: ConfiguredModels,
     pub(crate) prompt_templates: PromptTemplateNames,
     pub(crate) budget: Option<CostBudget>,
+    pub(crate) policies: DeliveryPolicies,
     /// If `None`, unknown sessions are not looked up.
     pub(crate) lookup: Option<LookupClient>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
@@ -181,6 +185,7 @@ pub(crate) fn start(
             client: WebhookClient::new(BTreeMap::new(), &[], Duration::from_secs(1), time.clock()),
             max_age: SignedDuration::from_hours(72),
         },
+        policy: PolicyConfig { policies: outside.policies, key: HeldVerdictKey::in_state_dir(dir) },
         unexpected_fields: UnexpectedFieldHandling::default(),
         rules: RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod cost_budget;
 pub mod crosscheck;
 pub mod generation;
+pub mod held_key;
 pub mod lookup;
 pub mod notifier;
 pub mod orders;

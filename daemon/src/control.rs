@@ -40,6 +40,7 @@ pub fn router(service: Arc<DaemonService>) -> Router {
         .route("/v1/webhooks/test", post(webhooks::test))
         .route("/v1/webhooks/{webhook_id}", post(webhooks::post).delete(webhooks::delete))
         .route("/v1/orders/{session_id}", get(orders::get).post(orders::post))
+        .route("/v1/orders/{session_id}/verdict", get(orders::read_held))
         .route("/v1/prompts/try", post(prompts::post))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post))

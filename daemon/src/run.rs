@@ -9,6 +9,7 @@ use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
 use crate::platform::listen::{BoundSocket, DaemonSockets, SocketLimits};
 use crate::platform::problem::hide_state_dir;
+use crate::platform::secret::find_credential;
 use crate::platform::service::DaemonService;
 use crate::platform::store_check::StoreCheckTask;
 use crate::platform::telemetry::LogLevelHandle;
@@ -21,7 +22,9 @@ use oracled_actors::audit::fallback::FallbackLog;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
+use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::generation::find_prompt_template;
+use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_actors::verdict::notifier::StopSending;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
@@ -136,6 +139,7 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
+        let held_key = find_held_key(&config)?;
         let (journal, store) = Journal::open(options)?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config).await?;
@@ -158,6 +162,7 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: upstreams.mailing,
             webhooks: upstreams.webhooks,
+            policy: PolicyConfig { policies: config.gate.to_policies(&config.applications), key: held_key },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
@@ -304,6 +309,13 @@ fn warn_of_incomplete_generation(service: &DaemonService) {
             tracing::warn!(application, %error, "no prompt can be built, so orders wait");
         }
     }
+}
+
+/// The key of held verdicts. It is read when it is used: without it the daemon starts and delivers.
+fn find_held_key(config: &DaemonConfig) -> anyhow::Result<HeldVerdictKey> {
+    let provided = find_credential("held-key")?.or_else(|| config.gate.held_key_file.clone());
+    let own = || HeldVerdictKey::in_state_dir(&config.state_dir);
+    Ok(provided.map_or_else(own, HeldVerdictKey::provided))
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.

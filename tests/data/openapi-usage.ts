@@ -27,6 +27,8 @@ export function remedy(rejection: Rejection): string {
       return rejection.decision?.flags.join(", ") ?? "";
     case "rules_rejected":
       return rejection.evaluation?.rules.map((rule) => rule.rule).join(", ") ?? "";
+    case "policy_rejected":
+      return rejection.causes?.join(", ") ?? "";
     case "query_too_costly":
     case "order_failed":
       return rejection.detail;

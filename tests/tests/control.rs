@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 50] = [
+const PATHS: [(&str, &[&str]); 51] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -34,6 +34,7 @@ const PATHS: [(&str, &[&str]); 50] = [
     ("/v1/divergence", &["GET"]),
     ("/v1/orders", &["GET"]),
     ("/v1/orders/cs_1", &["GET", "POST"]),
+    ("/v1/orders/cs_1/verdict", &["GET"]),
     ("/v1/outbox", &["GET"]),
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/webhooks", &["GET"]),

@@ -47,6 +47,7 @@ mod openapi_answers;
 mod openapi_shapes;
 mod orders;
 mod panics;
+mod policy;
 mod prompts;
 mod real_model;
 mod reference;

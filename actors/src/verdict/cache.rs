@@ -4,15 +4,19 @@
 //! as the bytes of the response. Each was read from the store, which returns only durable verdicts that it
 //! has judged again. A purge removes the verdict from memory, too.
 
+mod admission;
 mod admit;
 mod find;
+mod hold;
 mod register;
 mod rejecting_checks;
 mod session_admin;
 mod session_record;
 
-pub use admit::AdmitVerdict;
+pub use admission::{AdmitVerdict, VerdictRelease};
 pub use find::{FindSession, FindSessionOutcome};
+pub use hold::PolicyConfig;
+pub(crate) use hold::remove_held_verdict;
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
 pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
@@ -24,6 +28,7 @@ use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::{ActorMetrics, CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
+use crate::verdict::held_key::HeldKeyError;
 use crate::verdict::notifier::Notifier;
 use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
@@ -47,6 +52,9 @@ pub enum VerdictCacheError {
     /// The change could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// A verdict could not be encrypted.
+    #[error(transparent)]
+    HeldKey(#[from] HeldKeyError),
 }
 
 /// Reads the cached verdict of a session.
@@ -77,6 +85,7 @@ pub struct VerdictCache {
     metrics: ActorMetrics,
     /// The notifier, to wake when a mail is queued. Without a notifier, no mail is queued.
     notifier: Option<ActorHandle<Notifier>>,
+    policy: PolicyConfig,
     refusals: rejecting_checks::RejectingCheckUsage,
     hot_bytes: u64,
     hot: HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter>,
@@ -98,10 +107,11 @@ impl VerdictCache {
         clock: Clock,
         metrics: ActorMetrics,
         notifier: Option<ActorHandle<Notifier>>,
+        policy: PolicyConfig,
         hot_bytes: u64,
     ) -> Self {
         let refusals = rejecting_checks::RejectingCheckUsage::default();
-        Self { store, log, clock, metrics, notifier, refusals, hot_bytes, hot: empty(hot_bytes) }
+        Self { store, log, clock, metrics, notifier, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {

@@ -170,7 +170,7 @@ impl JudgmentDelivery {
             },
         };
         let record = GenerationTrace::record(generation_trace.as_ref(), judged.clone());
-        let admit = AdmitVerdict { submission, approved, judged, evaluation_sha256 };
+        let admit = AdmitVerdict { submission, approved, judged, evaluation_sha256, release: None };
         commit_unless_committed(self.cache.ask(admit).await, record, &self.log).await
     }
 

@@ -7,6 +7,7 @@
 
 mod admin;
 mod attempt;
+mod held;
 mod place;
 mod progress;
 mod queue;
@@ -14,12 +15,14 @@ mod survey;
 mod trial;
 
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
+pub use held::{HeldVerdictText, ReadHeldVerdict, ReleaseVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
 pub use trial::TryPrompt;
 
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
+use crate::verdict::held_key::HeldVerdictKey;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
 };
@@ -103,6 +106,7 @@ struct ReportOrder {
 struct OrderDesk {
     runner: Arc<GenerationRunner>,
     config: OrdersConfig,
+    held_key: HeldVerdictKey,
     in_flight: InFlight<SessionId>,
     progress: OrderProgress,
 }
@@ -136,11 +140,11 @@ pub struct OrdersActor {
 }
 
 impl OrdersActor {
-    pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig) -> Self {
+    pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig, held_key: HeldVerdictKey) -> Self {
         let (in_flight, progress) = (InFlight::default(), OrderProgress::default());
         Self {
             checked_at: runner.clock.now(),
-            desk: OrderDesk { runner, config, in_flight, progress },
+            desk: OrderDesk { runner, config, held_key, in_flight, progress },
             queue: OrderQueue::default(),
             dispatching: None,
             placing: Vec::new(),

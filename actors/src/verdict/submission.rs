@@ -4,6 +4,7 @@ use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
+use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{
@@ -111,14 +112,24 @@ pub enum SubmissionOutcome {
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
+    /// The gate approved the verdict, but the policy refused it. No part of it is stored.
+    RejectedByPolicy {
+        decision: CrosscheckDecision,
+        causes: Vec<PolicyCause>,
+        /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
+        retry_after: Option<Duration>,
+    },
+    /// The policy holds this verdict, or held an earlier one of the session.
+    Held,
 }
 
 impl SubmissionOutcome {
     /// Returns the outcome with `retry_after` set, if it is a rejection.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
-        if let Self::RejectedByCrosscheck { retry_after, .. } | Self::RejectedByRules { retry_after, .. } =
-            &mut self
+        if let Self::RejectedByCrosscheck { retry_after, .. }
+        | Self::RejectedByRules { retry_after, .. }
+        | Self::RejectedByPolicy { retry_after, .. } = &mut self
         {
             *retry_after = wait;
         }

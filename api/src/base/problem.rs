@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use oracled_domain::CrosscheckDecision;
 use oracled_domain::rules::RulesEvaluation;
+use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::session::SessionMismatch;
 use serde::Serialize;
 
@@ -166,6 +167,9 @@ problem_codes! {
     CrosscheckRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
     /// The verdict did not pass the rules. `evaluation` has the evidence.
     RulesRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
+    /// The verdict passed the crosscheck, and the rules if it has facts, but the policy refused it. `causes` names the flags,
+    /// or the minimum coherence.
+    PolicyRejected = 422: "Do not deliver the verdict. Submit another one under the same session.",
     /// The order of the session failed: no answer of the model could be delivered. `detail` has the last cause.
     OrderFailed = 422: "Do not deliver a verdict. An operator can retry the order with `oraclectl order retry`.",
     /// The query exceeds the work limit.
@@ -180,6 +184,9 @@ problem_codes! {
     InternalError = 500: "Read the service log, which has the details under the request id.",
     /// The envelope in the log is not the one that was returned, so none is returned.
     DecisionAltered = 500: "Compare the log with a backup: the entry was changed after it was written.",
+    /// A held verdict cannot be encrypted or decrypted: its key, which `detail` names, is missing or another one, or the
+    /// verdict is damaged.
+    HeldVerdictUnreadable = 500: "Restore the key, or retry or fail the order.",
     /// A file of the source is damaged or missing; `detail` names it. Other sources answer.
     SourceDamaged = 500: "Rebuild the source that `detail` names.",
     /// The model blocked the prompt, stopped early, declined, or returned no text.
@@ -242,6 +249,7 @@ impl ProblemCode {
                 Self::FactsUnavailable
                     | Self::CrosscheckRejected
                     | Self::RulesRejected
+                    | Self::PolicyRejected
                     | Self::RegenRateLimited
                     | Self::SignalRateLimited
                     | Self::ModelRefused
@@ -268,7 +276,7 @@ pub struct ProblemDocument {
     pub detail: String,
     /// The code, for programs.
     pub code: ProblemCode,
-    /// With `crosscheck_rejected`: the decision.
+    /// With `crosscheck_rejected` and `policy_rejected`: the decision of the crosscheck.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub decision: Option<CrosscheckDecision>,
@@ -276,7 +284,11 @@ pub struct ProblemDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub evaluation: Option<RulesEvaluation>,
-    /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions, if one is configured.
+    /// With `policy_rejected`: why the policy refused the verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub causes: Option<Vec<PolicyCause>>,
+    /// With `crosscheck_rejected`, `rules_rejected` and `policy_rejected`: the address for the customer's questions, if one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub contact: Option<String>,
@@ -300,6 +312,7 @@ impl ProblemDocument {
             code,
             decision: None,
             evaluation: None,
+            causes: None,
             contact: None,
             mismatch: None,
         }

@@ -3,8 +3,10 @@
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::verdict::order::{Order, OrderState};
-use oracled_domain::{ApplicationName, ProductTier, SessionId, SessionRecord};
+use oracled_domain::verdict::policy::PolicyCause;
+use oracled_domain::{ApplicationName, CrosscheckDecision, GatePath, ProductTier, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// An order with its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -79,7 +81,7 @@ pub struct AllOrdersParams {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderActionRequest {
-    /// `retry` or `fail`.
+    /// `retry`, `fail` or `release`.
     pub action: OrderAction,
     /// The reason, for the log: 1 to 1,024 bytes.
     #[schema(min_length = 1, max_length = 1024)]
@@ -90,8 +92,28 @@ pub struct OrderActionRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderAction {
-    /// Try again. The age and the unusable answers of the order count from now on.
+    /// Try again. The age and the unusable answers of the order count from now on. A held verdict is destroyed.
     Retry,
-    /// End it without a verdict.
+    /// End it without a verdict. A held verdict is destroyed.
     Fail,
+    /// Deliver the verdict that the policy holds.
+    Release,
+}
+
+/// A verdict that the policy holds.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeldVerdictReport {
+    /// The session.
+    pub session_id: SessionId,
+    /// When it was held.
+    pub held_at: Timestamp,
+    /// The path on which it arrived.
+    pub path: GatePath,
+    /// Why it is held.
+    pub causes: Vec<PolicyCause>,
+    /// The verdict, as it would be delivered.
+    #[schema(value_type = Value)]
+    pub verdict: Box<RawValue>,
+    /// The decision of the crosscheck.
+    pub decision: CrosscheckDecision,
 }

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// The examples of a verb, by its path.
-const EXAMPLES: [(&str, &[&str]); 44] = [
+const EXAMPLES: [(&str, &[&str]); 46] = [
     ("crosscheck", &["oraclectl crosscheck verdict.json --tier full"]),
     (
         "submit",
@@ -31,6 +31,8 @@ const EXAMPLES: [(&str, &[&str]); 44] = [
     ("log-level", &["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]),
     ("health", &["oraclectl health", "oraclectl health open gemini"]),
     ("orders", &["oraclectl orders --state held"]),
+    ("order show", &["oraclectl order show cs_1", "oraclectl order show cs_1 --text"]),
+    ("order release", &["oraclectl order release cs_1 --reason 'the conflict is explained'"]),
     ("order retry", &["oraclectl order retry cs_1 --reason 'the model works again'"]),
     ("order fail", &["oraclectl order fail cs_1 --reason 'the customer has cancelled'"]),
     ("outbox", &["oraclectl outbox --dead", "oraclectl outbox requeue --all-dead"]),
@@ -85,7 +87,14 @@ const EXAMPLES: [(&str, &[&str]); 44] = [
              --claim population=2835978 --by census-office",
         ],
     ),
-    ("review list", &["oraclectl review list --workflow population", "oraclectl review list --all -n 20"]),
+    (
+        "review list",
+        &[
+            "oraclectl review list --workflow population",
+            "oraclectl review list --all -n 20",
+            "oraclectl review list --kind order",
+        ],
+    ),
     (
         "review resolve",
         &[

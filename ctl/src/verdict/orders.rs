@@ -7,9 +7,10 @@ use crate::base::output::{format_pairs, format_table, print_json, warn_of_omitte
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
-use oracled_api::verdict::orders::{OrderAction, OrderActionRequest, OrderReport};
+use oracled_api::verdict::orders::{HeldVerdictReport, OrderAction, OrderActionRequest, OrderReport};
 use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
+use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
 
 /// List the orders of verdicts that the model generates, the latest one first
@@ -29,7 +30,7 @@ pub(crate) struct OrdersArgs {
     limit: Option<usize>,
 }
 
-/// Show, retry or fail one order
+/// Show, retry, fail or release one order
 #[derive(Debug, clap::Args)]
 pub(crate) struct OrderArgs {
     #[command(subcommand)]
@@ -43,8 +44,20 @@ enum OrderVerb {
         /// Session id
         #[arg(value_parser = id_parser())]
         session_id: String,
+        /// Show the verdict that the policy holds instead; the audit log names you as its reader
+        #[arg(long)]
+        text: bool,
     },
-    /// Retry an order; its age and its unusable answers count from now on
+    /// Release the verdict that the policy holds: it is delivered and mailed
+    Release {
+        /// Session id
+        #[arg(value_parser = id_parser())]
+        session_id: String,
+        /// Reason, for the audit log
+        #[arg(long)]
+        reason: String,
+    },
+    /// Retry an order; its age and its unusable answers count from now on, and a held verdict is destroyed
     Retry {
         /// Session id
         #[arg(value_parser = id_parser())]
@@ -53,7 +66,7 @@ enum OrderVerb {
         #[arg(long)]
         reason: String,
     },
-    /// Fail a queued or held order
+    /// Fail a queued or held order; a held verdict is destroyed
     Fail {
         /// Session id
         #[arg(value_parser = id_parser())]
@@ -90,8 +103,12 @@ impl OrdersArgs {
 impl OrderArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let report = match &self.action {
-            OrderVerb::Show { session_id } => {
+            OrderVerb::Show { session_id, text: true } => return show_held(options, session_id, out).await,
+            OrderVerb::Show { session_id, .. } => {
                 options.call_control(Method::GET, &order_path(session_id), None).await?.json()?
+            }
+            OrderVerb::Release { session_id, reason } => {
+                change(options, session_id, OrderAction::Release, reason).await?
             }
             OrderVerb::Retry { session_id, reason } => {
                 change(options, session_id, OrderAction::Retry, reason).await?
@@ -110,6 +127,26 @@ impl OrderArgs {
         }
         Ok(write!(out, "{}{}", format_pairs(&named), format_order(order))?)
     }
+}
+
+/// Shows the verdict that the policy holds.
+async fn show_held(options: &GlobalOptions, session_id: &str, out: &mut dyn Write) -> Result<(), CtlError> {
+    let path = format!("{}/verdict", order_path(session_id));
+    let held: HeldVerdictReport = options.call_control(Method::GET, &path, None).await?.json()?;
+    if options.json {
+        return print_json(out, &held);
+    }
+    let pairs = [
+        ("session", held.session_id.to_string()),
+        ("held at", held.held_at.to_string()),
+        ("path", held.path.into_str().to_owned()),
+        ("causes", join_causes(&held.causes)),
+        ("coherence", held.decision.coherence_score.to_string()),
+    ];
+    let verdict: serde_json::Value =
+        serde_json::from_str(held.verdict.get()).map_err(std::io::Error::from)?;
+    write!(out, "{}", format_pairs(&pairs))?;
+    print_json(out, &verdict)
 }
 
 async fn change(

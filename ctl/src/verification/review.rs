@@ -14,6 +14,7 @@ use jiff::SignedDuration;
 use oracled_api::base::client::{ClientError, DaemonClient};
 use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::base::service::StatusReport;
+use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::ground::id::WorkflowId;
@@ -21,11 +22,12 @@ use oracled_domain::verification::review::{
     DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// List, show and decide reviews of questions that the sources could not settle
+/// List what waits for a person; show and decide reviews of questions that the sources could not settle
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReviewArgs {
     #[command(subcommand)]
@@ -34,15 +36,20 @@ pub(crate) struct ReviewArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ReviewAction {
-    /// List the open reviews, the newest first
+    /// List the open reviews and the held orders, of each the newest first
+    ///
+    /// `oraclectl review` decides reviews (kind `verification`), and `oraclectl order` decides held orders (kind `order`).
     List {
+        /// Only this kind
+        #[arg(long, value_name = "KIND", conflicts_with = "workflow")]
+        kind: Option<QueueKind>,
         /// Also list resolved and dismissed reviews
         #[arg(long)]
         all: bool,
-        /// Only reviews of this workflow
+        /// Only reviews of this workflow, without held orders
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
-        /// Maximum number of reviews [default: all]
+        /// Maximum number of entries [default: all]
         #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
         limit: Option<usize>,
     },
@@ -96,16 +103,32 @@ enum ReviewAction {
     Watch,
 }
 
+/// What waits for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum QueueKind {
+    Verification,
+    Order,
+}
+
+/// One entry of the queue.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum QueueEntry {
+    Verification(ReviewSummary),
+    Order(OrderReport),
+}
+
 impl ReviewArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            ReviewAction::List { all, workflow, limit } => {
-                let most = limit.unwrap_or(usize::MAX);
-                let reviews = read_reviews(options, *all, workflow.as_ref(), most).await?;
+            ReviewAction::List { all, kind, workflow, limit } => {
+                let queue = read_queue(options, *all, *kind, workflow.as_ref());
+                let mut queue = queue.await?;
+                queue.truncate(limit.unwrap_or(usize::MAX));
                 if options.json {
-                    print_json(out, &reviews)
+                    print_json(out, &queue)
                 } else {
-                    Ok(writeln!(out, "{}", show::format_reviews(&reviews))?)
+                    Ok(writeln!(out, "{}", show::format_queue(&queue))?)
                 }
             }
             ReviewAction::Show { review_id } => {
@@ -200,21 +223,35 @@ fn review_path(review_id: &str) -> String {
     format!("/v1/reviews/{}", encode_segment(review_id))
 }
 
-async fn read_reviews(
+/// The reviews of `kind`, then the held orders.
+async fn read_queue(
     options: &GlobalOptions,
     all: bool,
+    kind: Option<QueueKind>,
     workflow: Option<&WorkflowId>,
-    most: usize,
-) -> Result<Vec<ReviewSummary>, CtlError> {
-    let workflow =
-        workflow.map(|id| format!("&workflow={}", encode_segment(id.as_str()))).unwrap_or_default();
-    let (mut reviews, mut after) = (Vec::new(), String::new());
+) -> Result<Vec<QueueEntry>, CtlError> {
+    let mut queue = Vec::new();
+    if kind != Some(QueueKind::Order) {
+        let workflow =
+            workflow.map(|id| format!("&workflow={}", encode_segment(id.as_str()))).unwrap_or_default();
+        let reviews = read_pages(options, &format!("/v1/reviews?open={}{workflow}", !all)).await?;
+        queue.extend(reviews.into_iter().map(QueueEntry::Verification));
+    }
+    if kind != Some(QueueKind::Verification) && workflow.is_none() {
+        let orders = read_pages(options, "/v1/orders?state=held").await?;
+        queue.extend(orders.into_iter().map(QueueEntry::Order));
+    }
+    Ok(queue)
+}
+
+/// All items of a list.
+async fn read_pages<T: DeserializeOwned>(options: &GlobalOptions, path: &str) -> Result<Vec<T>, CtlError> {
+    let (mut items, mut after) = (Vec::new(), String::new());
     loop {
-        let path = format!("/v1/reviews?open={}&limit={}{workflow}{after}", !all, <PageLimit>::MAX);
-        let page: ListPage<ReviewSummary> = options.call_control(Method::GET, &path, None).await?.json()?;
-        reviews.extend(page.items);
-        reviews.truncate(most);
-        let Some(next) = page.next.filter(|_| reviews.len() < most) else { return Ok(reviews) };
+        let path = format!("{path}&limit={}{after}", <PageLimit>::MAX);
+        let page: ListPage<T> = options.call_control(Method::GET, &path, None).await?.json()?;
+        items.extend(page.items);
+        let Some(next) = page.next else { return Ok(items) };
         after = format!("&after={}", encode_segment(&next));
     }
 }

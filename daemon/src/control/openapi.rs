@@ -84,6 +84,7 @@ use utoipa::OpenApi;
         orders::list,
         orders::get,
         orders::post,
+        orders::read_held,
         prompts::post,
         outbox::get,
         outbox::post,

@@ -7,6 +7,7 @@ mod cleartext;
 mod costs;
 mod error;
 mod flags;
+mod gate;
 mod given;
 mod ingestion;
 mod keys;
@@ -16,6 +17,7 @@ mod mail;
 mod model;
 mod models;
 mod orders;
+mod policy;
 mod rules;
 mod variables;
 mod webhooks;
@@ -29,6 +31,7 @@ pub use costs::CostsSection;
 pub(crate) use costs::exact_amount;
 pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, DaemonFlags};
+pub use gate::GateSection;
 use ingestion::CredentialKeys;
 pub use ingestion::{ConfiguredCredential, ConfiguredSecrets, IngestionSection, SecretOrigin};
 pub use lookup::{LookupPreset, LookupSection};
@@ -37,13 +40,13 @@ pub use model::{ModelProvider, ModelSection};
 pub use models::ModelEntry;
 use oracled_api::base::directories::DefaultDirectories;
 pub use orders::{OrderLimitAction, OrdersSection};
+pub use policy::{ApplicationGateSection, PolicySection};
 pub use rules::RulesSection;
 pub use webhooks::WebhooksSection;
 
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
-use oracled_domain::UnexpectedFieldHandling;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
 use oracled_domain::verdict::prompt::PromptTemplateName;
@@ -155,7 +158,11 @@ pub struct DaemonConfig {
     pub webhooks: WebhooksSection,
     /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
     pub health: OracleHealthConfig,
-    /// Delivery of verdicts.
+    /// Delivery of verdicts. No key can deliver a verdict that the crosscheck rejects.
+    ///
+    /// The keys `hold`, `refuse` and `coherence_min` are the [policy](../delivery.md#policy-beside-the-gate). They can be in the
+    /// tables `[gate]`, `[gate.TIER]`, `[applications.NAME.gate]` and `[applications.NAME.gate.TIER]`; the last of these that
+    /// has a key applies.
     pub gate: GateSection,
     /// The rules for text, and their limits.
     pub rules: RulesSection,
@@ -163,15 +170,6 @@ pub struct DaemonConfig {
     pub ingestion: IngestionSection,
     /// Limits of verification, and the credentials of live sources.
     pub verification: VerificationSection,
-}
-
-/// Delivery of verdicts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GateSection {
-    /// Effect of members that a verdict's tier does not define and that are not judged. `strip` removes them
-    /// before delivery, `refuse` rejects the verdict, and `deliver` delivers them.
-    pub unexpected_fields: UnexpectedFieldHandling,
 }
 
 /// Limits of verification, and the credentials of live sources.
@@ -423,6 +421,7 @@ impl DaemonConfig {
         faults
             .chain(check_applications(&self.applications))
             .chain(self.lookup.check_applications(&self.applications))
+            .chain(self.gate.check(&self.applications))
             .collect()
     }
 

@@ -40,13 +40,24 @@ pub fn read_configured_secret(
     key: &str,
     file: Option<&Path>,
 ) -> Result<Option<SecretString>, ConfigError> {
-    let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
-    let name = format!("systemd's credential oracled_{credential}");
-    let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
-    if let Some(credential) = credential.map(|file| find_file(&name, file)).transpose()?.flatten() {
-        return read_secret_file(&name, &credential).map(Some);
+    if let Some(file) = find_credential(credential)? {
+        return read_secret_file(&credential_name(credential), &file).map(Some);
     }
     file.map(|file| read_secret_file(&format!("`{key}`"), file)).transpose()
+}
+
+/// The file of systemd's credential `credential`, if it exists.
+///
+/// # Errors
+/// If the directory of the credentials cannot be read.
+pub fn find_credential(credential: &str) -> Result<Option<PathBuf>, ConfigError> {
+    let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
+    let file = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
+    Ok(file.map(|file| find_file(&credential_name(credential), file)).transpose()?.flatten())
+}
+
+fn credential_name(credential: &str) -> String {
+    format!("systemd's credential oracled_{credential}")
 }
 
 /// The secret in the environment variable `variable`; `None` if it is not set or is empty. Errors show `name`

@@ -30,6 +30,7 @@ use crate::verdict::lookup::LookupEntry;
 use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::order::{OrderState, OrderStopCause};
+use crate::verdict::policy::AppliedPolicy;
 use crate::verdict::session::SessionId;
 use crate::verdict::webhook::WebhookEntry;
 use ground::{
@@ -88,6 +89,16 @@ pub enum EventKind {
     RulesEvaluated(RulesEntry),
     /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
     RefusalDropped,
+    /// The policy held or refused a verdict that the crosscheck, and the rules if it has a check, approved.
+    PolicyApplied {
+        /// The action and its causes.
+        #[serde(flatten)]
+        policy: AppliedPolicy,
+        /// The SHA-256 of the text.
+        verdict_sha256: Sha256Hex,
+        /// The path on which the verdict arrived.
+        path: GatePath,
+    },
     /// An approved verdict was stored in the cache and can be delivered.
     VerdictCached {
         /// The tier of the verdict.
@@ -179,7 +190,7 @@ pub enum EventKind {
         /// The time of the next attempt; null if the order was stopped.
         next_attempt_at: Option<Timestamp>,
     },
-    /// A limit or an operator stopped an order. It is held or failed.
+    /// A limit, the policy or an operator stopped an order. It is held or failed.
     OrderStopped {
         /// The new state: `held` or `failed`.
         state: OrderState,
@@ -187,15 +198,32 @@ pub enum EventKind {
         cause: OrderStopCause,
         /// The number of attempts.
         attempts: u32,
-        /// The operator's reason; null if a limit stopped the order.
+        /// The operator's reason; null if a limit or the policy stopped the order.
         reason: Option<String>,
-        /// The operator's process; null if a limit stopped the order.
+        /// The operator's process; null if a limit or the policy stopped the order.
         peer: Option<PeerCredentials>,
     },
-    /// An operator retried an order. Its limits count from now on.
+    /// An operator retried an order. Its limits count from now on. If the policy held its verdict, the text was destroyed.
     OrderRetried {
         /// The operator's reason.
         reason: String,
+        /// The operator's process.
+        peer: PeerCredentials,
+    },
+    /// An operator released the verdict that the policy held. `verdict_cached` and `order_delivered` are in the same
+    /// commit.
+    OrderReleased {
+        /// The SHA-256 of the text.
+        verdict_sha256: Sha256Hex,
+        /// The operator's reason.
+        reason: String,
+        /// The operator's process.
+        peer: PeerCredentials,
+    },
+    /// An operator read the text of a verdict that the policy holds.
+    HeldVerdictRead {
+        /// The SHA-256 of the text.
+        verdict_sha256: Sha256Hex,
         /// The operator's process.
         peer: PeerCredentials,
     },
@@ -501,6 +529,7 @@ impl EventKind {
             Self::TmmCrosscheck(_)
                 | Self::CrosscheckError { .. }
                 | Self::RulesEvaluated(_)
+                | Self::PolicyApplied { .. }
                 | Self::OracleInteraction(_)
                 | Self::InfrastructureVariance { .. }
                 | Self::DailyBudgetReached { .. }

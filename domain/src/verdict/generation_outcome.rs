@@ -20,6 +20,10 @@ pub enum GenerationOutcome {
     Rejected,
     /// The rules rejected the verdict.
     RefusedByRules,
+    /// The policy refused the verdict.
+    RefusedByPolicy,
+    /// The policy holds the verdict for an operator.
+    Held,
     /// The session has another tier or query.
     SessionMismatch,
     /// The session is not known.
@@ -71,6 +75,7 @@ impl GenerationOutcome {
             self,
             Self::Rejected
                 | Self::RefusedByRules
+                | Self::RefusedByPolicy
                 | Self::PromptBlocked
                 | Self::StoppedEarly
                 | Self::Declined

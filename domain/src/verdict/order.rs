@@ -43,7 +43,7 @@ pub enum OrderState {
     Queued,
     /// A model call is in progress.
     Generating,
-    /// It waits for an operator, who retries or fails it.
+    /// It waits for an operator, who retries or fails it, or releases its verdict if the policy holds one.
     Held,
     /// The verdict was delivered.
     Delivered,
@@ -74,6 +74,8 @@ pub enum OrderStopCause {
     Expired,
     /// An operator failed it.
     Operator,
+    /// The policy holds its verdict.
+    Policy,
 }
 
 /// The limits of an order.
@@ -236,6 +238,30 @@ impl Order {
     pub fn stopped(self, cause: OrderStopCause, policy: &OrderPolicy, now: Timestamp) -> Self {
         let state = if policy.holds_stopped { OrderState::Held } else { OrderState::Failed };
         Self { stop_cause: Some(cause), ..self.enter(state, now) }
+    }
+
+    /// The order after the policy held its verdict for `cause`.
+    #[must_use]
+    pub fn held_by_policy(
+        mut self,
+        cause: String,
+        usage: Option<ModelTokenUsage>,
+        cost: Option<ModelCost>,
+        now: Timestamp,
+    ) -> Self {
+        if self.state == OrderState::Generating {
+            self.end_attempt(GenerationOutcome::Held, usage, cost, now);
+            if let Some(attempt) = self.last_attempts.last_mut() {
+                attempt.cause = Some(cause);
+            }
+        }
+        Self { stop_cause: Some(OrderStopCause::Policy), ..self.enter(OrderState::Held, now) }
+    }
+
+    /// Whether the policy holds the verdict of the order.
+    #[must_use]
+    pub fn is_held_by_policy(&self) -> bool {
+        self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
     /// The order after an operator failed it.

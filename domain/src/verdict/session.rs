@@ -241,6 +241,12 @@ impl SessionRecord {
         }
     }
 
+    /// Whether the policy holds the verdict of the session.
+    #[must_use]
+    pub fn is_held_by_policy(&self) -> bool {
+        self.order.as_ref().is_some_and(Order::is_held_by_policy)
+    }
+
     /// The mismatch between the session and a request for `tier` and `query`, if any.
     #[must_use]
     pub fn mismatch(&self, tier: ProductTier, query: &CustomerQuery) -> Option<SessionMismatch> {

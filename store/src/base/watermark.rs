@@ -54,11 +54,13 @@ pub struct StoreCounts {
     pub orders: u64,
     /// Webhooks in the outbox.
     pub webhooks: u64,
+    /// Verdicts that the policy holds.
+    pub held: u64,
 }
 
 impl StoreCounts {
     /// The tables that are counted, each with the name of its rows in messages.
-    pub(crate) const TABLES: [(TableId, &'static str); 14] = [
+    pub(crate) const TABLES: [(TableId, &'static str); 15] = [
         (TableId::Verdicts, "verdicts"),
         (TableId::Sessions, "sessions"),
         (TableId::Outbox, "mails"),
@@ -73,6 +75,7 @@ impl StoreCounts {
         (TableId::Refusals, "refusals by the rules"),
         (TableId::Orders, "orders"),
         (TableId::Webhooks, "webhooks"),
+        (TableId::Held, "held verdicts"),
     ];
 
     /// The count of `table`'s rows; `None` if they are not counted.
@@ -92,6 +95,7 @@ impl StoreCounts {
             TableId::Refusals => Some(&mut self.refusals),
             TableId::Orders => Some(&mut self.orders),
             TableId::Webhooks => Some(&mut self.webhooks),
+            TableId::Held => Some(&mut self.held),
             TableId::Meta
             | TableId::ByEvent
             | TableId::Log
@@ -105,7 +109,7 @@ impl StoreCounts {
     }
 
     /// All counts in the order of the stored format: new ones are appended.
-    const fn each(&mut self) -> [&mut u64; 15] {
+    const fn each(&mut self) -> [&mut u64; 16] {
         [
             &mut self.entries,
             &mut self.verdicts,
@@ -122,6 +126,7 @@ impl StoreCounts {
             &mut self.refusals,
             &mut self.orders,
             &mut self.webhooks,
+            &mut self.held,
         ]
     }
 

@@ -6,6 +6,7 @@ use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocume
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::run::IngestionRun;
+use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::session::RejectingCheck;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{CachedAnswer, CachedAnswerKey, DecisionInputs, SubjectKey, SubjectState};
@@ -57,6 +58,8 @@ pub enum RowKey {
     Regen(SessionId),
     /// The check that rejected a verdict of an unknown session.
     Refusal(SessionId),
+    /// The verdict of a session that the policy holds.
+    Held(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
     /// A webhook in the outbox.
@@ -97,6 +100,10 @@ pub enum TableWrite {
     PutRefusal(RejectingCheck),
     /// Removes the check that rejected a verdict.
     RemoveRefusal(SessionId),
+    /// Stores a verdict that the policy holds.
+    PutHeld(Arc<HeldVerdict>),
+    /// Removes a verdict that the policy held.
+    RemoveHeld(SessionId),
     /// Puts a mail into the outbox. Replaces any other with its id.
     PutMail(Arc<OutboxMail>),
     /// Removes a mail from the outbox.
@@ -170,6 +177,8 @@ impl TableWrite {
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
             Self::PutRefusal(refusal) => RowKey::Refusal(refusal.session_id.clone()),
             Self::RemoveRefusal(session_id) => RowKey::Refusal(session_id.clone()),
+            Self::PutHeld(held) => RowKey::Held(held.session_id.clone()),
+            Self::RemoveHeld(session_id) => RowKey::Held(session_id.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
             Self::PutWebhook(webhook) => RowKey::Webhook(webhook.standing.webhook_id.clone()),
@@ -193,6 +202,7 @@ impl TableWrite {
             | Self::RemoveSession(_)
             | Self::RemoveRegen(_)
             | Self::RemoveRefusal(_)
+            | Self::RemoveHeld(_)
             | Self::RemoveMail(_)
             | Self::RemoveWebhook(_)
             | Self::RemoveSubject(_)
@@ -202,6 +212,7 @@ impl TableWrite {
             Self::PutSession(session) => Some(json(session)),
             Self::PutRegen(attempt) => Some(json(attempt)),
             Self::PutRefusal(refusal) => Some(json(refusal)),
+            Self::PutHeld(held) => Some(json(held)),
             Self::PutMail(mail) => Some(json(mail)),
             Self::PutWebhook(webhook) => Some(json(webhook)),
             Self::PutDocument(_, _, row) => Some(row.get().as_bytes().to_vec()),

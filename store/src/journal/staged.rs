@@ -317,6 +317,7 @@ pub(crate) fn row_location(row: &RowKey) -> (TableId, Cow<'_, [u8]>) {
         RowKey::Session(session_id) => named(TableId::Sessions, session_id.as_str()),
         RowKey::Regen(session_id) => named(TableId::Regens, session_id.as_str()),
         RowKey::Refusal(session_id) => named(TableId::Refusals, session_id.as_str()),
+        RowKey::Held(session_id) => named(TableId::Held, session_id.as_str()),
         RowKey::Mail(mail_id) => named(TableId::Outbox, mail_id.as_str()),
         RowKey::Webhook(webhook_id) => named(TableId::Webhooks, webhook_id.as_str()),
         RowKey::Document(kind, id) => (TableId::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),

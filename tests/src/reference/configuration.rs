@@ -123,6 +123,10 @@ impl ConfigKey {
             name_shown += ".<id>";
             variable += "__<ID>__<KEY>";
             facts.push(("Type", "[credential](#credentials)".to_owned()));
+        } else if resolved.get("properties").is_some() {
+            variable += "__<KEY>";
+            let keys = types.fields(resolved).into_iter().map(|below| below.name);
+            facts.push(("Type", format!("table with the keys {}", codes(keys))));
         } else {
             let kind = match resolved.get("enum") {
                 Some(_) => types::names(resolved),

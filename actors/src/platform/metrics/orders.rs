@@ -4,11 +4,13 @@ use super::{ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use jiff::SignedDuration;
 use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::policy::PolicyAction;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use strum::VariantArray;
 
 /// The states in which an order waits.
 pub(crate) const WAITING: [OrderState; 3] = [OrderState::Queued, OrderState::Generating, OrderState::Held];
@@ -28,11 +30,25 @@ impl OrderLabels {
     }
 }
 
+/// The labels of what the policy did.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PolicyLabels {
+    application: ApplicationLabelValue,
+    action: MetricLabelValue,
+}
+
+impl PolicyLabels {
+    const fn new(application: ApplicationName, action: PolicyAction) -> Self {
+        Self { application: ApplicationLabelValue(application), action: MetricLabelValue(action.into_str()) }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct OrderMetrics {
     waiting: Family<OrderLabels, Gauge>,
     oldest_age: Gauge,
     ended: Family<OrderLabels, Counter>,
+    policy: Family<PolicyLabels, Counter>,
 }
 
 impl OrderMetrics {
@@ -43,7 +59,13 @@ impl OrderMetrics {
         for labels in all(&WAITING) {
             drop(waiting.get_or_create(&labels));
         }
-        Self { waiting, oldest_age: Gauge::default(), ended: init_counters(all(&ENDS)) }
+        let policy = pairs(applications, PolicyAction::VARIANTS);
+        Self {
+            waiting,
+            oldest_age: Gauge::default(),
+            ended: init_counters(all(&ENDS)),
+            policy: init_counters(policy.map(|(name, action)| PolicyLabels::new(name, action))),
+        }
     }
 
     /// Sets the number of orders of each application in each of the states of [`WAITING`], and the age of the oldest open
@@ -67,6 +89,11 @@ impl OrderMetrics {
         }
     }
 
+    /// Counts a verdict that the policy held or refused.
+    pub(crate) fn count_policy(&self, application: ApplicationName, action: PolicyAction) {
+        self.policy.get_or_create(&PolicyLabels::new(application, action)).inc();
+    }
+
     /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -84,6 +111,11 @@ impl OrderMetrics {
             "orders_ended",
             "orders delivered, held or failed, by application",
             self.ended.clone(),
+        );
+        registry.register(
+            "policy_decisions",
+            "approved verdicts that the policy held or refused, by application",
+            self.policy.clone(),
         );
     }
 }

@@ -1,6 +1,8 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
+use super::admission::{AdmitVerdict, VerdictRelease};
 use super::find::{find_session, mail_queued_event, wake_notifier};
+use super::hold::{PolicyConfig, remove_held_verdict};
 use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
 use super::session_record::{address_change_event, deliver_order};
 use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
@@ -11,130 +13,172 @@ use crate::platform::clock::Clock;
 use crate::platform::metrics::ActorMetrics;
 use crate::verdict::notifier::Notifier;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use actix::{Context, Handler, Message, ResponseFuture};
+use actix::{Context, Handler, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, DivergenceCheck, EventKind, GatePath, MailId, OutboxMail, SessionRecord,
-    Sha256Hex, VerdictDelivery,
+    VerdictDelivery,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
-
-/// Stores an approved verdict with its session and their log entries, as one commit.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<SubmissionOutcome, VerdictCacheError>")]
-pub struct AdmitVerdict {
-    /// The submission; its payload is `approved` now.
-    pub submission: Submission,
-    pub approved: ApprovedVerdict,
-    /// The log entries of the gate.
-    pub judged: Vec<AuditEvent>,
-    /// The digest of the evaluation by the rules, if the submission has a check.
-    pub evaluation_sha256: Option<Sha256Hex>,
-}
-
-impl AdmitVerdict {
-    /// Whether the rules checked the verdict against the check of its session, or against one of its own.
-    fn is_checked_against(&self, session_check: &Arc<CandidateCheck>) -> bool {
-        let Submission { check, path, .. } = &self.submission;
-        let is_generated = matches!(path, GatePath::Generate | GatePath::Regen);
-        check.as_ref().is_some_and(|check| !is_generated || check == session_check)
-    }
-}
 
 /// A record to commit, and its contents.
 struct DeliveryRecord {
     record: JournalRecord,
     delivery: Arc<VerdictDelivery>,
     check: Option<DivergenceCheck>,
-    /// The mail that was queued.
-    mail_id: Option<MailId>,
-    /// Whether an order ends by it.
-    ends_order: bool,
+    effects: AdmissionEffects,
 }
 
-async fn admit(
-    admit: AdmitVerdict,
+/// The effects of an admission that are not part of its commit.
+#[derive(Default)]
+struct AdmissionEffects {
+    /// The mail that was queued.
+    mail_id: Option<MailId>,
+    /// The state of an order that stopped or ended by it.
+    order_end: Option<OrderState>,
+    /// What the policy did.
+    policy: Option<PolicyAction>,
+}
+
+impl AdmitVerdict {
+    /// The outcome for a session in which the verdict cannot be stored. `None` if it can be.
+    fn find_obstacle(
+        &self,
+        there: FindSessionOutcome,
+        session: Option<&(SessionRecord, u64)>,
+        store: &Store,
+    ) -> Result<Option<SubmissionOutcome>, VerdictCacheError> {
+        let Submission { session_id, path, .. } = &self.submission;
+        let stale = || Err(CommitError::Stale(RowKey::Session(session_id.clone())).into());
+        if let Some(VerdictRelease { held_revision, .. }) = &self.release {
+            let is_current = store.held_verdict_revision(session_id)? == Some(*held_revision);
+            return match there {
+                FindSessionOutcome::Held if is_current => Ok(None),
+                _ => stale(),
+            };
+        }
+        let session = session.map(|(session, _)| session);
+        let (check_in_force, _) = find_check_in_force(store, session_id, session)?;
+        match there {
+            // a verdict is regenerated for a reader, and only for a session that is known
+            FindSessionOutcome::Nothing(_) if *path == GatePath::Regen && session.is_none() => stale(),
+            // the session was removed meanwhile, and its order with it
+            FindSessionOutcome::Nothing(_) if *path == GatePath::Generate && !is_generating(session) => {
+                stale()
+            }
+            // the verdict was not checked by the check that the session has now: the caller must judge it again
+            FindSessionOutcome::Nothing(_)
+                if check_in_force.is_some_and(|check| !self.is_checked_against(&check)) =>
+            {
+                stale()
+            }
+            FindSessionOutcome::Nothing(_) => Ok(None),
+            // the verdict was judged, so its log entry is due in any case
+            FindSessionOutcome::Cached(cached) => Ok(Some(SubmissionOutcome::Replayed(cached))),
+            FindSessionOutcome::Held => Ok(Some(SubmissionOutcome::Held)),
+            FindSessionOutcome::Mismatch(mismatch) => Ok(Some(SubmissionOutcome::Mismatch(mismatch))),
+        }
+    }
+}
+
+/// The parts that an admission uses.
+struct Admission {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
     notifier: Option<ActorHandle<Notifier>>,
     metrics: ActorMetrics,
-) -> Result<SubmissionOutcome, VerdictCacheError> {
-    let Submission { session_id, query, path, generation_trace, .. } = &admit.submission;
-    let look = || {
-        let stored = || Ok(store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
-        find_session(&store, session_id, admit.approved.tier(), query, stored)
-    };
-    // The caller has already looked a submitted verdict up. If that has changed since, the record is stale. A generated
-    // verdict has a session.
-    let is_generated = matches!(path, GatePath::Generate | GatePath::Regen);
-    let mut lookup = (!is_generated).then_some((FindSessionOutcome::Nothing(None), None));
-    let admitted = log.decide_and_commit(|| {
-        let (there, session) = lookup.take().map_or_else(&look, Ok)?;
-        let (check_in_force, refusal_revision) =
-            find_check_in_force(&store, session_id, session.as_ref().map(|(session, _)| session))?;
-        let stale = || CommitError::Stale(RowKey::Session(session_id.clone()));
-        let seen = match there {
-            // a verdict is regenerated for a reader, and only for a session that is known
-            FindSessionOutcome::Nothing(_) if *path == GatePath::Regen && session.is_none() => {
-                return Err(stale().into());
-            }
-            // the session was removed meanwhile, and its order with it
-            FindSessionOutcome::Nothing(_)
-                if *path == GatePath::Generate && !is_generating(session.as_ref()) =>
-            {
-                return Err(stale().into());
-            }
-            // the verdict was not checked by the check that the session has now: the caller must judge it again
-            FindSessionOutcome::Nothing(_)
-                if check_in_force.is_some_and(|check| !admit.is_checked_against(&check)) =>
-            {
-                return Err(stale().into());
-            }
-            FindSessionOutcome::Nothing(_) => None,
-            // the verdict was judged, so its log entry is due in any case
-            FindSessionOutcome::Cached(cached) => Some(SubmissionOutcome::Replayed(cached)),
-            FindSessionOutcome::Mismatch(mismatch) => Some(SubmissionOutcome::Mismatch(mismatch)),
+    policy: PolicyConfig,
+}
+
+impl Admission {
+    async fn admit(self, admit: AdmitVerdict) -> Result<SubmissionOutcome, VerdictCacheError> {
+        let Submission { session_id, query, path, .. } = &admit.submission;
+        let sealed = admit.seal(&self.policy, &self.store, self.clock.now()).await?;
+        let look = || {
+            let stored =
+                || Ok(self.store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
+            find_session(&self.store, session_id, admit.approved.tier(), query, stored)
         };
-        if let Some(seen) = seen {
-            let record = GenerationTrace::record(generation_trace.as_ref(), admit.judged.clone());
-            return Ok(CommitDecision::Change((seen, None, false), record));
+        // The caller has already looked a submitted verdict up. If that has changed since, the record is stale. A generated
+        // or a released verdict has a session.
+        let is_new = !matches!(path, GatePath::Generate | GatePath::Regen) && admit.release.is_none();
+        let mut lookup = is_new.then_some((FindSessionOutcome::Nothing(None), None));
+        let admitted = self.log.decide_and_commit(|| {
+            let (there, session) = lookup.take().map_or_else(look, Ok)?;
+            self.decide(&admit, there, session.as_ref(), sealed.as_deref())
+        });
+        let ((admission, effects), _) = admitted.await?;
+        let application = session_id.application();
+        if let Some(state) = effects.order_end {
+            self.metrics.orders.count_end(application.clone(), state);
         }
-        let mails = notifier.is_some();
-        let DeliveryRecord { mut record, delivery, check, mail_id, ends_order } =
-            build_delivery_record(&admit, session.as_ref(), &store, mails, clock.now())?;
+        if let Some(action) = effects.policy {
+            self.metrics.orders.count_policy(application, action);
+        }
+        wake_notifier(self.notifier.as_ref(), effects.mail_id);
+        if let SubmissionOutcome::Regenerated(_, check) = &admission {
+            self.metrics.generation.count_comparison(check);
+        }
+        Ok(admission)
+    }
+
+    fn decide(
+        &self,
+        admit: &AdmitVerdict,
+        there: FindSessionOutcome,
+        session: Option<&(SessionRecord, u64)>,
+        sealed: Option<&str>,
+    ) -> Result<CommitDecision<(SubmissionOutcome, AdmissionEffects)>, VerdictCacheError> {
+        let (store, now) = (&self.store, self.clock.now());
+        if let Some(obstacle) = admit.find_obstacle(there, session, store)? {
+            let trace = admit.submission.generation_trace.as_ref();
+            let record = GenerationTrace::record(trace, admit.judged.clone());
+            return Ok(CommitDecision::Change((obstacle, AdmissionEffects::default()), record));
+        }
+        let known = session.map(|(session, _)| session);
+        if let Some(policy) = admit.apply_policy(&self.policy.policies, known) {
+            let mut effects = AdmissionEffects { policy: Some(policy.action), ..AdmissionEffects::default() };
+            if let (PolicyAction::Hold, Some(sealed)) = (policy.action, sealed) {
+                let record = admit.hold_record(&policy, sealed.to_owned(), session, store, now)?;
+                effects.order_end = Some(OrderState::Held);
+                return Ok(CommitDecision::Change((SubmissionOutcome::Held, effects), record));
+            }
+            let record = admit.refusal_record(&policy, now);
+            let (decision, causes) = (admit.approved.decision().clone(), policy.causes);
+            let refused = SubmissionOutcome::RejectedByPolicy { decision, causes, retry_after: None };
+            return Ok(CommitDecision::Change((refused, effects), record));
+        }
+        let DeliveryRecord { mut record, delivery, check, effects } =
+            build_delivery_record(admit, session, store, self.notifier.is_some(), now)?;
+        let session_id = &admit.submission.session_id;
         if session.is_none() {
+            let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
             remove_rejecting_check(&mut record, session_id, refusal_revision);
+        }
+        if admit.release.is_some() {
+            remove_held_verdict(&mut record, store, session_id)?;
         }
         let cached = Arc::new(VerdictDelivery::clone(&delivery).into());
         let admission = match check {
             Some(check) => SubmissionOutcome::Regenerated(cached, check),
             None => SubmissionOutcome::Stored(cached),
         };
-        Ok::<_, VerdictCacheError>(CommitDecision::Change((admission, mail_id, ends_order), record))
-    });
-    let ((admission, mail_id, ends_order), _) = admitted.await?;
-    if ends_order {
-        metrics.orders.count_end(session_id.application(), OrderState::Delivered);
+        Ok(CommitDecision::Change((admission, effects), record))
     }
-    wake_notifier(notifier.as_ref(), mail_id);
-    if let SubmissionOutcome::Regenerated(_, check) = &admission {
-        metrics.generation.count_comparison(check);
-    }
-    Ok(admission)
 }
 
 /// Whether the order of a session has an attempt in progress.
-fn is_generating(session: Option<&(SessionRecord, u64)>) -> bool {
-    let order = session.and_then(|(session, _)| session.order.as_ref());
+fn is_generating(session: Option<&SessionRecord>) -> bool {
+    let order = session.and_then(|session| session.order.as_ref());
     order.is_some_and(|order| order.state == OrderState::Generating)
 }
 
@@ -147,7 +191,7 @@ fn build_delivery_record(
     mails: bool,
     now: Timestamp,
 ) -> Result<DeliveryRecord, StoreError> {
-    let AdmitVerdict { submission, approved, judged, evaluation_sha256 } = admit;
+    let AdmitVerdict { submission, approved, judged, evaluation_sha256, release } = admit;
     let Submission { session_id, query, path, generation_trace, .. } = submission;
     let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
     let original = known.and_then(|session| session.original.as_ref());
@@ -165,12 +209,13 @@ fn build_delivery_record(
     });
     let mut events: Vec<_> = GenerationTrace::entries(generation_trace.as_ref()).collect();
     events.extend(judged.clone());
+    events.extend(release.as_ref().map(|release| released_event(admit, release, now)));
     events.push(cached_event(approved, &session, *path, now));
     events.extend(address_change_event(store, known, &session, now)?);
     let trace = generation_trace.as_ref();
     let used = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
     let delivered_order = if first { deliver_order(&session, *path, used, now) } else { None };
-    let ends_order = delivered_order.is_some();
+    let order_end = delivered_order.is_some().then_some(OrderState::Delivered);
     if let Some((order, delivered)) = delivered_order {
         session.order = Some(order);
         events.push(delivered);
@@ -194,7 +239,8 @@ fn build_delivery_record(
         RowExpectation { row: RowKey::Session(session_id.clone()), revision },
     ];
     let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
-    Ok(DeliveryRecord { record, delivery, check, mail_id, ends_order })
+    let effects = AdmissionEffects { mail_id, order_end, policy: None };
+    Ok(DeliveryRecord { record, delivery, check, effects })
 }
 
 /// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that
@@ -250,6 +296,13 @@ fn cached_event(
     )
 }
 
+fn released_event(admit: &AdmitVerdict, release: &VerdictRelease, timestamp: Timestamp) -> AuditEvent {
+    let VerdictRelease { reason, peer, .. } = release.clone();
+    let verdict_sha256 = admit.approved.sha256().clone();
+    let released = EventKind::OrderReleased { verdict_sha256, reason, peer };
+    AuditEvent::new(timestamp, admit.submission.session_id.clone(), released)
+}
+
 /// The session after the verdict is stored. `first` is true for the first delivery.
 fn session_after(
     admit: &AdmitVerdict,
@@ -280,7 +333,14 @@ impl Handler<AdmitVerdict> for VerdictCache {
     type Result = ResponseFuture<Result<SubmissionOutcome, VerdictCacheError>>;
 
     fn handle(&mut self, message: AdmitVerdict, _: &mut Context<Self>) -> Self::Result {
-        let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
-        Box::pin(admit(message, store, log, clock, self.notifier.clone(), self.metrics.clone()))
+        let admission = Admission {
+            store: self.store.clone(),
+            log: self.log.clone(),
+            clock: self.clock.clone(),
+            notifier: self.notifier.clone(),
+            metrics: self.metrics.clone(),
+            policy: self.policy.clone(),
+        };
+        Box::pin(admission.admit(message))
     }
 }

@@ -37,6 +37,8 @@ pub enum FindSessionOutcome {
     /// in force for its verdict.
     Nothing(Option<Arc<CandidateCheck>>),
     Cached(Arc<CachedVerdict>),
+    /// The policy holds the verdict of the session.
+    Held,
     /// The session has another tier or query, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
 }
@@ -55,6 +57,9 @@ pub(super) fn find_session(
     let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
         None => FindSessionOutcome::Nothing(find_check_in_force(store, session_id, None)?.0),
         Some(Some(mismatch)) => FindSessionOutcome::Mismatch(mismatch),
+        Some(None) if session.as_ref().is_some_and(|(session, _)| session.is_held_by_policy()) => {
+            FindSessionOutcome::Held
+        }
         Some(None) => look_up()?.map_or_else(
             || FindSessionOutcome::Nothing(session.as_ref().and_then(|(session, _)| session.check.clone())),
             FindSessionOutcome::Cached,

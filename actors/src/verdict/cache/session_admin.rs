@@ -1,5 +1,6 @@
 //! Changes that administrators make to a session. Each change and its log entry are one commit.
 
+use super::hold::remove_held_verdict;
 use super::session_record::address_change_event;
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
@@ -149,6 +150,7 @@ async fn remove(
         if verdict.is_some() {
             record.writes.push(TableWrite::RemoveVerdict(session_id.clone()));
         }
+        remove_held_verdict(&mut record, &store, &session_id)?;
         let timestamp = clock.now();
         let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
         let dropped = dropped.transpose()?.unwrap_or_default();

@@ -17,6 +17,8 @@ impl SubmissionOutcome {
             // a generated verdict is never only checked
             Self::Checked(_) | Self::RejectedByCrosscheck { .. } => GenerationOutcome::Rejected,
             Self::RejectedByRules { .. } => GenerationOutcome::RefusedByRules,
+            Self::RejectedByPolicy { .. } => GenerationOutcome::RefusedByPolicy,
+            Self::Held => GenerationOutcome::Held,
             Self::Mismatch(_) => GenerationOutcome::SessionMismatch,
         }
     }

@@ -2,8 +2,10 @@
 
 use super::{DequeueOrder, EnqueueOrder, OrdersActor};
 use crate::verdict::generation::GenerationError;
+use crate::verdict::held_key::HeldKeyError;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::verdict::order::{Order, OrderState, OrderStopCause};
+use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord};
 
 /// An operator's action on an order.
@@ -36,6 +38,24 @@ pub enum OrderChangeError {
     /// The order is in a state in which the change is not possible.
     #[error("the order of session {session_id} is {}", .state.into_str())]
     State { session_id: SessionId, state: OrderState },
+    /// The policy holds no verdict of the session.
+    #[error(
+        "the policy holds no verdict of session {session_id}, whose order is {}; only such a verdict can be read or \
+         released", .state.into_str()
+    )]
+    NoHeldVerdict { session_id: SessionId, state: OrderState },
+    /// The held verdict was decrypted, but the crosscheck does not approve it.
+    #[error("the held verdict of session {0} is damaged; retry or fail the order")]
+    HeldVerdictDamaged(SessionId),
+    /// The held verdict was not decrypted.
+    #[error(transparent)]
+    HeldKey(#[from] HeldKeyError),
+    /// The policy now refuses the held verdict.
+    #[error(
+        "the policy refuses the held verdict of session {session_id}: {}; retry or fail the order, or change `gate`",
+        join_causes(.causes)
+    )]
+    RefusedByPolicy { session_id: SessionId, causes: Vec<PolicyCause> },
     /// The change could not be stored.
     #[error(transparent)]
     Failed(#[from] GenerationError),
@@ -58,6 +78,12 @@ impl Handler<ChangeOrder> for OrdersActor {
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
             let ChangeOrder { session_id, change, reason, peer } = message;
+            // a retry destroys the held verdict, so another one must be possible
+            if change == OrderChange::Retry
+                && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
+            {
+                desk.runner.require_model()?;
+            }
             let changed = desk.change_order(&session_id, |session, order, now| {
                 change.is_possible(order.state).then(|| {
                     let (order, event) = match change {

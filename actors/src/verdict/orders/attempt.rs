@@ -6,7 +6,7 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::CommitError;
 use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
-use crate::verdict::cache::{FindSession, FindSessionOutcome};
+use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict};
 use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
 use crate::verdict::rate_limiter::{CallLimitError, budget_reached_times};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::cost::time_without_budget;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderPolicy, OrderState, OrderStopCause};
+use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
 use std::time::Duration;
@@ -221,13 +222,17 @@ impl OrderDesk {
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
         let (cause, retry_after) = match &end.result {
-            Ok(SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..)) => {
+            Ok(
+                SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Held,
+            ) => {
                 return self.published(&session_id);
             }
             Ok(SubmissionOutcome::Replayed(_)) => {
                 // a verdict that was generated for a read counts as delivered by this
                 match self.runner.handles.cache.ask(FindSession(submission)).await?? {
-                    FindSessionOutcome::Cached(_) => return self.published(&session_id),
+                    FindSessionOutcome::Cached(_) | FindSessionOutcome::Held => {
+                        return self.published(&session_id);
+                    }
                     FindSessionOutcome::Mismatch(mismatch) => {
                         (format!("the session has another {mismatch}"), None)
                     }
@@ -248,6 +253,9 @@ impl OrderDesk {
             }
             Ok(SubmissionOutcome::RejectedByRules { .. }) => {
                 ("the rules rejected the verdict".to_owned(), None)
+            }
+            Ok(SubmissionOutcome::RejectedByPolicy { causes, .. }) => {
+                (format!("the policy refused the verdict: {}", join_causes(causes)), None)
             }
             Ok(SubmissionOutcome::Mismatch(mismatch)) => {
                 (format!("the session has another {mismatch}"), None)
@@ -300,7 +308,7 @@ impl OrderDesk {
     }
 
     /// Publishes the stored state of an order to waiting requests, and returns it.
-    fn published(&self, session_id: &SessionId) -> Result<Option<Order>, GenerationError> {
+    pub(super) fn published(&self, session_id: &SessionId) -> Result<Option<Order>, GenerationError> {
         let order = self.store().session(session_id)?.and_then(|(session, _)| session.order);
         if let Some(order) = &order {
             self.progress.publish(session_id, order);
@@ -324,7 +332,7 @@ impl OrderDesk {
             let Some((session, events)) = change(session, order, self.clock().now()) else {
                 return Ok(CommitDecision::Already(None));
             };
-            let record = JournalRecord {
+            let mut record = JournalRecord {
                 expect: vec![RowExpectation {
                     row: RowKey::Session(session_id.clone()),
                     revision: Some(revision),
@@ -333,6 +341,8 @@ impl OrderDesk {
                 writes: vec![TableWrite::PutSession(session.clone().into())],
                 ..JournalRecord::default()
             };
+            // an order that changes in this way has no held verdict any longer
+            remove_held_verdict(&mut record, self.store(), session_id)?;
             Ok(CommitDecision::Change(Some(session), record))
         });
         let session = changed.await?.0;

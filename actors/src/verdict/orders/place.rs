@@ -64,6 +64,8 @@ impl OrderDesk {
             FindSessionOutcome::Cached(cached) => return Ok(PlacedOrder::Replayed(cached)),
             FindSessionOutcome::Mismatch(mismatch) => return Ok(PlacedOrder::Mismatch(mismatch)),
             FindSessionOutcome::Nothing(check) => submission.check = submission.check.or(check),
+            // the order of the session is the answer
+            FindSessionOutcome::Held => {}
         }
         let known = self.store().session(&session_id)?.map(|(session, _)| session);
         let known = check_known(known.as_ref(), &submission)?;

@@ -1,5 +1,6 @@
 mod budget;
 mod fallbacks;
+mod policy;
 
 use super::*;
 use crate::testing::model::{

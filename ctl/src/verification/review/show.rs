@@ -1,9 +1,11 @@
 //! Reviews as text for people.
 
 use super::super::verify::descriptions;
+use super::QueueEntry;
 use crate::base::error::CtlError;
 use crate::base::output::{escape_line, format_pairs, format_requester, format_table, shorten_line};
 use jiff::Timestamp;
+use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verification::ReviewSummary;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{
@@ -16,13 +18,14 @@ use std::io::Write;
 /// Maximum length of a review's values in a list, in characters.
 const VALUES_MAX_CHARS: usize = 60;
 
-/// Reviews as a table.
-pub(crate) fn format_reviews(reviews: &[ReviewSummary]) -> String {
-    if reviews.is_empty() {
+/// The queue as a table.
+pub(super) fn format_queue(queue: &[QueueEntry]) -> String {
+    if queue.is_empty() {
         return "no reviews".into();
     }
-    let row = |review: &ReviewSummary| {
-        [
+    let row = |entry: &QueueEntry| match entry {
+        QueueEntry::Verification(review) => [
+            "verification".into(),
             review.review_id.clone(),
             review.workflow_id.to_string(),
             format_subject(review),
@@ -30,12 +33,29 @@ pub(crate) fn format_reviews(reviews: &[ReviewSummary]) -> String {
             shorten_line(&format_values(review), VALUES_MAX_CHARS),
             review.opened_at.to_string(),
             format_state(review),
-        ]
+        ],
+        QueueEntry::Order(report) => order_row(report),
     };
     format_table(
-        ["review", "workflow", "subject", "to decide", "values", "opened at", "state"],
-        reviews.iter().map(row).collect(),
+        ["kind", "id", "workflow", "subject", "to decide", "values", "opened at", "state"],
+        queue.iter().map(row).collect(),
     )
+}
+
+/// The row of a held order, with the commands that decide it.
+fn order_row(OrderReport { session_id, tier, order, .. }: &OrderReport) -> [String; 8] {
+    let commands = if order.is_held_by_policy() { "release, retry, fail" } else { "retry, fail" };
+    let cause = order.stop_cause.map_or("held", |cause| cause.into_str());
+    [
+        "order".into(),
+        session_id.to_string(),
+        "-".into(),
+        format!("{tier} verdict"),
+        format!("oraclectl order: {commands}"),
+        "-".into(),
+        order.changed_at.to_string(),
+        format!("held ({cause})"),
+    ]
 }
 
 /// The state of a review, in words.

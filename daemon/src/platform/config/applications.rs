@@ -1,7 +1,7 @@
 //! The configuration of applications.
 
 use super::mail::check_heading;
-use super::{ConfigError, DaemonConfig, not_allowed_error};
+use super::{ApplicationGateSection, ConfigError, DaemonConfig, not_allowed_error};
 use oracled_actors::upstream::mail::MailHeading;
 use oracled_actors::verdict::generation::PromptTemplateNames;
 use oracled_domain::verdict::prompt::PromptTemplateName;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// An application: the processes that share its sessions, and what is different for them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApplicationSection {
     /// User ids of the processes of the application.
@@ -48,6 +48,10 @@ pub struct ApplicationSection {
     /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: Option<usize>,
+    /// The [policy](../delivery.md#policy-beside-the-gate) for verdicts of the application: `hold`, `refuse` and
+    /// `coherence_min`, and the tables `quick`, `full` and `strategy` with the same keys.
+    #[serde(skip_serializing_if = "ApplicationGateSection::is_empty")]
+    pub gate: ApplicationGateSection,
 }
 
 impl ApplicationSection {

@@ -6,9 +6,16 @@ use strsim::osa_distance;
 /// Maximum number of letters by which a misspelled key differs from the key. Two adjacent letters in the
 /// wrong order count as one.
 const MISSPELLED_LETTERS: usize = 2;
-/// Tables with keys that the operator chooses.
-const FREE_TABLES: [&str; 4] =
-    ["applications", "models", "ingestion.credentials", "verification.credentials"];
+/// Tables whose keys the operator chooses, or that are not among the defaults.
+const FREE_TABLES: [&str; 7] = [
+    "applications",
+    "models",
+    "ingestion.credentials",
+    "verification.credentials",
+    "gate.quick",
+    "gate.full",
+    "gate.strategy",
+];
 
 /// All keys except those of free tables.
 #[derive(Debug)]

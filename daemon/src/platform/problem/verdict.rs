@@ -7,6 +7,7 @@ use oracled_actors::upstream::ModelError;
 use oracled_actors::verdict::cache::VerdictCacheError;
 use oracled_actors::verdict::crosscheck::GateError;
 use oracled_actors::verdict::generation::{GenerationError, PromptError};
+use oracled_actors::verdict::held_key::HeldKeyError;
 use oracled_actors::verdict::lookup::LookupError;
 use oracled_actors::verdict::notifier::OutboxError;
 use oracled_actors::verdict::orders::OrderChangeError;
@@ -134,10 +135,27 @@ impl From<OrderChangeError> for Problem {
     fn from(error: OrderChangeError) -> Self {
         match error {
             OrderChangeError::Unknown(session_id) => Self::order_unknown(&session_id),
-            OrderChangeError::State { .. } => Self::new(ProblemCode::OrderStateRefused, error.to_string()),
+            OrderChangeError::RefusedByPolicy { ref causes, .. } => {
+                let mut problem = Self::new(ProblemCode::PolicyRejected, error.to_string());
+                problem.document.causes = Some(causes.clone());
+                problem
+            }
+            OrderChangeError::HeldKey(error) => (&error).into(),
+            OrderChangeError::HeldVerdictDamaged(_) => {
+                Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
+            }
+            OrderChangeError::State { .. } | OrderChangeError::NoHeldVerdict { .. } => {
+                Self::new(ProblemCode::OrderStateRefused, error.to_string())
+            }
             OrderChangeError::Failed(error) => match error {
                 GenerationError::Store(error) => error.into(),
                 GenerationError::Commit(error) => error.into(),
+                GenerationError::Cache(error) => error.into(),
+                GenerationError::NoModel => {
+                    let detail = "no model is configured, so no other verdict can be generated; release or fail the order, or \
+                                  configure `model.provider`";
+                    Self::new(ProblemCode::ModelUnavailable, detail)
+                }
                 other => Self::new(ProblemCode::InternalError, other.to_string()),
             },
         }
@@ -149,7 +167,15 @@ impl From<&VerdictCacheError> for Problem {
         match error {
             VerdictCacheError::Store(error) => error.into(),
             VerdictCacheError::Commit(error) => error.into(),
+            VerdictCacheError::HeldKey(error) => error.into(),
         }
+    }
+}
+
+impl From<&HeldKeyError> for Problem {
+    fn from(error: &HeldKeyError) -> Self {
+        tracing::error!(%error, "a held verdict cannot be encrypted or decrypted");
+        Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
     }
 }
 

@@ -12,11 +12,12 @@ use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::ReadVerdict;
 use oracled_actors::verdict::submission::Submission;
+use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheVerdictRequest, VerdictResponse};
 use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
-problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch CrosscheckRejected RulesRejected);
+problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch CrosscheckRejected RulesRejected PolicyRejected HeldVerdictUnreadable);
 
 /// Write a verdict to the cache if it passes the gate.
 ///
@@ -34,6 +35,7 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE; SessionMismatch CrosscheckR
         WriteProblems,
         (status = 201, description = "The verdict passed and is cached", body = VerdictResponse),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
+        (status = 202, description = "The policy holds the verdict: an order that waits for an operator", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
     ),
 )]
 pub async fn post(

@@ -23,6 +23,7 @@ use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
 use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{CrosscheckDecision, GatePath, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +31,12 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected OrderFailed);
+problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected PolicyRejected OrderFailed HeldVerdictUnreadable);
 
 /// Submit a verdict for delivery, or let the model generate one.
 ///
 /// The verdict is judged, and delivered if it passes. With `facts` or `facts_from`, it must also pass the rules, after the
-/// crosscheck.
+/// crosscheck. If the policy holds it, the answer is 202 with an order that waits for an operator.
 ///
 /// A request without a verdict is an order: it is stored, and the model generates the verdict. If the verdict is not there
 /// within the time limit of the request, or at once with the header `Prefer: respond-async`, the answer is 202 with the order,
@@ -52,7 +53,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY FACTS; S
         SubmitProblems,
         (status = 201, description = "The verdict passed, is durable, and may be delivered", body = VerdictResponse),
         (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
-        (status = 202, description = "The order is accepted, and the verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
+        (status = 202, description = "The order is accepted and the verdict is not there yet, or the policy holds the verdict", body = OrderReport, headers(("Location" = String, description = "The path of the order."))),
     ),
 )]
 pub async fn post(
@@ -117,15 +118,17 @@ pub async fn post(
     }
 }
 
-/// The answer to a submission for a session that already has a verdict: that verdict, whatever the current facts of its
-/// sources are, and even if they do not answer. `None` if no verdict was delivered, or it is lost.
+/// The answer to a submission for a session that already has a verdict, or a held one: that verdict or its order, whatever
+/// the current facts of its sources are, and even if they do not answer. `None` if no verdict was delivered, or it is lost.
 async fn find_delivered(
     service: &DaemonService,
     submission: &Submission,
 ) -> Result<Option<Response>, Problem> {
     let session = service.system.store.session(&submission.session_id)?;
     // a verdict that was only read so far is not delivered without the requested facts
-    if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
+    let is_answered =
+        |session: &SessionRecord| session.delivered_sha256.is_some() || session.is_held_by_policy();
+    if !session.is_some_and(|(session, _)| is_answered(&session)) {
         return Ok(None);
     }
     let cache = service.system.cache.clone();
@@ -133,11 +136,12 @@ async fn find_delivered(
     match service.run_work(async move { Ok(cache.ask(find).await??) }).await? {
         FindSessionOutcome::Cached(cached) => Ok(Some(replayed_response(&cached))),
         FindSessionOutcome::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
+        FindSessionOutcome::Held => held_response(service, &submission.session_id).map(Some),
         FindSessionOutcome::Nothing(_) => Ok(None),
     }
 }
 
-problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected OrderFailed RegenRateLimited);
+problems!(ReadProblems: SESSION STORE MODEL; LookupUnavailable LookupTimeout SessionUnknown SessionMismatch VerdictNotCached CrosscheckRejected RulesRejected PolicyRejected OrderFailed RegenRateLimited);
 
 /// Read the verdict of a session.
 ///
@@ -243,8 +247,11 @@ fn require_verdict(
         SubmissionOutcome::RejectedByRules { evaluation, retry_after } => {
             Err(rules_problem(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
-        SubmissionOutcome::Checked(_) => {
-            Err(Problem::new(ProblemCode::InternalError, "a delivery ended as a check"))
+        SubmissionOutcome::RejectedByPolicy { decision, causes, retry_after } => {
+            Err(policy_problem(service, session_id, (decision, causes), retry_after))
+        }
+        SubmissionOutcome::Checked(_) | SubmissionOutcome::Held => {
+            Err(Problem::new(ProblemCode::InternalError, "a delivery ended without a verdict"))
         }
     }
 }
@@ -255,6 +262,9 @@ fn delivery_response(
     session_id: &SessionId,
     outcome: SubmissionOutcome,
 ) -> Result<Response, Problem> {
+    if matches!(outcome, SubmissionOutcome::Held) {
+        return held_response(service, session_id);
+    }
     let is_replayed = matches!(outcome, SubmissionOutcome::Replayed(_));
     let cached = require_verdict(service, session_id, outcome)?;
     Ok(if is_replayed {
@@ -262,6 +272,13 @@ fn delivery_response(
     } else {
         json_response(StatusCode::CREATED, cached.body.clone())
     })
+}
+
+/// 202 with the order of a session whose verdict the policy holds; the verdict if an operator has just released it.
+fn held_response(service: &DaemonService, session_id: &SessionId) -> Result<Response, Problem> {
+    let session = service.system.store.session(session_id)?;
+    let (session, _) = session.ok_or_else(|| Problem::session_unknown(session_id.local()))?;
+    orders::answer(service, session, false)
 }
 
 /// The common part of submitting and writing to the cache: if the session already has a verdict, no verdict is judged;
@@ -277,6 +294,7 @@ pub(crate) async fn deliver(
         match cache.ask(FindSession(submission.clone())).await?? {
             FindSessionOutcome::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
             FindSessionOutcome::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
+            FindSessionOutcome::Held => Ok(SubmissionOutcome::Held),
             FindSessionOutcome::Nothing(check) => {
                 // a verdict that replaces a lost one must pass the same gate as the first one
                 let check = submission.check.or(check);
@@ -307,6 +325,19 @@ fn rules_problem(
 ) -> Problem {
     let mut problem = rejection_problem(ProblemCode::RulesRejected, "the rules", service, session_id);
     problem.document.evaluation = Some(evaluation);
+    problem.retry_after(retry_after)
+}
+
+fn policy_problem(
+    service: &DaemonService,
+    session_id: &SessionId,
+    (decision, causes): (CrosscheckDecision, Vec<PolicyCause>),
+    retry_after: Option<Duration>,
+) -> Problem {
+    let gate = format!("the policy ({})", join_causes(&causes));
+    let mut problem = rejection_problem(ProblemCode::PolicyRejected, &gate, service, session_id);
+    problem.document.decision = Some(decision);
+    problem.document.causes = Some(causes);
     problem.retry_after(retry_after)
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/orders`: lists, shows, retries and fails orders.
+//! `/v1/orders`: lists, shows, retries, fails and releases orders.
 
 use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
 use crate::platform::control::control_request::check_reason;
@@ -8,10 +8,12 @@ use crate::platform::service::{DaemonService, run_to_end};
 use crate::verdict::api::orders::{list_orders, read_order};
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::verdict::orders::{ChangeOrder, OrderChange};
+use oracled_actors::verdict::orders::{
+    ChangeOrder, HeldVerdictText, OrderChange, ReadHeldVerdict, ReleaseVerdict,
+};
 use oracled_api::base::page::ListPage;
 use oracled_api::verdict::orders::{
-    AllOrdersParams, OrderAction, OrderActionRequest, OrderReport, OrdersParams,
+    AllOrdersParams, HeldVerdictReport, OrderAction, OrderActionRequest, OrderReport, OrdersParams,
 };
 use oracled_domain::{PeerCredentials, SessionId};
 use std::sync::Arc;
@@ -59,9 +61,9 @@ pub async fn get(
     Ok(Json(read_order(&service, &session_id)?))
 }
 
-problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused);
+problems!(ChangeProblems: JSON_BODY SESSION STORE; OrderUnknown OrderStateRefused PolicyRejected HeldVerdictUnreadable ModelUnavailable);
 
-/// Retry or fail an order.
+/// Retry or fail an order, or release its held verdict.
 #[utoipa::path(
     post,
     path = "/v1/orders/{session_id}",
@@ -82,13 +84,53 @@ pub async fn post(
 ) -> Result<Json<OrderReport>, Problem> {
     let OrderActionRequest { action, reason } = body.parse()?;
     check_reason(&reason)?;
-    let change = match action {
-        OrderAction::Retry => OrderChange::Retry,
-        OrderAction::Fail => OrderChange::Fail,
+    let (orders, id) = (service.system.orders.clone(), session_id.clone());
+    let changed = async move {
+        let change = match action {
+            OrderAction::Retry => OrderChange::Retry,
+            OrderAction::Fail => OrderChange::Fail,
+            OrderAction::Release => {
+                return Ok(orders.ask(ReleaseVerdict { session_id: id, reason, peer }).await??);
+            }
+        };
+        Ok(orders.ask(ChangeOrder { session_id: id, change, reason, peer }).await??)
     };
-    let orders = service.system.orders.clone();
-    let message = ChangeOrder { session_id: session_id.clone(), change, reason, peer };
-    let session = run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
+    let session = run_to_end(changed).await?;
     let report = OrderReport::of(session).ok_or_else(|| Problem::order_unknown(&session_id))?;
     Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
+}
+
+problems!(ReadHeldProblems: SESSION STORE; OrderUnknown OrderStateRefused HeldVerdictUnreadable);
+
+/// Read the verdict that the policy holds.
+///
+/// The entry `held_verdict_read` in the log names the reader.
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{session_id}/verdict",
+    operation_id = "read_held_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadHeldProblems,
+        (status = 200, description = "The held verdict", body = HeldVerdictReport),
+    ),
+)]
+pub async fn read_held(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    PathSessionId(session_id): PathSessionId,
+) -> Result<Json<HeldVerdictReport>, Problem> {
+    let orders = service.system.orders.clone();
+    let message = ReadHeldVerdict { session_id, peer };
+    let HeldVerdictText { held, delivery } =
+        run_to_end(async move { Ok(orders.ask(message).await??) }).await?;
+    Ok(Json(HeldVerdictReport {
+        session_id: held.session_id,
+        held_at: held.held_at,
+        path: held.path,
+        causes: held.causes,
+        verdict: delivery.approved.verdict().to_owned(),
+        decision: delivery.approved.decision().clone(),
+    }))
 }

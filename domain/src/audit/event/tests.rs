@@ -4,9 +4,11 @@ use crate::rules::{self, CandidateCheck, CandidateText, FactSet, RulesEvaluation
 use crate::verdict::cost::{ModelCost, day_of};
 use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::RegeneratedVerdict;
+use crate::verdict::flag::Flag;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::interaction::InteractionStatus;
 use crate::verdict::lookup::LookupOutcome;
+use crate::verdict::policy::{PolicyAction, PolicyCause};
 use crate::verdict::query::CustomerQuery;
 use crate::verdict::webhook::{OutboxWebhook, WebhookType};
 use serde_json::{Value, json};
@@ -356,6 +358,16 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             peer: Some(peer),
         },
         EventKind::OrderRetried { reason: "mended".into(), peer },
+        EventKind::OrderReleased { verdict_sha256: Sha256Hex::of(b""), reason: "sound".into(), peer },
+        EventKind::HeldVerdictRead { verdict_sha256: Sha256Hex::of(b""), peer },
+        EventKind::PolicyApplied {
+            policy: AppliedPolicy {
+                action: PolicyAction::Refuse,
+                causes: vec![PolicyCause::Flag(Flag::VerdictConflict), PolicyCause::CoherenceMin(0.99)],
+            },
+            verdict_sha256: Sha256Hex::of(b""),
+            path: GatePath::Submit,
+        },
         EventKind::OrderDelivered { path: GatePath::Generate, attempts: 2 },
     ];
     kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()

@@ -101,6 +101,20 @@ fn delivered_order_ends_its_attempt() {
 }
 
 #[test]
+fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
+    let attempted = Order::placed(at(0)).attempted(settings(), at(1));
+    let order = attempted.held_by_policy("verdict_conflict".into(), None, None, at(2));
+    assert!(order.is_held_by_policy() && order.due_at(at(3)).is_none());
+    let attempt = order.last_attempts.last().expect("an attempt");
+    assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Held), Some(at(2))));
+    let stop_causes = [order.clone().retried(at(4)), order.clone().delivered(None, None, at(4))];
+    assert!(stop_causes.iter().all(|order| order.stop_cause.is_none() && !order.is_held_by_policy()));
+    let at_limit =
+        order.stopped(OrderStopCause::Expired, &OrderPolicy { holds_stopped: true, ..POLICY }, at(4));
+    assert!(!at_limit.is_held_by_policy());
+}
+
+#[test]
 fn order_is_due_at_once_if_the_clock_was_set_back() {
     let order = fail(Order::placed(at(0)), GenerationOutcome::ModelTimeout, 100_000 - 20_000);
     assert_eq!(order.due_at(at(80_000)), Some(at(80_005)));

@@ -1,0 +1,165 @@
+//! Verdicts that the policy holds: one commit for the encrypted verdict, its session with a held order, and their entries.
+
+use super::VerdictCacheError;
+use super::admission::AdmitVerdict;
+use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
+use super::session_record::address_change_event;
+use crate::verdict::held_key::HeldVerdictKey;
+use crate::verdict::submission::{GenerationTrace, Submission};
+use jiff::Timestamp;
+use oracled_domain::verdict::held::HeldVerdict;
+use oracled_domain::verdict::order::{Order, OrderStopCause};
+use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction, join_causes};
+use oracled_domain::{AuditEvent, EventKind, GatePath, SessionId, SessionRecord, VerdictDelivery};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
+
+/// The policy beside the gate, and the key of the verdicts that it holds.
+#[derive(Debug, Clone)]
+pub struct PolicyConfig {
+    pub policies: DeliveryPolicies,
+    pub key: HeldVerdictKey,
+}
+
+impl AdmitVerdict {
+    /// What the policy does to the verdict. `None` delivers it.
+    ///
+    /// The first verdict of a session is never held once it was delivered. Another verdict in its place is refused, because
+    /// a held order would keep readers from the regeneration of the first one.
+    pub(super) fn apply_policy(
+        &self,
+        policies: &DeliveryPolicies,
+        session: Option<&SessionRecord>,
+    ) -> Option<AppliedPolicy> {
+        let AdmitVerdict { submission: Submission { session_id, path, .. }, approved, release, .. } = self;
+        let policy = policies.decide(session_id.application(), approved.tier(), approved.decision())?;
+        let original = session.and_then(|session| session.original.as_ref());
+        let is_original =
+            original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
+        match policy.action {
+            PolicyAction::Hold if release.is_some() || is_original => None,
+            PolicyAction::Hold if *path == GatePath::Regen || original.is_some() => {
+                Some(AppliedPolicy { action: PolicyAction::Refuse, ..policy })
+            }
+            PolicyAction::Hold | PolicyAction::Refuse => Some(policy),
+        }
+    }
+
+    /// The record of a verdict that the policy refused.
+    pub(super) fn refusal_record(&self, policy: &AppliedPolicy, now: Timestamp) -> JournalRecord {
+        let events = self.judged.iter().cloned().chain([self.policy_event(policy, now)]);
+        GenerationTrace::record(self.submission.generation_trace.as_ref(), events)
+    }
+
+    fn policy_event(&self, policy: &AppliedPolicy, now: Timestamp) -> AuditEvent {
+        let Submission { session_id, path, .. } = &self.submission;
+        let verdict_sha256 = self.approved.sha256().clone();
+        let applied = EventKind::PolicyApplied { policy: policy.clone(), verdict_sha256, path: *path };
+        AuditEvent::new(now, session_id.clone(), applied)
+    }
+
+    /// The record of a verdict that the policy holds. `sealed` is the encrypted verdict.
+    pub(super) fn hold_record(
+        &self,
+        policy: &AppliedPolicy,
+        sealed: String,
+        known: Option<&(SessionRecord, u64)>,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<JournalRecord, StoreError> {
+        let Submission { session_id, query, path, customer_email, check, prompt, generation_trace, .. } =
+            &self.submission;
+        let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
+        let trace = generation_trace.as_ref();
+        let new = || SessionRecord::new(session_id.clone(), self.approved.tier(), query.clone());
+        let base = known.cloned().unwrap_or_else(new);
+        let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
+        let cause = format!("the policy holds the verdict: {}", join_causes(&policy.causes));
+        let (usage, cost) = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
+        let order = order.held_by_policy(cause, usage, cost, now);
+        let stopped = EventKind::OrderStopped {
+            state: order.state,
+            cause: OrderStopCause::Policy,
+            attempts: order.attempts,
+            reason: None,
+            peer: None,
+        };
+        let session = SessionRecord {
+            customer_email: customer_email.clone().or(base.customer_email),
+            check: check.clone().or(base.check),
+            order: Some(order),
+            ..base
+        };
+        let held = HeldVerdict {
+            session_id: session_id.clone(),
+            held_at: now,
+            path: *path,
+            causes: policy.causes.clone(),
+            verdict_sha256: self.approved.sha256().clone(),
+            generation: trace.map(|trace| trace.generation.clone()),
+            prompt: prompt.clone(),
+            sealed,
+        };
+        let mut record = self.refusal_record(policy, now);
+        if known.is_none_or(|session| session.order.is_none()) {
+            let placed = EventKind::OrderPlaced {
+                tier: session.tier,
+                query_preview: session.query.preview(),
+                has_email: session.customer_email.is_some(),
+            };
+            record.events.push(AuditEvent::new(now, session_id.clone(), placed));
+        }
+        record.events.extend(address_change_event(store, known, &session, now)?);
+        record.events.push(AuditEvent::new(now, session_id.clone(), stopped));
+        record.expect = vec![
+            RowExpectation { row: RowKey::Verdict(session_id.clone()), revision: None },
+            RowExpectation { row: RowKey::Session(session_id.clone()), revision },
+            RowExpectation { row: RowKey::Held(session_id.clone()), revision: None },
+        ];
+        record.writes = vec![TableWrite::PutHeld(held.into()), TableWrite::PutSession(session.into())];
+        if known.is_none() {
+            let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
+            remove_rejecting_check(&mut record, session_id, refusal_revision);
+        }
+        Ok(record)
+    }
+
+    /// The encrypted verdict, if the policy may hold it.
+    pub(super) async fn seal(
+        &self,
+        PolicyConfig { policies, key }: &PolicyConfig,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<Option<String>, VerdictCacheError> {
+        let policy = self.apply_policy(policies, None);
+        if policy.is_none_or(|policy| policy.action != PolicyAction::Hold) {
+            return Ok(None);
+        }
+        let Submission { session_id, query, .. } = &self.submission;
+        let delivery = VerdictDelivery {
+            session_id: session_id.clone(),
+            query: query.clone(),
+            approved: self.approved.clone(),
+            cached_at: now,
+            regen: None,
+            evaluation_sha256: self.evaluation_sha256.clone(),
+        };
+        let text = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
+        // a new key could not decrypt the verdicts that are held already
+        let may_create = !store.has_held_verdicts()?;
+        Ok(Some(key.seal(session_id, text, may_create).await?))
+    }
+}
+
+/// Makes `record` also remove the held verdict of the session, if there is one. The record is stale if that has changed.
+pub(crate) fn remove_held_verdict(
+    record: &mut JournalRecord,
+    store: &Store,
+    session_id: &SessionId,
+) -> Result<(), StoreError> {
+    let revision = store.held_verdict_revision(session_id)?;
+    record.expect.push(RowExpectation { row: RowKey::Held(session_id.clone()), revision });
+    if revision.is_some() {
+        record.writes.push(TableWrite::RemoveHeld(session_id.clone()));
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! The key that encrypts verdicts that the policy holds: ChaCha20-Poly1305 with the session id as additional data.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use oracled_domain::SessionId;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::spawn_blocking;
+
+/// The length of the key, in bytes.
+const KEY_BYTES: usize = 32;
+/// The longest file that is read as a key, in bytes.
+const FILE_MAX_BYTES: u64 = 1024;
+/// The name of the key in the state directory.
+const FILE: &str = "held.key";
+
+/// Why a held verdict was not encrypted or decrypted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeldKeyError {
+    #[error("the key of held verdicts, {}, cannot be used: {cause}; restore it, or retry or fail the held orders", .file.display())]
+    File { file: PathBuf, cause: String },
+    #[error(
+        "the held verdict of session {session_id} cannot be decrypted: {} is another key, or the verdict is damaged; \
+         restore the key, or retry or fail the order", .file.display()
+    )]
+    Decryption { session_id: SessionId, file: PathBuf },
+}
+
+/// The key of held verdicts. It is read from its file each time, so a restored file needs no restart.
+#[derive(Debug, Clone)]
+pub struct HeldVerdictKey {
+    file: PathBuf,
+    /// Locked while the file is created; `None` if the file is never created.
+    creation: Option<Arc<Mutex<()>>>,
+}
+
+impl HeldVerdictKey {
+    /// The key in a file that the operator provides.
+    #[must_use]
+    pub const fn provided(file: PathBuf) -> Self {
+        Self { file, creation: None }
+    }
+
+    /// The key in the state directory, which is created at its first use.
+    #[must_use]
+    pub fn in_state_dir(state_dir: &Path) -> Self {
+        Self { file: state_dir.join(FILE), creation: Some(Arc::default()) }
+    }
+
+    /// Encrypts `text`, as Base64. A missing key is created only with `may_create`.
+    pub(crate) async fn seal(
+        &self,
+        session_id: &SessionId,
+        mut text: Vec<u8>,
+        may_create: bool,
+    ) -> Result<String, HeldKeyError> {
+        let key = self.read(may_create).await?;
+        let mut nonce = [0; NONCE_LEN];
+        let sealed = SystemRandom::new().fill(&mut nonce).and_then(|()| {
+            let aad = Aad::from(session_id.as_str().as_bytes());
+            key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut text)
+        });
+        sealed.map_err(|_| self.error("the system has no random numbers"))?;
+        Ok(BASE64_STANDARD.encode([nonce.as_slice(), &text].concat()))
+    }
+
+    /// Decrypts a text that was encrypted for the same session.
+    pub(crate) async fn open(&self, session_id: &SessionId, sealed: &str) -> Result<Vec<u8>, HeldKeyError> {
+        let key = self.read(false).await?;
+        let open = || {
+            let mut sealed = BASE64_STANDARD.decode(sealed).ok()?;
+            let (nonce, text) = sealed.split_first_chunk_mut()?;
+            let aad = Aad::from(session_id.as_str().as_bytes());
+            let text = key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, text).ok()?;
+            Some(text.to_vec())
+        };
+        open().ok_or_else(|| HeldKeyError::Decryption {
+            session_id: session_id.clone(),
+            file: self.file.clone(),
+        })
+    }
+
+    async fn read(&self, may_create: bool) -> Result<LessSafeKey, HeldKeyError> {
+        let (key, clone) = (self.clone(), self.clone());
+        let read = spawn_blocking(move || clone.read_file(may_create)).await;
+        let bytes = read.map_err(io::Error::other).and_then(|read| read).map_err(|error| key.error(error))?;
+        let key =
+            UnboundKey::new(&CHACHA20_POLY1305, &bytes).map_err(|_| self.error("its length is wrong"))?;
+        Ok(LessSafeKey::new(key))
+    }
+
+    /// Blocks on the disk.
+    fn read_file(&self, may_create: bool) -> io::Result<Vec<u8>> {
+        let _creation =
+            self.creation.as_ref().map(|creation| creation.lock().unwrap_or_else(PoisonError::into_inner));
+        match read_key(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound && may_create && self.creation.is_some() => {
+                create_key(&self.file)
+            }
+            read => read,
+        }
+    }
+
+    fn error(&self, cause: impl ToString) -> HeldKeyError {
+        HeldKeyError::File { file: self.file.clone(), cause: cause.to_string() }
+    }
+}
+
+fn read_key(file: &Path) -> io::Result<Vec<u8>> {
+    let invalid = || io::Error::new(ErrorKind::InvalidData, "it is not 32 bytes in Base64");
+    if !fs::metadata(file)?.is_file() {
+        return Err(invalid());
+    }
+    let mut text = String::new();
+    File::open(file)?.take(FILE_MAX_BYTES).read_to_string(&mut text)?;
+    let key = BASE64_STANDARD.decode(text.trim()).ok().filter(|key| key.len() == KEY_BYTES);
+    key.ok_or_else(invalid)
+}
+
+/// Creates the key under another name first: a partial key would make held verdicts unreadable.
+fn create_key(file: &Path) -> io::Result<Vec<u8>> {
+    let mut key = vec![0; KEY_BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let piece = file.with_extension("key.new");
+    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&piece)?;
+    writeln!(new, "{}", BASE64_STANDARD.encode(&key))?;
+    new.sync_all()?;
+    fs::rename(&piece, file)?;
+    if let Some(dir) = file.parent() {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::id;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[tokio::test]
+    async fn sealed_text_opens_only_with_its_key_and_session() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = HeldVerdictKey::in_state_dir(dir.path());
+        let missing = key.seal(&id("cs_1"), b"text".to_vec(), false).await;
+        assert!(matches!(missing, Err(HeldKeyError::File { .. })), "{missing:?}");
+        let sealed = key.seal(&id("cs_1"), b"text".to_vec(), true).await.expect("the key is created");
+        let again = key.seal(&id("cs_1"), b"text".to_vec(), false).await.expect("the key exists");
+        assert_ne!(sealed, again, "each has a nonce of its own");
+        assert_eq!(key.open(&id("cs_1"), &sealed).await, Ok(b"text".to_vec()));
+        let file = dir.path().join(FILE);
+        let mode = fs::metadata(&file).expect("the key is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        let other = key.open(&id("cs_2"), &sealed).await;
+        assert!(matches!(other, Err(HeldKeyError::Decryption { .. })), "{other:?}");
+        for damaged in ["", "AAAA", "no Base64!"] {
+            assert!(matches!(key.open(&id("cs_1"), damaged).await, Err(HeldKeyError::Decryption { .. })));
+        }
+        fs::write(&file, BASE64_STANDARD.encode([7; KEY_BYTES])).expect("the key is replaced");
+        let replaced = key.open(&id("cs_1"), &sealed).await;
+        assert!(matches!(replaced, Err(HeldKeyError::Decryption { .. })), "{replaced:?}");
+        fs::write(&file, "short").expect("the key is replaced");
+        assert!(matches!(key.open(&id("cs_1"), &sealed).await, Err(HeldKeyError::File { .. })));
+        fs::remove_file(&file).expect("the key is removed");
+        assert!(matches!(key.open(&id("cs_1"), &sealed).await, Err(HeldKeyError::File { .. })));
+        let provided = HeldVerdictKey::provided(file).seal(&id("cs_1"), b"text".to_vec(), true).await;
+        assert!(matches!(provided, Err(HeldKeyError::File { .. })), "a provided key is not created");
+    }
+}

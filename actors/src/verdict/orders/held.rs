@@ -1,0 +1,124 @@
+//! Verdicts that the policy holds: reading one, and releasing it.
+
+use super::admin::OrderChangeError;
+use super::{OrderDesk, OrdersActor};
+use crate::audit::logger::CommitError;
+use crate::verdict::cache::{AdmitVerdict, VerdictCacheError, VerdictRelease};
+use crate::verdict::generation::GenerationError;
+use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use actix::{Context, Handler, Message, ResponseFuture};
+use oracled_domain::verdict::held::HeldVerdict;
+use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId, SessionRecord, VerdictDelivery};
+use oracled_store::{JournalRecord, RowExpectation, RowKey};
+
+/// Releases the verdict that the policy holds: it is delivered like any other. Returns its session afterwards.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<SessionRecord, OrderChangeError>")]
+pub struct ReleaseVerdict {
+    pub session_id: SessionId,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub peer: PeerCredentials,
+}
+
+/// Reads the verdict that the policy holds, for an operator.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<HeldVerdictText, OrderChangeError>")]
+pub struct ReadHeldVerdict {
+    pub session_id: SessionId,
+    /// The operator.
+    pub peer: PeerCredentials,
+}
+
+/// A held verdict that was decrypted and judged again.
+#[derive(Debug)]
+pub struct HeldVerdictText {
+    pub held: HeldVerdict,
+    pub delivery: VerdictDelivery,
+}
+
+impl OrderDesk {
+    /// Decrypts the held verdict of a session. Deserialization judges it again.
+    async fn open_held(&self, session_id: &SessionId) -> Result<(HeldVerdictText, u64), OrderChangeError> {
+        let held = self.store().held_verdict(session_id).map_err(GenerationError::from)?;
+        let Some((held, revision)) = held else { return Err(self.not_held(session_id)?) };
+        let text = self.held_key.open(session_id, &held.sealed).await?;
+        let damaged = |_| OrderChangeError::HeldVerdictDamaged(session_id.clone());
+        let delivery = serde_json::from_slice(&text).map_err(damaged)?;
+        Ok((HeldVerdictText { held, delivery }, revision))
+    }
+
+    /// Why the order of a session has no held verdict.
+    fn not_held(&self, session_id: &SessionId) -> Result<OrderChangeError, GenerationError> {
+        let session = self.store().session(session_id)?;
+        let order = session.and_then(|(session, _)| session.order);
+        let session_id = session_id.clone();
+        Ok(match order {
+            Some(order) => OrderChangeError::NoHeldVerdict { session_id, state: order.state },
+            None => OrderChangeError::Unknown(session_id),
+        })
+    }
+
+    async fn release(&self, message: ReleaseVerdict) -> Result<SessionRecord, OrderChangeError> {
+        let ReleaseVerdict { session_id, reason, peer } = message;
+        let (HeldVerdictText { held, delivery }, held_revision) = self.open_held(&session_id).await?;
+        let session = self.store().session(&session_id).map_err(GenerationError::from)?;
+        let Some((session, _)) = session else { return Err(OrderChangeError::Unknown(session_id)) };
+        let trace = |generation| GenerationTrace { generation, interactions: Vec::new() };
+        let submission = Submission {
+            path: held.path,
+            prompt: held.prompt,
+            generation_trace: held.generation.map(trace),
+            ..Submission::of_order(&session)
+        };
+        let VerdictDelivery { approved, evaluation_sha256, .. } = delivery;
+        let release = Some(VerdictRelease { held_revision, reason, peer });
+        let admit = AdmitVerdict { submission, approved, judged: Vec::new(), evaluation_sha256, release };
+        match self.runner.handles.cache.ask(admit).await {
+            Ok(Ok(SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..))) => {}
+            Ok(Ok(SubmissionOutcome::RejectedByPolicy { causes, .. })) => {
+                return Err(OrderChangeError::RefusedByPolicy { session_id, causes });
+            }
+            // another operator has decided meanwhile
+            Ok(Ok(_) | Err(VerdictCacheError::Commit(CommitError::Stale(_)))) => {
+                return Err(self.not_held(&session_id)?);
+            }
+            Ok(Err(error)) => return Err(GenerationError::from(error).into()),
+            Err(error) => return Err(GenerationError::from(error).into()),
+        }
+        self.published(&session_id)?;
+        let session = self.store().session(&session_id).map_err(GenerationError::from)?;
+        session.map(|(session, _)| session).ok_or(OrderChangeError::Unknown(session_id))
+    }
+
+    async fn read_held(&self, message: ReadHeldVerdict) -> Result<HeldVerdictText, OrderChangeError> {
+        let ReadHeldVerdict { session_id, peer } = message;
+        let (text, revision) = self.open_held(&session_id).await?;
+        let read = EventKind::HeldVerdictRead { verdict_sha256: text.held.verdict_sha256.clone(), peer };
+        let record = JournalRecord {
+            expect: vec![RowExpectation { row: RowKey::Held(session_id.clone()), revision: Some(revision) }],
+            ..JournalRecord::from(AuditEvent::new(self.clock().now(), session_id, read))
+        };
+        self.runner.handles.log.commit(record).await.map_err(GenerationError::from)?;
+        Ok(text)
+    }
+}
+
+impl Handler<ReleaseVerdict> for OrdersActor {
+    type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
+
+    fn handle(&mut self, message: ReleaseVerdict, _: &mut Context<Self>) -> Self::Result {
+        let desk = self.desk.clone();
+        Box::pin(async move { desk.release(message).await })
+    }
+}
+
+impl Handler<ReadHeldVerdict> for OrdersActor {
+    type Result = ResponseFuture<Result<HeldVerdictText, OrderChangeError>>;
+
+    fn handle(&mut self, message: ReadHeldVerdict, _: &mut Context<Self>) -> Self::Result {
+        let desk = self.desk.clone();
+        Box::pin(async move { desk.read_held(message).await })
+    }
+}

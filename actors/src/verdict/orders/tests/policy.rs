@@ -1,0 +1,65 @@
+//! Orders whose verdicts the policy holds.
+
+use super::*;
+use crate::testing::test_submission;
+use oracled_domain::ProductTier;
+use oracled_domain::verdict::policy::{DeliveryPolicies, DeliveryPolicy};
+
+/// An approved verdict with the flag `short_summary`.
+const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"Sound."}"#;
+
+/// Runs `test` with a policy that holds [`FLAGGED`].
+fn with_policy<F: Future<Output = ()>>(model: &Arc<ScriptedModel>, test: impl FnOnce(TestSystem) -> F) {
+    let time = TestClock::new();
+    let hold = vec!["short_summary".parse().expect("a flag")];
+    let policy = DeliveryPolicy { hold, ..DeliveryPolicy::default() };
+    let common = [(ProductTier::Quick, policy)].into();
+    let policies = DeliveryPolicies { common, ..DeliveryPolicies::default() };
+    with_services(time.clone(), TestServices { policies, ..outside(model, &time) }, test);
+}
+
+async fn submit(world: &TestSystem, raw: &str) -> SubmissionOutcome {
+    let judge = JudgeVerdict(test_submission("cs_1", raw, GatePath::Submit));
+    world.system.crosscheck.ask(judge).await.expect("the actor answers").expect("it is judged")
+}
+
+async fn release(world: &TestSystem) -> Result<SessionRecord, OrderChangeError> {
+    let message = ReleaseVerdict { session_id: id("cs_1"), reason: "sound".to_owned(), peer: PEER };
+    world.system.orders.ask(message).await.expect("the actor answers")
+}
+
+#[test]
+fn answer_of_an_attempt_in_flight_does_not_replace_a_held_submission() {
+    let model = held_model([verdict(VerdictLabel::Red)]);
+    with_policy(&model.clone(), |world| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
+        answer_one(&model);
+        let order = wait_for(&mut progress, OrderState::Held).await;
+        assert!(order.is_held_by_policy());
+        release(&world).await.expect("it is released");
+        assert_eq!(delivered_label(&world, "cs_1"), VerdictLabel::Green);
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn concurrent_decisions_have_one_effect() {
+    for change_first in [OrderChange::Fail, OrderChange::Retry] {
+        let model = ScriptedModel::with_answers([Ok(FLAGGED.to_owned()), verdict(VerdictLabel::Red)]);
+        with_policy(&model.clone(), |world| async move {
+            let held = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
+            assert!(held.is_held_by_policy());
+            let (first, second, changed) =
+                tokio::join!(release(&world), release(&world), change(&world, "cs_1", change_first));
+            let done =
+                usize::from(first.is_ok()) + usize::from(second.is_ok()) + usize::from(changed.is_ok());
+            assert_eq!(done, 1, "{first:?} {second:?} {changed:?}");
+            assert!(!world.system.store.has_held_verdicts().expect("the store is readable"));
+            let delivered = logged_events(&world.system.store);
+            let count = delivered.iter().filter(|event| *event == "order_released").count();
+            assert_eq!(count, usize::from(changed.is_err()));
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! Verdicts that the policy holds until an operator decides.
+
+use crate::base::digest::Sha256Hex;
+use crate::verdict::gate_path::GatePath;
+use crate::verdict::generation::VerdictGeneration;
+use crate::verdict::policy::PolicyCause;
+use crate::verdict::prompt::VerdictPrompt;
+use crate::verdict::session::SessionId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// An approved verdict that is held. Its text is encrypted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldVerdict {
+    pub session_id: SessionId,
+    pub held_at: Timestamp,
+    /// The path on which it arrived.
+    pub path: GatePath,
+    /// Why it is held.
+    pub causes: Vec<PolicyCause>,
+    /// The SHA-256 of its text.
+    pub verdict_sha256: Sha256Hex,
+    /// How the model generated it; `None` for a submitted verdict.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generation: Option<VerdictGeneration>,
+    /// The prompt of a submitted verdict, if the caller named it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prompt: Option<VerdictPrompt>,
+    /// Its delivery document, encrypted: the nonce and the ciphertext, in Base64.
+    pub sealed: String,
+}

@@ -1,0 +1,35 @@
+//! Verdicts that the policy holds. Their texts are encrypted.
+
+use crate::base::engine::TableReader;
+use crate::base::error::StoreError;
+use crate::base::rows::{self, TableId};
+use oracled_domain::SessionId;
+use oracled_domain::verdict::held::HeldVerdict;
+
+impl TableReader {
+    /// The verdict of a session that the policy holds, with its revision.
+    ///
+    /// # Errors
+    /// The held verdict cannot be read.
+    pub fn held_verdict(&self, session_id: &SessionId) -> Result<Option<(HeldVerdict, u64)>, StoreError> {
+        self.read_row(TableId::Held, session_id.as_str())
+    }
+
+    /// The revision of the held verdict of a session, even if the row is damaged.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn held_verdict_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
+        let name = session_id.as_str().as_bytes();
+        let head = self.read(|db, _| rows::head(db, self.dir(), TableId::Held, name))?;
+        Ok(head.map(|(revision, _)| revision))
+    }
+
+    /// Whether the policy holds any verdict.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn has_held_verdicts(&self) -> Result<bool, StoreError> {
+        Ok(!self.names_after(TableId::Held, None, 1)?.is_empty())
+    }
+}

@@ -1,0 +1,325 @@
+//! The policy beside the gate: approved verdicts that are held for an operator, or refused.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use hyper::Method;
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_tests::generation::{
+    event_names, purge_verdict, read_cached, read_metric, read_order, read_verdict, request_verdict,
+    wait_for_order, world_with_model,
+};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem, submission,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// The summary of [`FLAGGED`], which occurs nowhere else.
+const MARK: &str = "q7xHeld7z";
+/// An approved verdict with the flag `short_summary`.
+const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"q7xHeld7z"}"#;
+const HOLD: &str = "[gate]\nhold = [\"short_summary\"]\n";
+
+/// A world without a model that holds flagged verdicts and mails by `mailbox`.
+fn holding(mailbox: &ModelServer) -> DaemonWorld {
+    mailbox.set_default(ScriptedReply::json(200, &json!({})));
+    let url = mailbox.url();
+    DaemonWorld::with_config(&format!("{HOLD}[mail]\ntransport = \"http\"\nbase_url = \"{url}\""))
+}
+
+async fn submit(daemon: &DaemonProcess<'_>, session: &str, raw: &str) -> DaemonResponse {
+    let mut body = submission(raw);
+    body["customer_email"] = json!("ann@example.org");
+    post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await
+}
+
+/// Submits a verdict that is held.
+async fn submit_held(daemon: &DaemonProcess<'_>, session: &str) {
+    let answer = submit(daemon, session, FLAGGED).await;
+    assert_eq!(answer.status, 202, "{}", document(&answer));
+    assert_eq!(answer.headers["location"], format!("/v1/orders/{session}").as_str());
+    assert_eq!((at(&answer, "/state"), at(&answer, "/stop_cause")), (json!("held"), json!("policy")));
+}
+
+async fn decide(control: &mut DaemonClient, session: &str, action: &str) -> DaemonResponse {
+    post(control, &format!("/v1/orders/{session}"), &json!({"action": action, "reason": "reviewed"})).await
+}
+
+async fn read_held(control: &mut DaemonClient, session: &str) -> DaemonResponse {
+    get(control, &format!("/v1/orders/{session}/verdict")).await
+}
+
+/// Every file below `dir`, as one byte string.
+fn bytes_below(dir: &Path) -> Vec<u8> {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| if path.is_dir() { bytes_below(&path) } else { fs::read(path).unwrap_or_default() })
+        .collect()
+}
+
+/// Whether a file of the world has the text of the held verdict, as it is, in hexadecimal or in Base64.
+fn is_text_written(world: &DaemonWorld) -> bool {
+    let written = [bytes_below(&world.state()), world.service_log().into_bytes()].concat();
+    let hex: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![MARK.to_owned(), hex.to_uppercase(), hex];
+    // the digits that the text has at each of the three offsets, without those that it shares with its neighbors
+    for (offset, shared) in [(0, 0), (1, 2), (2, 3)] {
+        let encoded = BASE64_STANDARD_NO_PAD.encode([&[0; 2][..offset], MARK.as_bytes()].concat());
+        forms.push(encoded[shared..encoded.len() - 2].to_owned());
+    }
+    forms.iter().any(|form| written.windows(form.len()).any(|part| part == form.as_bytes()))
+}
+
+#[tokio::test]
+async fn held_submission_is_delivered_once_by_its_release() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    submit_held(&daemon, "cs_1").await;
+    assert!(!is_text_written(&world));
+    let expected =
+        ["tmm_crosscheck", "policy_applied", "order_placed", "order_stopped"].map(str::to_owned).to_vec();
+    assert_eq!(event_names(control, "cs_1").await, expected);
+    for raw in [FLAGGED, GOOD] {
+        let again = submit(&daemon, "cs_1", raw).await;
+        assert_eq!((again.status.as_u16(), at(&again, "/stop_cause")), (202, json!("policy")));
+    }
+    assert_eq!(event_names(control, "cs_1").await, expected, "a repeated request stores nothing");
+    let other = json!({"tier": "full", "query": "Sell honey?", "raw": GOOD});
+    problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
+    assert_eq!(read_verdict(routes, "cs_1").await.status, 202);
+    problem(&read_cached(routes, "cs_1").await, 404, "verdict_not_cached");
+    assert_eq!(mailbox.request_count(), 0);
+    let mode = fs::metadata(world.state().join("held.key")).expect("the key is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let released = world.ctl_in_thread(&["order", "release", "cs_1", "--reason", "it is sound"]).await;
+    assert!(released.status.success(), "{}", String::from_utf8_lossy(&released.stderr));
+    let delivered = read_verdict(routes, "cs_1").await;
+    assert_eq!((delivered.status.as_u16(), at(&delivered, "/verdict/summary")), (200, json!(MARK)));
+    assert_eq!(at(&delivered, "/decision/flags"), json!(["short_summary"]));
+    eventually("it is mailed", async || mailbox.request_count() == 1).await;
+    let after = ["order_released", "verdict_cached", "order_delivered", "mail_queued", "mail_sent"];
+    eventually("the mail is logged", async || event_names(control, "cs_1").await.len() == 9).await;
+    assert_eq!(event_names(control, "cs_1").await[4..], after);
+    assert!(is_text_written(&world), "a delivered verdict is found");
+    let entry = log(control, "session=cs_1&event=order_released").await.remove(0);
+    assert_eq!((&entry["reason"], entry["peer"]["uid"].is_u64()), (&json!("it is sound"), true));
+    problem(&decide(control, "cs_1", "release").await, 409, "order_state_refused");
+    problem(&read_held(control, "cs_1").await, 409, "order_state_refused");
+    assert_eq!(at(&submit(&daemon, "cs_1", FLAGGED).await, "/replayed"), true);
+    assert_eq!(mailbox.request_count(), 1);
+    let held = r#"oracled_policy_decisions_total{application="default",action="hold"}"#;
+    assert_eq!(read_metric(routes, held).await, 1.0);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn operator_who_reads_a_held_verdict_is_in_the_log() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    submit_held(&daemon, "cs_1").await;
+    let shown = world.ctl_in_thread(&["order", "show", "cs_1", "--text"]).await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(MARK) && shown.contains("short_summary"), "{shown}");
+    let entry = log(control, "session=cs_1&event=held_verdict_read").await.remove(0);
+    assert!(entry["peer"]["uid"].is_u64() && entry["verdict_sha256"].is_string(), "{entry}");
+    let read = read_held(control, "cs_1").await;
+    assert_eq!(
+        (at(&read, "/verdict/summary"), at(&read, "/causes")),
+        (json!(MARK), json!(["short_summary"]))
+    );
+    problem(&read_held(control, "cs_2").await, 404, "order_unknown");
+}
+
+#[tokio::test]
+async fn failed_order_destroys_its_held_verdict() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    submit_held(&daemon, "cs_1").await;
+    submit_held(&daemon, "cs_2").await;
+    assert!(!is_text_written(&world));
+    assert_eq!(decide(control, "cs_1", "fail").await.status, 200);
+    problem(&read_held(control, "cs_1").await, 409, "order_state_refused");
+    problem(&decide(control, "cs_1", "release").await, 409, "order_state_refused");
+    problem(&read_verdict(routes, "cs_1").await, 422, "order_failed");
+    let removed = call(control, Method::DELETE, "/v1/sessions/cs_2", None).await;
+    assert_eq!(removed.status, 200, "{}", document(&removed));
+    problem(&read_held(control, "cs_2").await, 404, "order_unknown");
+    // another verdict of the session can still be delivered
+    assert_eq!(submit(&daemon, "cs_1", GOOD).await.status, 201);
+    assert!(daemon.stop().success());
+    assert!(!is_text_written(&world));
+    // the counts of the store agree
+    let daemon = world.serve().await;
+    assert_eq!(read_order(&mut daemon.routes().await, "cs_1").await["state"], "delivered");
+}
+
+#[tokio::test]
+async fn held_answer_of_the_model_is_retried_or_released() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(FLAGGED));
+    let world = model.create_world(HOLD);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for session in ["cs_1", "cs_2"] {
+        let answer = request_verdict(routes, session).await;
+        assert_eq!((answer.status.as_u16(), at(&answer, "/stop_cause")), (202, json!("policy")));
+        assert_eq!(at(&answer, "/last_attempts/0/outcome"), "held");
+        assert!(at(&answer, "/last_attempts/0/usage/total_tokens").is_u64());
+    }
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 202);
+    assert_eq!(model.request_count(), 2, "a repeated request calls no model");
+    assert!(!is_text_written(&world));
+
+    model.set_default(ScriptedReply::with_text(GOOD));
+    assert_eq!(decide(control, "cs_1", "retry").await.status, 200);
+    let order = wait_for_order(routes, "cs_1", "delivered").await;
+    assert_eq!((&order["attempts"], model.request_count()), (&json!(2), 3));
+    problem(&read_held(control, "cs_1").await, 409, "order_state_refused");
+    assert_eq!(decide(control, "cs_2", "release").await.status, 200);
+    assert_eq!(at(&read_verdict(routes, "cs_2").await, "/verdict/summary"), MARK);
+    // the session has the prompt and the settings of the held verdict
+    purge_verdict(control, "cs_2").await;
+    let regenerated = read_verdict(routes, "cs_2").await;
+    assert_eq!((regenerated.status.as_u16(), at(&regenerated, "/prompt_changed")), (200, Value::Null));
+}
+
+#[tokio::test]
+async fn retry_of_a_held_submission_needs_a_model() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    submit_held(&daemon, "cs_1").await;
+    let control = &mut daemon.control().await;
+    problem(&decide(control, "cs_1", "retry").await, 503, "model_unavailable");
+    assert_eq!(read_held(control, "cs_1").await.status, 200, "it is still held");
+    assert!(daemon.stop().success());
+
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let with_model = world_with_model(&model.url(), HOLD);
+    let daemon = with_model.serve().await;
+    submit_held(&daemon, "cs_1").await;
+    assert_eq!(decide(&mut daemon.control().await, "cs_1", "retry").await.status, 200);
+    wait_for_order(&mut daemon.routes().await, "cs_1", "delivered").await;
+}
+
+#[tokio::test]
+async fn refused_verdict_is_stored_nowhere() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(FLAGGED));
+    for policy in ["hold = [\"short_summary\"]\nrefuse = [\"short_summary\"]", "coherence_min = 0.99"] {
+        let world = model.create_world(&format!("[gate]\n{policy}"));
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        let cause = if policy.contains("min") { "coherence_min:0.99" } else { "short_summary" };
+        let refused = problem(&submit(&daemon, "cs_1", FLAGGED).await, 422, "policy_rejected");
+        assert_eq!((&refused["causes"], &refused["decision"]["approved"]), (&json!([cause]), &json!(true)));
+        let entry = log(control, "session=cs_1&event=policy_applied").await.remove(0);
+        assert_eq!((&entry["action"], &entry["causes"]), (&json!("refuse"), &json!([cause])));
+        assert_eq!(submit(&daemon, "cs_1", GOOD).await.status, 201);
+        problem(&request_verdict(routes, "cs_2").await, 422, "order_failed");
+        let order = read_order(routes, "cs_2").await;
+        assert_eq!((&order["generations"], &order["stop_cause"]), (&json!(3), &json!("generations_used_up")));
+        assert_eq!(order["last_attempts"][0]["outcome"], "refused_by_policy");
+        let refused = r#"oracled_policy_decisions_total{application="default",action="refuse"}"#;
+        assert_eq!(read_metric(routes, refused).await, 4.0);
+        assert!(daemon.stop().success());
+        assert!(!is_text_written(&world));
+    }
+}
+
+#[tokio::test]
+async fn regenerated_verdict_is_refused_instead_of_held() {
+    let model = ModelServer::start().await;
+    let world = model.create_world(HOLD);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(submit(&daemon, "cs_1", GOOD).await.status, 201);
+    purge_verdict(control, "cs_1").await;
+    model.set_default(ScriptedReply::with_text(FLAGGED));
+    let refused = problem(&read_verdict(routes, "cs_1").await, 422, "policy_rejected");
+    assert_eq!(refused["causes"], json!(["short_summary"]));
+    problem(&submit(&daemon, "cs_1", FLAGGED).await, 422, "policy_rejected");
+    // a verdict that was released once is delivered again
+    submit_held(&daemon, "cs_2").await;
+    assert_eq!(decide(control, "cs_2", "release").await.status, 200);
+    purge_verdict(control, "cs_2").await;
+    assert_eq!(submit(&daemon, "cs_2", FLAGGED).await.status, 201);
+    purge_verdict(control, "cs_2").await;
+    assert_eq!(read_verdict(routes, "cs_2").await.status, 200);
+}
+
+#[tokio::test]
+async fn policy_of_the_application_and_the_tier_takes_precedence() {
+    let mut world = DaemonWorld::default();
+    let uid = fs::metadata(world.path("")).expect("the directory is there").uid();
+    world.config = format!(
+        "{HOLD}[gate.quick]\nhold = []\n[applications.shop]\nuids = [{uid}]\n\
+         [applications.shop.gate.quick]\nrefuse = [\"short_summary\"]"
+    );
+    let daemon = world.serve().await;
+    problem(&submit(&daemon, "cs_1", FLAGGED).await, 422, "policy_rejected");
+    assert!(daemon.stop().success());
+    world.config = format!("{HOLD}[applications.shop]\nuids = [{uid}]\n[applications.shop.gate]\nhold = []");
+    let daemon = world.serve().await;
+    assert_eq!(submit(&daemon, "cs_1", FLAGGED).await.status, 201);
+}
+
+#[tokio::test]
+async fn held_verdict_survives_a_kill_and_waits_for_its_key() {
+    let mailbox = ModelServer::start().await;
+    let mut world = holding(&mailbox);
+    let daemon = world.serve().await;
+    submit_held(&daemon, "cs_1").await;
+    daemon.kill();
+    let file = world.state().join("held.key");
+    let key = fs::read(&file).expect("the key is there");
+    fs::remove_file(&file).expect("the key is removed");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    problem(&decide(control, "cs_1", "release").await, 500, "held_verdict_unreadable");
+    // a new key could not decrypt the first one
+    problem(&submit(&daemon, "cs_2", FLAGGED).await, 500, "held_verdict_unreadable");
+    assert_eq!(submit(&daemon, "cs_3", GOOD).await.status, 201);
+    fs::write(&file, BASE64_STANDARD_NO_PAD.encode([7; 32]) + "=").expect("the key is replaced");
+    problem(&decide(control, "cs_1", "release").await, 500, "held_verdict_unreadable");
+    fs::write(&file, "not a key").expect("the key is replaced");
+    problem(&read_held(control, "cs_1").await, 500, "held_verdict_unreadable");
+    assert!(daemon.stop().success());
+
+    let provided = world.path("provided.key");
+    fs::write(&provided, key).expect("the key is written");
+    world.config = format!("[gate]\nheld_key_file = {provided:?}\nrefuse = [\"short_summary\"]");
+    let daemon = world.serve().await;
+    let refused =
+        problem(&decide(&mut daemon.control().await, "cs_1", "release").await, 422, "policy_rejected");
+    assert_eq!(refused["causes"], json!(["short_summary"]), "a release is subject to the policy of now");
+    assert!(daemon.stop().success());
+    world.config = format!("[gate]\nheld_key_file = {provided:?}");
+    let daemon = world.serve().await;
+    assert_eq!(decide(&mut daemon.control().await, "cs_1", "release").await.status, 200);
+    assert_eq!(read_verdict(&mut daemon.routes().await, "cs_1").await.status, 200);
+}
+
+#[tokio::test]
+async fn cache_write_is_held_too() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let body =
+        json!({"tier": "quick", "query": "Sell honey?", "verdict": {"verdict": "GREEN", "summary": MARK}});
+    let answer = post(routes, "/cache/cs_1", &body).await;
+    assert_eq!((answer.status.as_u16(), at(&answer, "/state")), (202, json!("held")));
+    assert_eq!(decide(control, "cs_1", "release").await.status, 200);
+    assert_eq!(read_cached(routes, "cs_1").await.status, 200);
+}
