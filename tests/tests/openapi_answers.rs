@@ -129,7 +129,7 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     let (model, operators) = (ModelServer::start().await, ModelServer::start().await);
     operators.set_default(ScriptedReply::bytes(410, ""));
     let mut world = model.create_world(&format!(
-        "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n"
+        "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[gate]\nhold = [\"short_summary\"]\n"
     ));
     world.configure_webhooks(None, &operators.url());
     let daemon = world.serve().await;
@@ -389,6 +389,13 @@ async fn orders(routes: &mut Described, control: &mut Described, model: &ModelSe
     assert_eq!(control.post("/v1/orders/cs_order", retry).await.status, 200);
     assert!(matches!(routes.post("/v1/verdicts/cs_order", order).await.status.as_u16(), 200 | 201));
     assert_eq!(control.get("/v1/orders/none").await.status, 404);
+    let flagged = r#"{"verdict":"GREEN","summary":"Sound."}"#;
+    let held = json!({"tier": "quick", "query": "Sell honey?", "raw": flagged});
+    assert_eq!(routes.post("/v1/verdicts/cs_held", held).await.status, 202);
+    assert_eq!(control.get("/v1/orders/cs_held/verdict").await.status, 200);
+    assert_eq!(control.get("/v1/orders/cs_order/verdict").await.status, 409);
+    let release = json!({"action": "release", "reason": "a test"});
+    assert_eq!(control.post("/v1/orders/cs_held", release).await.status, 200);
 }
 
 /// The open circuit of the mails has a webhook, which its endpoint refuses.
