@@ -314,8 +314,7 @@ fn warn_of_incomplete_generation(service: &DaemonService) {
 /// The key of held verdicts. It is read when it is used: without it the daemon starts and delivers.
 fn find_held_key(config: &DaemonConfig) -> anyhow::Result<HeldVerdictKey> {
     let provided = find_credential("held-key")?.or_else(|| config.gate.held_key_file.clone());
-    let own = || HeldVerdictKey::in_state_dir(&config.state_dir);
-    Ok(provided.map_or_else(own, HeldVerdictKey::provided))
+    Ok(provided.map_or_else(|| HeldVerdictKey::in_state_dir(&config.state_dir), HeldVerdictKey::provided))
 }
 
 /// Checks that other users cannot write to the state directory, if it exists.
