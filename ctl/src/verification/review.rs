@@ -103,7 +103,7 @@ enum ReviewAction {
     Watch,
 }
 
-/// What waits for a person.
+/// A review or a held order, which waits for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum QueueKind {
     Verification,

@@ -15,7 +15,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The word of a minimum coherence among the causes.
+/// The name of a minimum coherence among the causes.
 const COHERENCE_MIN: &str = "coherence_min";
 
 /// Selects flags of approved verdicts: the name of a flag for all its places, or a flag with its place.
@@ -50,7 +50,7 @@ impl FromStr for FlagSelector {
     }
 }
 
-/// What a policy does to an approved verdict, other than delivering it.
+/// The action of a policy on an approved verdict that it does not deliver.
 #[derive(
     Debug,
     Clone,

@@ -30,7 +30,7 @@ impl OrderLabels {
     }
 }
 
-/// The labels of what the policy did.
+/// The labels of an action of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PolicyLabels {
     application: ApplicationLabelValue,

@@ -44,7 +44,7 @@ struct AdmissionEffects {
     mail_id: Option<MailId>,
     /// The state of an order that stopped or ended by it.
     order_end: Option<OrderState>,
-    /// What the policy did.
+    /// The action of the policy, unless it delivered the verdict.
     policy: Option<PolicyAction>,
 }
 

@@ -21,7 +21,7 @@ pub struct PolicyConfig {
 }
 
 impl AdmitVerdict {
-    /// What the policy does to the verdict. `None` delivers it.
+    /// The action of the policy on the verdict. `None` delivers it.
     ///
     /// The first verdict of a session is never held once it was delivered. Another verdict in its place is refused, because
     /// a held order would keep readers from the regeneration of the first one.
