@@ -156,6 +156,11 @@ async fn setting_that_the_model_does_not_take_is_refused() {
     for (section, keys, message) in [
         (haiku, "takes_top_p = true", "`model.takes_top_p` is true; allowed: false, because"),
         (haiku, "original_temperature = 1.5", "`model.original_temperature` is 1.5; allowed: 0 to 1"),
+        (
+            haiku,
+            "[orders]\nfurther_temperatures = [0.5, 1.5]",
+            "`orders.further_temperatures` is 1.5; allowed: numbers from 0 to 1",
+        ),
         (haiku, "original_top_p = 0.5", "`model.original_top_p` is a setting that is not sent; allowed: 1"),
         (haiku, "thinking_budget = 1023", "`model.thinking_budget` is 1023; allowed: 0, or 1024 and more"),
         (haiku, "thinking_budget = 8192", "less than `max_output_tokens` (8192)"),
@@ -196,6 +201,7 @@ async fn fallbacks_that_cannot_work_are_refused() {
         ),
         (format!("{backup}nmae = \"x\""), "models.backup"),
         ("[models.mail]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
+        ("[models.lookup]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
         ("[models.gemini]\nname = \"x\"".to_owned(), "`models` is a table with another name"),
         ("[models.backup]\nprovider = \"openai\"".to_owned(), "`models.backup.name` is not set"),
         (backup.to_owned(), "`model.api_key_file` is not set"),

@@ -90,6 +90,7 @@ fn thinking(budget: u32) -> Value {
 struct AnthropicMessage {
     content: Option<Vec<AnthropicBlock>>,
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     usage: Option<AnthropicUsage>,
     model: Option<String>,
 }
@@ -104,10 +105,14 @@ struct AnthropicBlock {
 #[derive(Debug, Deserialize)]
 struct AnthropicUsage {
     /// Without the tokens that a cache wrote or read.
+    #[serde(default, deserialize_with = "wire::token_count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     cache_read_input_tokens: Option<u64>,
     /// With the tokens for thinking.
+    #[serde(default, deserialize_with = "wire::token_count")]
     output_tokens: Option<u64>,
 }
 

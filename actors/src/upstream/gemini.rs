@@ -95,6 +95,7 @@ fn build_request_body(prompt: &ModelPrompt, settings: &GenerationSettings) -> Va
 struct GeminiResponse {
     candidates: Option<Vec<GeminiCandidate>>,
     prompt_feedback: Option<PromptFeedback>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     usage_metadata: Option<UsageMetadata>,
     model_version: Option<String>,
 }
@@ -126,10 +127,14 @@ struct PromptFeedback {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UsageMetadata {
+    #[serde(default, deserialize_with = "wire::token_count")]
     prompt_token_count: Option<u64>,
     /// Without the tokens for thinking.
+    #[serde(default, deserialize_with = "wire::token_count")]
     candidates_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     thoughts_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     total_token_count: Option<u64>,
 }
 

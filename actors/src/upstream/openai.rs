@@ -79,6 +79,7 @@ impl ModelClient for OpenAiClient {
 #[derive(Debug, Deserialize)]
 struct OpenAiCompletion {
     choices: Option<Vec<OpenAiChoice>>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     usage: Option<OpenAiUsage>,
     model: Option<String>,
 }
@@ -97,15 +98,20 @@ struct OpenAiMessage {
 
 #[derive(Debug, Deserialize)]
 struct OpenAiUsage {
+    #[serde(default, deserialize_with = "wire::token_count")]
     prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "wire::token_count")]
     total_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "wire::if_readable")]
     completion_tokens_details: Option<OpenAiTokenDetails>,
 }
 
 #[derive(Debug, Deserialize)]
 struct OpenAiTokenDetails {
     /// A part of the completion's tokens.
+    #[serde(default, deserialize_with = "wire::token_count")]
     reasoning_tokens: Option<u64>,
 }
 
@@ -186,6 +192,24 @@ mod tests {
             total_tokens: Some(45),
         };
         assert_eq!(response.usage, Some(usage));
+    }
+
+    #[test]
+    fn number_of_tokens_that_cannot_be_right_is_unknown_and_the_answer_is_read() {
+        let odd = [json!(-1000), json!(200.5), json!("1000"), json!(1e30), json!(u64::MAX), Value::Null];
+        for tokens in odd {
+            let response = response_of(json!({
+                "choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": tokens, "completion_tokens": 42},
+            }));
+            assert_eq!(response.text, Ok("{}".to_owned()));
+            let usage = response.usage.expect("the other number is known");
+            assert_eq!((usage.prompt_tokens, usage.output_tokens), (None, Some(42)));
+        }
+        let response = response_of(json!({
+            "choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}], "usage": "none",
+        }));
+        assert_eq!((response.text, response.usage), (Ok("{}".to_owned()), None));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use oracled_domain::base::blank::is_blank;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::error::Category;
 use std::time::Duration;
@@ -20,6 +21,21 @@ pub(crate) struct ModelResponse {
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<ModelTokenUsage>,
     pub(crate) oracle_version: Option<String>,
+}
+
+/// The highest number of tokens of one call that is believed. More would use up a daily budget by mistake.
+const TOKENS_MAX: u64 = 100_000_000;
+
+/// Reads a number of tokens. A number that cannot be right counts as not reported: the answer was paid for, and may be good.
+pub(crate) fn token_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_u64().filter(|tokens| *tokens <= TOKENS_MAX))
+}
+
+/// Reads a part of an answer without which the answer is usable. `None` if it cannot be read.
+pub(crate) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(Value::deserialize(deserializer)?).ok())
 }
 
 /// The body of a request without the settings that are missing.

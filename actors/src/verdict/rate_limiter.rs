@@ -235,11 +235,16 @@ impl RateLimiter {
         oracle_id: &OracleId,
         application: Option<&ApplicationName>,
     ) -> Result<(), CallLimitError> {
-        if let Some(own) = application.and_then(|application| self.applications.get(application)) {
+        let own = application.and_then(|application| self.applications.get(application));
+        if let Some(own) = own {
             let calls_per_minute = own.per_minute;
             own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
         }
-        self.calls_of(oracle_id)?.take_budgeted_call()
+        let taken = self.calls_of(oracle_id).and_then(ModelCallBudget::take_budgeted_call);
+        if let (Err(_), Some(own)) = (&taken, own) {
+            own.put_back();
+        }
+        taken
     }
 
     /// The budget of calls of a model. A model without one may not be called.
@@ -272,8 +277,9 @@ impl RateLimiter {
         if self.logged_on == Some(day) {
             return Ok(());
         }
+        let was_logged = budget_reached_times(&self.store, 1)?.into_iter().any(|at| day_of(at) == day);
         self.logged_on = Some(day);
-        if budget_reached_times(&self.store, 1)?.into_iter().any(|at| day_of(at) == day) {
+        if was_logged {
             return Ok(());
         }
         let CostBudget { daily, currency } = budget.clone();

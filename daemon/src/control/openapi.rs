@@ -38,7 +38,7 @@ use utoipa::OpenApi;
     paths(
         status::get,
         actors::get,
-        oracles::get,
+        oracles::get_with_errors,
         health::post,
         log_level::get,
         log_level::put,

@@ -280,10 +280,13 @@ impl OrderDesk {
         let changed = self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Generating).then(|| {
                 let order = order.attempt_failed(failure.clone(), &policy, now);
+                // as the order has it: without the rest of a long text of the model's service
+                let cause = order.last_attempts.last().and_then(|attempt| attempt.cause.clone());
+                let cause = cause.unwrap_or_default();
                 let attempt_failed = EventKind::OrderAttemptFailed {
                     attempt: order.attempts,
                     outcome: failure.outcome,
-                    cause: failure.cause.clone(),
+                    cause,
                     next_attempt_at: order.next_attempt_at,
                 };
                 let mut events = vec![AuditEvent::new(now, session_id.clone(), attempt_failed)];

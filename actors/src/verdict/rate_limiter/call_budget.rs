@@ -5,6 +5,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -31,16 +32,27 @@ pub struct ModelCallLimits {
 pub(super) struct CallRate {
     pub(super) per_minute: NonZeroU32,
     governor: DefaultDirectRateLimiter,
+    /// Whether a call was taken that another limit refused.
+    has_unused: AtomicBool,
 }
 
 impl CallRate {
     pub(super) fn new(per_minute: NonZeroU32) -> Self {
-        Self { per_minute, governor: DefaultDirectRateLimiter::direct(quota(per_minute)) }
+        let governor = DefaultDirectRateLimiter::direct(quota(per_minute));
+        Self { per_minute, governor, has_unused: AtomicBool::new(false) }
     }
 
     /// Takes one call, or returns the time until the next one is allowed.
     pub(super) fn take(&self) -> Result<(), Duration> {
+        if self.has_unused.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
         self.governor.check().map_err(|not_until| not_until.wait_time_from(DefaultClock::default().now()))
+    }
+
+    /// Gives the call that was taken last back, for the next one.
+    pub(super) fn put_back(&self) {
+        self.has_unused.store(true, Ordering::Relaxed);
     }
 }
 

@@ -142,6 +142,16 @@ fn budget_error_contains_the_wait() {
 }
 
 #[test]
+fn call_that_was_put_back_is_taken_next() {
+    let rate = CallRate::new(NonZeroU32::new(4).expect("not zero"));
+    assert_eq!(rate.take(), Ok(()));
+    assert!(rate.take().is_err());
+    rate.put_back();
+    assert_eq!(rate.take(), Ok(()));
+    assert!(rate.take().is_err());
+}
+
+#[test]
 fn calls_at_once_are_limited() {
     let per_minute = NonZeroU32::new(1000).expect("not zero");
     let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });

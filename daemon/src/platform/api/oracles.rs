@@ -1,4 +1,5 @@
-//! `/v1/health/oracles`: the health of the upstream systems. Both sockets have this path.
+//! `/v1/health/oracles`: the health of the upstream systems. Both sockets have this path. Only the control socket shows the
+//! last error, which can name a session of any application.
 
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
@@ -8,6 +9,28 @@ use axum::extract::State;
 use oracled_actors::upstream::oracle_health::ListHealthStatuses;
 use oracled_domain::verdict::health::OracleHealthStatus;
 use std::sync::Arc;
+
+/// List the health of every oracle, in the order of their names.
+///
+/// An oracle is a model, a mail service, or a source that a verification has queried. Latencies are of the last 256
+/// successful calls. `last_error` is null on this socket.
+#[utoipa::path(
+    get,
+    path = "/v1/health/oracles",
+    operation_id = "list_oracle_health",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "One object per oracle; empty without oracles", body = Vec<OracleHealthStatus>),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<Vec<OracleHealthStatus>>, Problem> {
+    let Json(statuses) = get_with_errors(State(service)).await?;
+    let without_error = |status| OracleHealthStatus { last_error: None, ..status };
+    Ok(Json(statuses.into_iter().map(without_error).collect()))
+}
 
 /// List the health of every oracle, in the order of their names.
 ///
@@ -23,7 +46,7 @@ use std::sync::Arc;
         (status = 200, description = "One object per oracle; empty without oracles", body = Vec<OracleHealthStatus>),
     ),
 )]
-pub async fn get(
+pub async fn get_with_errors(
     State(service): State<Arc<DaemonService>>,
 ) -> Result<Json<Vec<OracleHealthStatus>>, Problem> {
     Ok(Json(service.system.oracle_health.ask(ListHealthStatuses).await?))

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 const NAME_MAX_CHARS: usize = 32;
 /// The name of the mail service among the oracles.
 const MAIL: &str = "mail";
+/// The name of the payment service among the oracles.
+const LOOKUP: &str = "lookup";
 
 /// A configured model.
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl DaemonConfig {
             return Err(not_allowed_error("model.provider", "none", allowed));
         }
         self.check_budget()?;
+        self.check_further_temperatures()?;
         let mut seen = BTreeSet::new();
         let is_usable = |name: &String| self.models.contains_key(name) && seen.insert(name.clone());
         if self.model.fallbacks.iter().all(is_usable) {
@@ -76,6 +79,19 @@ impl DaemonConfig {
         // a name is not shown, because it can be a misplaced secret
         let allowed = format!("different names of {}", self.model_names());
         Err(not_allowed_error("model.fallbacks", "a list with an unknown or repeated name", allowed))
+    }
+
+    /// Checks that the models take the temperatures of further generations.
+    fn check_further_temperatures(&self) -> Result<(), ConfigError> {
+        let mut entries = self.model_entries().into_iter();
+        let Some(most) = entries.find_map(|model| model.section.temperature_max()) else { return Ok(()) };
+        match self.orders.further_temperatures.iter().find(|temperature| **temperature > most) {
+            Some(other) => {
+                let allowed = format!("numbers from 0 to {most}, which the API of `anthropic` takes");
+                Err(not_allowed_error("orders.further_temperatures", other, allowed))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks that every model has prices if there is a budget: calls of a model without prices would not count.
@@ -103,12 +119,13 @@ impl DaemonConfig {
     /// Checks the name of a further model. No other oracle may have it.
     fn check_model_name(&self, name: &str) -> Result<(), ConfigError> {
         let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let taken = [MAIL, self.model.provider.as_str()];
+        let taken = [MAIL, LOOKUP, self.model.provider.as_str()];
         if (1..=NAME_MAX_CHARS).contains(&name.len()) && name.bytes().all(is_word) && !taken.contains(&name) {
             return Ok(());
         }
         let allowed = format!(
-            "names of 1 to {NAME_MAX_CHARS} of `a-z 0-9 -`, except `{MAIL}` and the value of `model.provider`"
+            "names of 1 to {NAME_MAX_CHARS} of `a-z 0-9 -`, except `{MAIL}`, `{LOOKUP}` and the value of \
+             `model.provider`"
         );
         Err(not_allowed_error("models", "a table with another name", allowed))
     }

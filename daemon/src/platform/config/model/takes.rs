@@ -7,6 +7,8 @@ use super::{ModelProvider, ModelSection};
 const ANTHROPIC_OUTPUT_TOKENS: u32 = 8192;
 /// The smallest thinking budget of Anthropic's API.
 const ANTHROPIC_THINKING_MIN: u32 = 1024;
+/// The highest temperature that Anthropic's models take.
+const ANTHROPIC_TEMPERATURE_MAX: f64 = 1.0;
 /// Anthropic's models that take a temperature. Its newer models reject all settings of sampling.
 const ANTHROPIC_SAMPLING: [&str; 5] =
     ["claude-haiku-4-5", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-opus-4-5", "claude-opus-4-6"];
@@ -69,6 +71,12 @@ impl ModelSection {
         }
     }
 
+    /// The highest temperature that the model takes, if its API takes less than 2.
+    pub(in crate::platform::config) fn temperature_max(&self) -> Option<f64> {
+        let is_less = self.provider == ModelProvider::Anthropic && self.takes().temperature;
+        is_less.then_some(ANTHROPIC_TEMPERATURE_MAX)
+    }
+
     /// Checks that the model takes what is configured, as far as its provider documents that.
     pub(super) fn check_takes(&self, table: &str) -> Result<(), ConfigError> {
         let takes = self.takes();
@@ -116,11 +124,11 @@ impl ModelSection {
             let allowed = "false, because the API rejects `top_p` next to a temperature";
             return Err(not_allowed_error(format!("{table}.takes_top_p"), true, allowed));
         }
-        if self.original_temperature > 1.0 {
+        if self.original_temperature > ANTHROPIC_TEMPERATURE_MAX {
             return Err(not_allowed_error(
                 format!("{table}.original_temperature"),
                 self.original_temperature,
-                "0 to 1 for `anthropic`",
+                format!("0 to {ANTHROPIC_TEMPERATURE_MAX} for `anthropic`"),
             ));
         }
         let Some(budget) = takes.thinking_budget.filter(|budget| *budget > 0) else { return Ok(()) };
