@@ -63,7 +63,7 @@ impl MailSender {
             return MailStateChange::Due(due);
         }
         if let Some(expired) = mail.standing.expire(now, self.max_age) {
-            return self.commit_attempt_outcome(mail, revision, Err(expired)).await;
+            return self.commit_attempt_outcome(mail, revision, Err(expired), now).await;
         }
         let Some(lease) = self.request_permit().await else { return MailStateChange::CircuitNotClosed(due) };
         if lease.is_trial() {
@@ -75,9 +75,9 @@ impl MailSender {
         // a mail service may quote the recipient's address, and its error texts are logged and shown
         let sent = self.service.send(&mail).await.map_err(|failure| failure.hide_address(&mail.standing.to));
         lease.report(outcome_of_attempt(&sent, &mail.standing, began.elapsed()));
-        let failed = |failure| mail.standing.record_failure(&failure, self.clock.now(), self.max_age);
-        let outcome = sent.map_err(failed);
-        self.commit_attempt_outcome(mail, revision, outcome).await
+        let now = self.clock.now();
+        let outcome = sent.map_err(|failure| mail.standing.record_failure(&failure, now, self.max_age));
+        self.commit_attempt_outcome(mail, revision, outcome, now).await
     }
 
     async fn request_permit(&self) -> Option<CallLease> {
@@ -89,16 +89,16 @@ impl MailSender {
         None
     }
 
-    /// Commits the outcome of an attempt: sent, or the state after the failure. Retries until the log accepts the record. Until then the mail stays in
+    /// Commits the outcome at `now` of an attempt: sent, or the state after the failure. Retries until the log accepts the record. Until then the mail stays in
     /// flight. Only a restart of the daemon could send it again.
     async fn commit_attempt_outcome(
         &self,
         mail: OutboxMail,
         revision: u64,
         sent: Result<(), MailState>,
+        now: Timestamp,
     ) -> MailStateChange {
         let MailState { mail_id, kind, .. } = mail.standing.clone();
-        let now = self.clock.now();
         let (event, write, outcome, mut end) = match sent {
             Ok(()) => (
                 mail_sent_event(&mail.standing, now),
