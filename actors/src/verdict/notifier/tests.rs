@@ -172,7 +172,12 @@ fn mail(kind: MailKind, session: &str, now: Timestamp) -> OutboxMail {
 impl TestSystem {
     /// Queues a mail without waking the notifier.
     async fn queue(&self, kind: MailKind, session: &str) -> MailId {
-        let mail = mail(kind, session, self.system.clock.now());
+        self.queue_since(kind, session, self.system.clock.now()).await
+    }
+
+    /// Queues a mail that waits since `queued_at`.
+    async fn queue_since(&self, kind: MailKind, session: &str, queued_at: Timestamp) -> MailId {
+        let mail = mail(kind, session, queued_at);
         let mail_id = mail.standing.mail_id.clone();
         let (session_id, timestamp) = (id(session), self.system.clock.now());
         let event =
@@ -303,10 +308,10 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
 
 #[test]
 fn notice_older_than_max_age_is_not_sent() {
-    with_service(MailServiceScript::Takes, |world, hand, service| async move {
-        world.queue(MailKind::DivergenceNotice, "cs_old").await;
-        hand.advance(MAX_AGE.as_secs() + 1);
-        world.tick().await;
+    with_service(MailServiceScript::Takes, |world, _, service| async move {
+        let queued_at = world.system.clock.now() - MAX_AGE - SignedDuration::from_secs(1);
+        let mail_id = world.queue_since(MailKind::DivergenceNotice, "cs_old", queued_at).await;
+        world.system.notifier.ask(WakeNotifier(mail_id)).await.expect("the actor answers");
         let failed = [("mail_queued", None), ("mail_failed", Some(0))];
         world.wait_for_mail_events(&failed).await;
         assert_eq!((service.attempts(), world.list(true).await.len()), (0, 1));
