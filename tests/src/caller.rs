@@ -4,6 +4,7 @@ use crate::{DaemonWorld, eventually, program};
 use oracled_api::base::client::DaemonClient;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +31,7 @@ impl UserRelay {
         let mut command = Command::new(program("relay"));
         command.arg(&socket).arg(world.socket()).stdin(Stdio::piped());
         let process = command.uid(uid).gid(uid).spawn().expect("the relay starts");
-        eventually("the relay listens", async || socket.exists()).await;
+        eventually("the relay listens", async || UnixStream::connect(&socket).is_ok()).await;
         Self { process, socket }
     }
 
