@@ -14,7 +14,7 @@ use crate::platform::metrics::ActorMetrics;
 use compiled::FactSetCache;
 use oracled_domain::audit::event::RulesEntry;
 use oracled_domain::rules::{
-    CandidateCheck, CandidateText, FactSet, RuleSettings, RulesEvaluation, evaluate,
+    CandidateCheck, CandidateText, FactSet, RuleId, RuleSettings, RulesEvaluation, evaluate,
 };
 use oracled_domain::verdict::rules_gate::{RulesGateOutcome, examine};
 use oracled_domain::{ApprovedVerdict, AuditEvent, EventKind};
@@ -119,6 +119,22 @@ impl RuleService {
         let events = evaluations.iter().zip(ids).map(event).collect();
         self.runner.log.commit(JournalRecord { events, ..JournalRecord::default() }).await?;
         Ok(evaluations)
+    }
+
+    /// `check` with the additional rules `required`. Without a check, they are applied without facts.
+    pub(crate) fn require_rules(
+        &self,
+        check: Option<&Arc<CandidateCheck>>,
+        required: &[RuleId],
+    ) -> Option<Arc<CandidateCheck>> {
+        if required.is_empty() {
+            return check.cloned();
+        }
+        let own = check.map_or_else(
+            || CandidateCheck { rules: Some(Vec::new()), ..CandidateCheck::default() },
+            |check| CandidateCheck::clone(check),
+        );
+        Some(Arc::new(own.with_added_rules(required, &self.runner.settings)))
     }
 
     /// Examines an approved verdict against a valid check. The caller logs the evaluation with the other

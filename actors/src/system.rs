@@ -169,7 +169,7 @@ impl ActorSystem {
         } = parts;
         let metrics = ActorMetrics::new(&applications);
         models.priced().for_each(|oracle_id| metrics.generation.init_costs(&applications, oracle_id));
-        let held_key = policy.key.clone();
+        let (held_key, policies) = (policy.key.clone(), Arc::new(policy.policies.clone()));
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
         let own_thread = Arbiter::new().handle();
@@ -268,7 +268,9 @@ impl ActorSystem {
         let crosscheck = {
             let handles = (cache.clone(), rules.clone());
             let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            let make = move || CrosscheckActor::new(unexpected_fields, handles, log, clock, metrics);
+            let make = move || {
+                CrosscheckActor::new((unexpected_fields, Arc::clone(&policies)), handles, log, clock, metrics)
+            };
             hire.start("crosscheck", &here, queue, make)
         };
 

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{CandidateExpectations, RuleId};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::Order;
@@ -318,6 +319,8 @@ pub struct SessionPage {
     pub order: Option<Order>,
     /// Its mails that are not sent yet.
     pub mails: Vec<MailState>,
+    /// The costs of all its model calls, one for each currency; empty if the models have no prices.
+    pub costs: Vec<ModelCost>,
     /// Its log entries, the oldest first; at most the latest 1,000.
     #[schema(value_type = Vec<LogEntry>)]
     pub history: Vec<Value>,

@@ -23,6 +23,7 @@ async fn cost_of_a_call_is_logged_summed_and_counted() {
     let interaction = log(control, "event=oracle_interaction").await.remove(0);
     assert_eq!((&interaction["cost"], &interaction["tier"]), (&cost, &json!("quick")));
     assert_eq!(at(&get(routes, "/v1/orders/cs_1").await, "/last_attempts/0/cost"), cost);
+    assert_eq!(at(&get(control, "/v1/sessions/cs_1").await, "/costs"), json!([cost]));
     let costs = document(&get(control, "/v1/costs").await);
     let [sum] = &costs["costs"].as_array().expect("a list")[..] else { panic!("one sum: {costs}") };
     assert_eq!(

@@ -21,6 +21,7 @@ mod file_swaps;
 mod full_disk;
 mod fuzz;
 mod gallery;
+mod gate_rules;
 mod generate;
 mod ground_control;
 mod ground_data;

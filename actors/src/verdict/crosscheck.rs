@@ -11,6 +11,7 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
 use oracled_domain::rules::CandidateCheck;
+use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verdict::rules_gate::RulesGateOutcome;
 use oracled_domain::{
     ApplicationName, ApprovedVerdict, AuditEvent, CrosscheckDecision, CrosscheckJudgment, CustomerQuery,
@@ -63,6 +64,7 @@ type JudgeFn = fn(UnexpectedFieldHandling, ProductTier, VerdictPayload) -> Cross
 pub struct CrosscheckActor {
     judge: JudgeFn,
     unexpected_fields: UnexpectedFieldHandling,
+    policies: Arc<DeliveryPolicies>,
     cache: ActorHandle<VerdictCache>,
     rules: RuleService,
     log: LoggerHandle,
@@ -72,13 +74,14 @@ pub struct CrosscheckActor {
 
 impl CrosscheckActor {
     pub(crate) fn new(
-        unexpected_fields: UnexpectedFieldHandling,
+        (unexpected_fields, policies): (UnexpectedFieldHandling, Arc<DeliveryPolicies>),
         (cache, rules): (ActorHandle<VerdictCache>, RuleService),
         log: LoggerHandle,
         clock: Clock,
         metrics: ActorMetrics,
     ) -> Self {
-        Self { judge: oracled_domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
+        let judge = oracled_domain::judge_with;
+        Self { judge, unexpected_fields, policies, cache, rules, log, clock, metrics }
     }
 
     /// Judges and counts a verdict. Returns the judgement or the cause of a panic, with its log entry.
@@ -112,6 +115,7 @@ impl CrosscheckActor {
 
 /// The steps after a judgement.
 struct JudgmentDelivery {
+    policies: Arc<DeliveryPolicies>,
     cache: ActorHandle<VerdictCache>,
     rules: RuleService,
     log: LoggerHandle,
@@ -139,18 +143,26 @@ impl JudgmentDelivery {
             (_, Ok(approved)) => approved,
         };
         let mut judged = vec![judged];
-        let (approved, evaluation_sha256) = match check {
+        let policy = self.policies.find(session_id.application(), submission.tier);
+        let required = policy.map(|policy| policy.rules.as_slice()).unwrap_or_default();
+        let (approved, evaluation_sha256) = match self.rules.require_rules(check.as_ref(), required) {
             None => (approved, None),
-            Some(check) => match self.examine(approved, check, session_id, *path, &mut judged).await {
+            Some(applied) => match self.examine(approved, &applied, session_id, *path, &mut judged).await {
                 Ok(RulesGateOutcome { outcome: Ok(approved), evaluation }) => {
-                    (approved, Some(evaluation.sha256))
+                    // a verdict that was checked without facts does not count as checked against facts
+                    (approved, check.is_some().then_some(evaluation.sha256))
                 }
                 Ok(RulesGateOutcome { outcome: Err(_), evaluation }) => {
                     let record = GenerationTrace::record(generation_trace.as_ref(), judged);
-                    let (session_id, check) = (session_id.clone(), Arc::clone(check));
-                    let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
-                    let refused = self.cache.ask(refuse).await;
-                    commit_unless_committed(refused, record, &self.log).await?;
+                    match check.clone() {
+                        None => drop(self.log.commit(record).await?),
+                        Some(check) => {
+                            let session_id = session_id.clone();
+                            let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
+                            let refused = self.cache.ask(refuse).await;
+                            commit_unless_committed(refused, record, &self.log).await?;
+                        }
+                    }
                     let (evaluation, retry_after) = (Arc::new(evaluation), None);
                     return Ok(SubmissionOutcome::RejectedByRules { evaluation, retry_after });
                 }
@@ -236,7 +248,10 @@ impl Handler<JudgeVerdict> for CrosscheckActor {
             }
         };
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
-        Box::pin(JudgmentDelivery { cache, rules, log, clock }.deliver(judgement, entry, submission))
+        let policies = Arc::clone(&self.policies);
+        Box::pin(
+            JudgmentDelivery { policies, cache, rules, log, clock }.deliver(judgement, entry, submission),
+        )
     }
 }
 

@@ -7,7 +7,6 @@ use crate::base::output::{format_pairs, format_table, print_json};
 use hyper::Method;
 use oracled_api::verdict::costs::{CostsResponse, DailyBudgetReport};
 use oracled_domain::verdict::cost::{CostSum, ModelCost};
-use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Show the costs of the models by UTC day, model and tier
@@ -52,7 +51,7 @@ fn format_costs(costs: &[CostSum]) -> String {
             sum.calls.to_string(),
             sum.prompt_tokens.to_string(),
             sum.output_tokens.to_string(),
-            format!("{} {}", sum.cost.amount, sum.cost.currency),
+            sum.cost.to_string(),
         ]
     };
     let heads = ["day", "model", "tier", "calls", "prompt tokens", "output tokens", "cost"];
@@ -61,12 +60,8 @@ fn format_costs(costs: &[CostSum]) -> String {
 
 /// The total of each currency.
 fn totals(costs: &[CostSum]) -> Vec<(&'static str, String)> {
-    let mut totals: BTreeMap<&str, Vec<ModelCost>> = BTreeMap::new();
-    for sum in costs {
-        totals.entry(&sum.cost.currency).or_default().push(sum.cost.clone());
-    }
-    let totals = totals.into_values().filter_map(ModelCost::sum);
-    totals.map(|total| ("total", format!("{} {}", total.amount, total.currency))).collect()
+    let totals = ModelCost::sum_by_currency(costs.iter().map(|sum| sum.cost.clone()));
+    totals.iter().map(|total| ("total", total.to_string())).collect()
 }
 
 fn format_budget(budget: Option<&DailyBudgetReport>) -> String {

@@ -211,13 +211,16 @@ pub(super) fn format_order(order: &Order) -> String {
     if !order.last_attempts.is_empty() {
         let rows = order.last_attempts.iter().map(attempt_row).collect();
         text.push('\n');
-        text.push_str(&format_table(["attempt", "started at", "model", "outcome", "tokens", "error"], rows));
+        text.push_str(&format_table(
+            ["attempt", "started at", "model", "outcome", "tokens", "cost", "error"],
+            rows,
+        ));
         text.push('\n');
     }
     text
 }
 
-fn attempt_row(attempt: &OrderAttempt) -> [String; 6] {
+fn attempt_row(attempt: &OrderAttempt) -> [String; 7] {
     let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
     [
         attempt.attempt.to_string(),
@@ -225,6 +228,7 @@ fn attempt_row(attempt: &OrderAttempt) -> [String; 6] {
         attempt.generation.model.clone(),
         attempt.outcome.map_or("in progress", |outcome| outcome.into_str()).to_owned(),
         tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
+        attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),
         attempt.cause.clone().unwrap_or_else(|| "none".into()),
     ]
 }

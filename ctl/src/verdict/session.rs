@@ -15,7 +15,7 @@ use std::io::Write;
 
 /// Show, correct or remove a session
 ///
-/// Shows its order, its mails that are not sent yet, and everything that happened to it
+/// Shows its order, its costs, its mails that are not sent yet, and everything that happened to it
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SessionArgs {
@@ -106,6 +106,10 @@ fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
     if let Some(order) = &page.order {
         writeln!(out, "\norder")?;
         write!(out, "{}", format_order(order))?;
+    }
+    if !page.costs.is_empty() {
+        let costs: Vec<_> = page.costs.iter().map(ToString::to_string).collect();
+        writeln!(out, "\nmodel costs  {}", costs.join(" + "))?;
     }
     if !page.mails.is_empty() {
         writeln!(out, "\n{}", format_mails(&page.mails, Timestamp::now()))?;

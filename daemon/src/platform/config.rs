@@ -41,7 +41,7 @@ pub use models::ModelEntry;
 use oracled_api::base::directories::DefaultDirectories;
 pub use orders::{OrderLimitAction, OrdersSection};
 pub use policy::{ApplicationGateSection, PolicySection};
-pub use rules::RulesSection;
+pub use rules::{RuleIds, RulesSection};
 pub use webhooks::WebhooksSection;
 
 use crate::platform::telemetry::{self, LogFormat};

@@ -211,6 +211,14 @@ impl CandidateCheck {
         self
     }
 
+    /// Adds `rules` to those that the check applies.
+    #[must_use]
+    pub fn with_added_rules(mut self, rules: &[RuleId], settings: &RuleSettings) -> Self {
+        let applied = self.rules.get_or_insert_with(|| settings.profile.clone());
+        applied.extend(rules.iter().filter(|rule| !applied.contains(rule)).copied().collect::<Vec<_>>());
+        self
+    }
+
     /// Checks that `rules` use every member of the check besides its facts; an unused member would be ignored silently.
     fn validate_applied(&self, rules: &[RuleId]) -> Result<(), InvalidCheckError> {
         let CandidateExpectations {

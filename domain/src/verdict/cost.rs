@@ -6,6 +6,8 @@ use crate::verdict::label::ProductTier;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, civil};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// The number of tokens that a price is for.
 const TOKENS_OF_A_PRICE: i64 = 1_000_000;
@@ -56,6 +58,23 @@ impl ModelCost {
     #[must_use]
     pub fn sum(costs: impl IntoIterator<Item = Self>) -> Option<Self> {
         costs.into_iter().reduce(|a, b| Self { amount: add(&a.amount, &b.amount), ..a })
+    }
+
+    /// The sums of `costs`, one for each currency.
+    #[must_use]
+    pub fn sum_by_currency(costs: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut sums = BTreeMap::new();
+        for cost in costs {
+            let sum = sums.entry(cost.currency).or_insert_with(|| Decimal::from(0));
+            *sum = add(sum, &cost.amount);
+        }
+        sums.into_iter().map(|(currency, amount)| Self { amount, currency }).collect()
+    }
+}
+
+impl fmt::Display for ModelCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.amount, self.currency)
     }
 }
 

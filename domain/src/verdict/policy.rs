@@ -2,6 +2,7 @@
 //!
 //! A policy sees only verdicts that the crosscheck approved, so it can deliver fewer verdicts, and never more.
 
+use crate::rules::RuleId;
 use crate::verdict::application::ApplicationName;
 use crate::verdict::crosscheck::CrosscheckDecision;
 use crate::verdict::flag::Flag;
@@ -147,6 +148,8 @@ pub struct DeliveryPolicy {
     pub refuse: Vec<FlagSelector>,
     /// The minimum coherence; a verdict below it is refused.
     pub coherence_min: Option<f64>,
+    /// The rules that a verdict must pass, beside those of its request.
+    pub rules: Vec<RuleId>,
 }
 
 impl DeliveryPolicy {
@@ -177,16 +180,10 @@ pub struct DeliveryPolicies {
 }
 
 impl DeliveryPolicies {
-    /// Decides on a verdict that was approved by `decision`, as [`DeliveryPolicy::decide`].
+    /// The policy for verdicts of `tier` in `application`.
     #[must_use]
-    pub fn decide(
-        &self,
-        application: ApplicationName,
-        tier: ProductTier,
-        decision: &CrosscheckDecision,
-    ) -> Option<AppliedPolicy> {
-        let own = self.applications.get(&(application, tier));
-        own.or_else(|| self.common.get(&tier))?.decide(decision)
+    pub fn find(&self, application: ApplicationName, tier: ProductTier) -> Option<&DeliveryPolicy> {
+        self.applications.get(&(application, tier)).or_else(|| self.common.get(&tier))
     }
 }
 
@@ -213,7 +210,7 @@ mod tests {
     }
 
     fn policy(hold: &[&str], refuse: &[&str], coherence_min: Option<f64>) -> DeliveryPolicy {
-        DeliveryPolicy { hold: selectors(hold), refuse: selectors(refuse), coherence_min }
+        DeliveryPolicy { hold: selectors(hold), refuse: selectors(refuse), coherence_min, rules: Vec::new() }
     }
 
     fn applied(policy: &DeliveryPolicy, flags: &[Flag], coherence: f64) -> Option<(PolicyAction, String)> {
@@ -257,7 +254,8 @@ mod tests {
             applications: [((shop.clone(), quick), policy(&[], &["short_summary"], None))].into(),
         };
         let action = |application, tier| {
-            policies.decide(application, tier, &decision(&[Flag::ShortSummary], 0.98)).map(|done| done.action)
+            let applied = policies.find(application, tier)?.decide(&decision(&[Flag::ShortSummary], 0.98))?;
+            Some(applied.action)
         };
         assert_eq!(action(shop.clone(), quick), Some(PolicyAction::Refuse));
         assert_eq!(action(ApplicationName::default(), quick), Some(PolicyAction::Hold));

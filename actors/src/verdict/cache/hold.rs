@@ -31,7 +31,7 @@ impl AdmitVerdict {
         session: Option<&SessionRecord>,
     ) -> Option<AppliedPolicy> {
         let AdmitVerdict { submission: Submission { session_id, path, .. }, approved, release, .. } = self;
-        let policy = policies.decide(session_id.application(), approved.tier(), approved.decision())?;
+        let policy = policies.find(session_id.application(), approved.tier())?.decide(approved.decision())?;
         let original = session.and_then(|session| session.original.as_ref());
         let is_original =
             original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));

@@ -103,8 +103,8 @@ fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
     with_system(|TestSystem { system, .. }| async move {
         let handles = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
-        let mut broken =
-            CrosscheckActor::new(UnexpectedFieldHandling::default(), handles, log, clock, metrics);
+        let gate = (UnexpectedFieldHandling::default(), Arc::default());
+        let mut broken = CrosscheckActor::new(gate, handles, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
         let outcome = broken

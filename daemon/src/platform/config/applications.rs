@@ -48,8 +48,8 @@ pub struct ApplicationSection {
     /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: Option<usize>,
-    /// The [policy](../delivery.md#policy-beside-the-gate) for verdicts of the application: `hold`, `refuse` and
-    /// `coherence_min`, and the tables `quick`, `full` and `strategy` with the same keys.
+    /// The [policy](../delivery.md#policy-beside-the-gate) for verdicts of the application: `hold`, `refuse`,
+    /// `coherence_min` and `rules`, and the tables `quick`, `full` and `strategy` with the same keys.
     #[serde(skip_serializing_if = "ApplicationGateSection::is_empty")]
     pub gate: ApplicationGateSection,
 }

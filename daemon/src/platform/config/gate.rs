@@ -1,6 +1,6 @@
 //! The configuration of the delivery of verdicts: unexpected members, and the policy beside the gate.
 
-use super::{ApplicationSections, ConfigError, PolicySection};
+use super::{ApplicationSections, ConfigError, PolicySection, RuleIds};
 use oracled_domain::verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use oracled_domain::{ProductTier, UnexpectedFieldHandling};
 use serde::{Deserialize, Serialize};
@@ -22,12 +22,16 @@ pub struct GateSection {
     pub refuse: Vec<String>,
     /// Minimum coherence, above Ω (0.97404…) and at most 1. An approved verdict below it is refused.
     pub coherence_min: Option<f64>,
+    /// [Rules](../rules.md) that every verdict must pass, beside the rules of a request with facts. A verdict without facts
+    /// is checked without any.
+    #[schema(value_type = Vec<String>)]
+    pub rules: RuleIds,
     /// File with the key that encrypts held verdicts: 32 bytes in Base64. Under systemd, the credential
     /// `oracled_held-key` takes precedence. The default is `held.key` in `state_dir`, which the daemon creates at its first
     /// use.
     #[schema(value_type = Option<String>)]
     pub held_key_file: Option<PathBuf>,
-    /// The policy for quick verdicts: `hold`, `refuse` and `coherence_min`.
+    /// The policy for quick verdicts: `hold`, `refuse`, `coherence_min` and `rules`.
     #[serde(default, skip_serializing_if = "PolicySection::is_empty")]
     pub quick: PolicySection,
     /// The policy for full verdicts.
@@ -40,8 +44,8 @@ pub struct GateSection {
 
 impl GateSection {
     fn common(&self) -> PolicySection {
-        let Self { hold, refuse, coherence_min, .. } = self.clone();
-        PolicySection { hold: Some(hold), refuse: Some(refuse), coherence_min }
+        let Self { hold, refuse, coherence_min, rules, .. } = self.clone();
+        PolicySection { hold: Some(hold), refuse: Some(refuse), coherence_min, rules: Some(rules) }
     }
 
     const fn of(&self, tier: ProductTier) -> &PolicySection {
@@ -96,6 +100,11 @@ fn resolve(sections: &[&PolicySection]) -> DeliveryPolicy {
         hold: flags(|section| section.hold.as_ref()),
         refuse: flags(|section| section.refuse.as_ref()),
         coherence_min: sections.iter().find_map(|section| section.coherence_min),
+        rules: sections
+            .iter()
+            .find_map(|section| section.rules.as_ref())
+            .map(RuleIds::to_vec)
+            .unwrap_or_default(),
     }
 }
 
@@ -132,6 +141,7 @@ mod tests {
             hold: flags(hold),
             refuse: flags(refuse),
             coherence_min: Some(minimum),
+            rules: Vec::new(),
         };
         let own =
             |name: &str, tier| policies.applications[&(name.parse().expect("a valid name"), tier)].clone();

@@ -1,6 +1,6 @@
 //! The parts of the policy beside the gate: of a tier, and of an application.
 
-use super::{ConfigError, not_allowed_error};
+use super::{ConfigError, RuleIds, not_allowed_error};
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::policy::FlagSelector;
 use oracled_domain::verdict::tmm::OMEGA;
@@ -17,6 +17,9 @@ pub struct PolicySection {
     pub refuse: Option<Vec<String>>,
     /// Minimum coherence in place of `gate.coherence_min`.
     pub coherence_min: Option<f64>,
+    /// Rules that every verdict must pass, in place of `gate.rules`.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<RuleIds>,
 }
 
 /// The policy of an application. A key that is not set has the value in `[gate]`.
@@ -29,6 +32,9 @@ pub struct ApplicationGateSection {
     pub refuse: Option<Vec<String>>,
     /// Minimum coherence in place of `gate.coherence_min`.
     pub coherence_min: Option<f64>,
+    /// Rules that every verdict must pass, in place of `gate.rules`.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<RuleIds>,
     /// The policy for quick verdicts.
     #[serde(skip_serializing_if = "PolicySection::is_empty")]
     pub quick: PolicySection,
@@ -55,6 +61,9 @@ impl PolicySection {
                 return Err(not_allowed_error(format!("{table}.{key}"), "a list with another word", allowed));
             }
         }
+        if let Some(rules) = &self.rules {
+            rules.check(&format!("{table}.rules"))?;
+        }
         match self.coherence_min.filter(|minimum| !(*minimum > OMEGA && *minimum <= 1.0)) {
             Some(minimum) => {
                 let allowed = format!("a number above {OMEGA} and at most 1");
@@ -71,8 +80,8 @@ impl ApplicationGateSection {
     }
 
     pub(super) fn common(&self) -> PolicySection {
-        let Self { hold, refuse, coherence_min, .. } = self.clone();
-        PolicySection { hold, refuse, coherence_min }
+        let Self { hold, refuse, coherence_min, rules, .. } = self.clone();
+        PolicySection { hold, refuse, coherence_min, rules }
     }
 
     pub(super) const fn of(&self, tier: ProductTier) -> &PolicySection {

@@ -7,12 +7,25 @@ use serde::{Deserialize, Serialize};
 use strum::VariantNames;
 use utoipa::ToSchema;
 
-/// The rules that apply if a request names none, in this order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A list of rules, in the order in which they apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
-pub struct RulesProfile(Vec<RuleId>);
+pub struct RuleIds(Vec<RuleId>);
 
-impl TryFrom<Vec<String>> for RulesProfile {
+impl RuleIds {
+    pub(super) fn to_vec(&self) -> Vec<RuleId> {
+        self.0.clone()
+    }
+
+    /// Checks that the list in `key` has each rule once.
+    pub(super) fn check(&self, key: &str) -> Result<(), ConfigError> {
+        RuleId::first_repeated(&self.0).map_or(Ok(()), |rule| {
+            Err(not_allowed_error(key, format_args!("`{rule}` twice"), "each rule once"))
+        })
+    }
+}
+
+impl TryFrom<Vec<String>> for RuleIds {
     type Error = String;
 
     fn try_from(words: Vec<String>) -> Result<Self, String> {
@@ -23,8 +36,8 @@ impl TryFrom<Vec<String>> for RulesProfile {
     }
 }
 
-impl From<RulesProfile> for Vec<String> {
-    fn from(profile: RulesProfile) -> Self {
+impl From<RuleIds> for Vec<String> {
+    fn from(profile: RuleIds) -> Self {
         profile.0.iter().map(ToString::to_string).collect()
     }
 }
@@ -36,7 +49,7 @@ pub struct RulesSection {
     /// The rules that apply if a request names no rules, in this order; in a variable separated by
     /// commas. The default is the seven published rules.
     #[schema(value_type = Vec<String>)]
-    pub profile: RulesProfile,
+    pub profile: RuleIds,
     /// Maximum number of unsupported claims, if a request sets no number or sets `CONFIG:UNSUPPORTED_MAX`.
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub unsupported_max: u64,
@@ -48,17 +61,14 @@ pub struct RulesSection {
 impl Default for RulesSection {
     fn default() -> Self {
         let RuleSettings { unsupported_max, profile } = RuleSettings::default();
-        Self { profile: RulesProfile(profile), unsupported_max, compiled_bytes: 64 * 1024 * 1024 }
+        Self { profile: RuleIds(profile), unsupported_max, compiled_bytes: 64 * 1024 * 1024 }
     }
 }
 
 impl RulesSection {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let RulesProfile(profile) = &self.profile;
-        if let Some(rule) = RuleId::first_repeated(profile) {
-            return Err(not_allowed_error("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
-        }
-        if profile.is_empty() {
+        self.profile.check("rules.profile")?;
+        if self.profile.0.is_empty() {
             return Err(not_allowed_error("rules.profile", "empty", "at least one rule"));
         }
         Ok(())
@@ -67,7 +77,7 @@ impl RulesSection {
     /// The defaults for checks.
     #[must_use]
     pub fn settings(&self) -> RuleSettings {
-        let Self { profile: RulesProfile(profile), unsupported_max, .. } = self.clone();
+        let Self { profile: RuleIds(profile), unsupported_max, .. } = self.clone();
         RuleSettings { unsupported_max, profile }
     }
 

@@ -72,6 +72,7 @@ fn every_key_can_be_set_by_variable() {
         ("model__output_price", "2.5"),
         ("costs__daily_budget", "20"),
         ("gate__coherence_min", "0.98"),
+        ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),
         ("lookup__session_url", "https://pay.example/{session_id}"),
     ]

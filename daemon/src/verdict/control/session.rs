@@ -10,8 +10,10 @@ use oracled_actors::verdict::cache::{CorrectSession, CorrectSessionOutcome, Remo
 use oracled_actors::verdict::notifier::HoldMails;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionPage, SessionReport};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::{MailId, PeerCredentials, SessionId};
-use oracled_store::LogQuery;
+use oracled_store::{LogQuery, Store};
+use serde::Deserialize;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -24,7 +26,7 @@ problems!(ReadProblems: SESSION STORE; SessionUnknown);
 /// Maximum number of log entries of a session in one answer.
 const HISTORY_MAX: usize = 1000;
 
-/// Read a session with its order, its waiting mails and its log entries.
+/// Read a session with its order, its costs, its waiting mails and its log entries.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}",
@@ -52,6 +54,7 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
         // the mail may have been sent meanwhile
         mails.extend(store.mail_standing(&mail_id)?.map(|(standing, _)| standing));
     }
+    let costs = sum_costs(store, &session_id)?;
     let query =
         LogQuery { session: Some(session_id), newest: true, limit: HISTORY_MAX + 1, ..LogQuery::default() };
     let mut lines = store.log(&query)?;
@@ -62,9 +65,37 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
         order: session.order.clone(),
         session: session.into(),
         mails,
+        costs,
         history: history.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?,
         has_older_entries,
     })
+}
+
+/// The costs of the model calls of a session, one for each currency.
+fn sum_costs(store: &Store, session_id: &SessionId) -> Result<Vec<ModelCost>, Problem> {
+    let mut costs = Vec::new();
+    let mut next = Some(LogQuery {
+        session: Some(session_id.clone()),
+        event: Some("oracle_interaction".into()),
+        limit: usize::MAX,
+        ..LogQuery::default()
+    });
+    while let Some(query) = next {
+        let page = store.log_page(&query)?;
+        for line in page.lines {
+            let CallCost { cost } = serde_json::from_str(&line.json)
+                .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
+            costs = ModelCost::sum_by_currency(costs.into_iter().chain(cost));
+        }
+        next = page.next;
+    }
+    Ok(costs)
+}
+
+/// The cost in the log entry of a model call.
+#[derive(Deserialize)]
+struct CallCost {
+    cost: Option<ModelCost>,
 }
 
 problems!(CorrectProblems: JSON_BODY SESSION STORE; SessionUnknown SessionMismatch);
