@@ -19,7 +19,7 @@ async fn submission_that_breaks_a_rule_of_the_gate_is_rejected_without_facts() {
     let rejected = post(routes, "/v1/verdicts/cs_1", &submission(CONTRADICTORY)).await;
     let rejected = problem(&rejected, 422, "rules_rejected");
     let rules = rejected["evaluation"]["rules"].as_array().expect("rules");
-    assert_eq!((rules.len(), &rules[0]["id"]), (1, &json!("RULE-CONT-002")), "{rejected}");
+    assert_eq!((rules.len(), &rules[0]["rule"]), (1, &json!("RULE-CONT-002")), "{rejected}");
     assert_eq!(event_names(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
     assert_eq!(read_verdict(routes, "cs_1").await.status, 404, "nothing is stored");
 

@@ -33,7 +33,10 @@ impl CostsArgs {
             return print_json(out, &costs);
         }
         if costs.costs.is_empty() {
-            writeln!(out, "no costs; a model has costs if `input_price` and `output_price` are configured")?;
+            writeln!(
+                out,
+                "no costs on these days; calls have costs if the model has `input_price` and `output_price`"
+            )?;
         } else {
             write!(out, "{}{}", format_costs(&costs.costs), format_pairs(&totals(&costs.costs)))?;
         }

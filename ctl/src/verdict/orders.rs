@@ -4,6 +4,7 @@ use crate::base::arguments::{id_parser, limit_parser};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json, warn_of_omitted_rows};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::base::page::{ListPage, PageLimit};
@@ -12,12 +13,13 @@ use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
 use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
+use strum::VariantArray;
 
 /// List the orders of verdicts that the model generates, the latest one first
 #[derive(Debug, clap::Args)]
 pub(crate) struct OrdersArgs {
-    /// Only orders in this state: queued, generating, held, delivered, failed
-    #[arg(long, value_name = "STATE")]
+    /// Only orders in this state
+    #[arg(long, value_name = "STATE", value_parser = state_parser())]
     state: Option<OrderState>,
     /// Only orders of this application
     #[arg(long, value_name = "NAME")]
@@ -28,6 +30,11 @@ pub(crate) struct OrdersArgs {
     /// Maximum number of orders, up to 1000 [default: 100]
     #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
     limit: Option<usize>,
+}
+
+fn state_parser() -> impl TypedValueParser<Value = OrderState> {
+    let names = OrderState::VARIANTS.iter().map(|state| state.into_str());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<OrderState>())
 }
 
 /// Show, retry, fail or release one order

@@ -4,6 +4,7 @@
 use crate::verdict::cost::ModelCost;
 use crate::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use crate::verdict::generation_outcome::GenerationOutcome;
+use crate::verdict::outbox_retry::stored_cause;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -16,8 +17,6 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 /// The number of attempts that an order lists; the audit log has all of them.
 const ATTEMPTS_LISTED_MAX: usize = 10;
-/// The maximum length of a stored cause of failure, in characters.
-const CAUSE_MAX_CHARS: usize = 300;
 
 /// The state of an order.
 #[derive(
@@ -204,7 +203,7 @@ impl Order {
         let OrderAttemptFailure { outcome, cause, usage, cost, retry_after } = failure;
         self.end_attempt(outcome, usage, cost, now);
         if let Some(attempt) = self.last_attempts.last_mut() {
-            attempt.cause = Some(cause.chars().take(CAUSE_MAX_CHARS).collect());
+            attempt.cause = Some(stored_cause(&cause));
         }
         let pause = if outcome.is_unusable_answer() {
             self.generations = self.generations.saturating_add(1);

@@ -1,5 +1,6 @@
 //! Retries of the messages in the outbox: mails and webhooks.
 
+use crate::base::blank::without_invisible;
 use jiff::{SignedDuration, Timestamp};
 
 /// The time before the first retry. It doubles with each further retry.
@@ -32,7 +33,8 @@ pub(super) fn due_at(at: Timestamp, tried_last: Timestamp, now: Timestamp) -> Ti
     if now < tried_last || at.duration_since(now) > LONGEST_WAIT { now } else { at }
 }
 
-/// `cause` as it is stored.
+/// `cause` as it is stored: cut, and without invisible characters, with which a service could change how the text around it
+/// is shown.
 pub(super) fn stored_cause(cause: &str) -> String {
-    cause.chars().take(CAUSE_MAX_CHARS).collect()
+    without_invisible(cause).chars().take(CAUSE_MAX_CHARS).collect()
 }

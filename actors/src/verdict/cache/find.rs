@@ -9,12 +9,14 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
+use crate::platform::metrics::ActorMetrics;
 use crate::verdict::notifier::{Notifier, WakeNotifier};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{
     AuditEvent, CustomerQuery, EventKind, OutboxMail, ProductTier, SessionId, SessionRecord, VerdictDelivery,
@@ -78,6 +80,7 @@ struct CachedVerdictDelivery {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
+    metrics: ActorMetrics,
     notifier: Option<ActorHandle<Notifier>>,
 }
 
@@ -85,7 +88,7 @@ impl CachedVerdictDelivery {
     /// Delivers the cached verdict of a session, and returns the verdict as it is cached afterwards.
     async fn deliver(&self, find: &Submission) -> Result<FindSessionOutcome, VerdictCacheError> {
         let delivered = self.log.decide_and_commit(|| {
-            let already = |known| Ok::<_, VerdictCacheError>(CommitDecision::Already((known, None)));
+            let already = |known| Ok::<_, VerdictCacheError>(CommitDecision::Already((known, None, None)));
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
                 return already(FindSessionOutcome::Nothing(None));
             };
@@ -114,9 +117,14 @@ impl CachedVerdictDelivery {
                 },
             ];
             let known = FindSessionOutcome::Cached(Arc::new(VerdictDelivery::clone(&delivery).into()));
-            Ok(CommitDecision::Change((known, mail), record))
+            let is_delivery = |event: &AuditEvent| matches!(event.kind, EventKind::OrderDelivered { .. });
+            let ended = record.events.iter().any(is_delivery).then_some(OrderState::Delivered);
+            Ok(CommitDecision::Change((known, mail, ended), record))
         });
-        let ((known, mail), _) = delivered.await?;
+        let ((known, mail, ended), _) = delivered.await?;
+        if let Some(state) = ended {
+            self.metrics.orders.count_end(find.session_id.application(), state);
+        }
         wake_notifier(self.notifier.as_ref(), mail);
         Ok(known)
     }
@@ -222,7 +230,9 @@ impl Handler<FindSession> for VerdictCache {
             session.as_ref().is_some_and(|session| is_session_changed(session, customer_email.as_ref()));
         let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
         let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
-        let (cache, deliverer) = (ctx.address(), CachedVerdictDelivery { store, log, clock, notifier });
+        let metrics = self.metrics.clone();
+        let (cache, deliverer) =
+            (ctx.address(), CachedVerdictDelivery { store, log, clock, metrics, notifier });
         match known {
             // a replay changes nothing; the other cases do
             FindSessionOutcome::Cached(_) if news => {}

@@ -71,7 +71,7 @@ impl TemplateReport {
                 }
             }
             let labels: Vec<_> =
-                answers.iter().filter_map(|answer| Some(answer.decision.as_ref()?.verdict_label)).collect();
+                answers.iter().filter_map(|answer| answer.decision.as_ref()?.verdict_label).collect();
             if labels.len() == RUNS {
                 report.label_agreement.compared += 1;
                 report.label_agreement.agreed +=
@@ -177,21 +177,23 @@ mod tests {
             (quick, vec![good(VerdictLabel::Green), good(VerdictLabel::Green)]),
             (quick, vec![good(VerdictLabel::Green), good(VerdictLabel::Red)]),
             (quick, vec![answer(quick, "{}"), failed]),
+            // answers without a label do not agree
+            (quick, vec![answer(quick, "{}"), answer(quick, "{}")]),
         ]);
         let approval = report.approval.get("quick").expect("the tier was tried");
-        assert_eq!((approval.runs, approval.approved), (6, 4));
+        assert_eq!((approval.runs, approval.approved), (8, 4));
         assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (2, 1));
         assert_eq!(report.failures.get("declined"), Some(&1));
-        assert_eq!(report.flags.get("verdict_missing"), Some(&1), "{:?}", report.flags);
+        assert_eq!(report.flags.get("verdict_missing"), Some(&3), "{:?}", report.flags);
         assert!(report.mean_coherence.is_some_and(|mean| mean < 1.0));
         let usage = report.usage.expect("the model reported its tokens");
         assert_eq!(
             (usage.prompt_tokens, usage.output_tokens, usage.total_tokens),
             (Some(50), Some(10), None)
         );
-        let rows = TrialReport { queries: 3, candidate: report, current: TemplateReport::default() }.rows();
+        let rows = TrialReport { queries: 4, candidate: report, current: TemplateReport::default() }.rows();
         assert!(
-            rows.contains(&["approved, quick".into(), "4 of 6 (66.7 %)".into(), String::new()]),
+            rows.contains(&["approved, quick".into(), "4 of 8 (50.0 %)".into(), String::new()]),
             "{rows:?}"
         );
     }
