@@ -274,7 +274,7 @@ impl ActorSystem {
             hire.start("crosscheck", &here, queue, make)
         };
 
-        let model_ids = models.order.iter().map(|model| model.oracle_id().clone()).collect();
+        let model_ids = models.for_first_verdicts();
         let generation = Arc::new(GenerationRunner {
             models,
             prompt_templates,

@@ -165,6 +165,11 @@ async fn flood_of_one_application_delays_another_by_one_order() {
     let names: Vec<_> = order.iter().filter_map(|entry| entry["session_id"].as_str()).collect();
     let helped: Vec<_> = (0..names.len()).filter(|index| names[*index].starts_with("help/")).collect();
     assert!(helped.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{names:?}");
+    let placed = log(control, "session=help/cs_0&event=order_placed").await.remove(0)["seq"].as_u64();
+    let attempted = order.iter().find(|entry| entry["session_id"] == "help/cs_0").expect("an attempt");
+    let between = |seq: Option<u64>| seq > placed && seq < attempted["seq"].as_u64();
+    let overtook = order.iter().filter(|entry| between(entry["seq"].as_u64())).count();
+    assert!(overtook <= 1, "{names:?}");
     let shops = names.iter().filter(|name| name.starts_with("shop/"));
     let expected: Vec<_> = (0..20).map(|n| format!("shop/cs_{n}")).collect();
     assert!(shops.eq(expected.iter()), "an application's own orders keep their order: {names:?}");

@@ -109,7 +109,7 @@ pub(crate) fn outside(model: &Arc<ScriptedModel>, time: &TestClock) -> TestServi
     let (oracle, model) = configured(model, "gemini", LOCKED_MODEL, time);
     TestServices {
         oracles: vec![oracle],
-        models: ConfiguredModels { order: vec![model], others: Vec::new() },
+        models: ConfiguredModels { order: vec![model], ..ConfiguredModels::default() },
         ..TestServices::default()
     }
 }

@@ -130,8 +130,6 @@ pub struct OrdersActor {
     dispatching: Option<SessionId>,
     /// The requests for orders that are being handled, each of which may add one.
     placing: Vec<SessionId>,
-    /// No attempt is started before this time: the limits of model calls are reached, or the model is not available.
-    paused_until: Option<Timestamp>,
     /// Whether the queue was loaded from the store.
     is_loaded: bool,
     /// The time of the last check for due orders.
@@ -148,7 +146,6 @@ impl OrdersActor {
             queue: OrderQueue::default(),
             dispatching: None,
             placing: Vec::new(),
-            paused_until: None,
             is_loaded: false,
             stopped: false,
         }
@@ -191,16 +188,13 @@ impl OrdersActor {
 
     fn reset(&mut self) {
         self.queue = OrderQueue::default();
-        (self.paused_until, self.is_loaded) = (None, false);
+        self.is_loaded = false;
     }
 
     /// Starts the attempt of the next order, if the limits permit it.
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
         let now = self.desk.clock().now();
-        // a pause that is further ahead than any wait was set before the clock was set back
-        let paused =
-            self.paused_until.is_some_and(|until| now < until && until.duration_since(now) <= PAUSE_MAX);
-        if self.dispatching.is_some() || self.stopped || paused {
+        if self.dispatching.is_some() || self.stopped {
             return;
         }
         let Some((due, session_id)) = self.queue.take_due(now) else { return };
@@ -213,16 +207,7 @@ impl OrdersActor {
             match outcome {
                 DispatchOutcome::Left => {}
                 DispatchOutcome::Due(due) => orders.queue.insert(due, session_id),
-                DispatchOutcome::ApplicationBlocked(wait) => {
-                    orders.queue.pause(session_id.application(), now, wait.max(PAUSE_MIN));
-                    orders.queue.insert(due, session_id);
-                }
-                DispatchOutcome::Blocked(wait) => {
-                    let until =
-                        now.saturating_add(wait.clamp(PAUSE_MIN, PAUSE_MAX)).unwrap_or(Timestamp::MAX);
-                    orders.paused_until = Some(until);
-                    orders.queue.insert(due, session_id);
-                }
+                DispatchOutcome::Blocked(wait) => orders.queue.put_back((due, session_id), now, wait),
             }
             orders.dispatch(ctx);
         }));
@@ -247,8 +232,6 @@ impl OrdersActor {
 
 /// The shortest and the longest pause after the limits were reached or the model was not available. The longest one is
 /// short, because an operator may close the circuit before its reset time.
-const PAUSE_MIN: SignedDuration = SignedDuration::from_millis(100);
-const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(2);
 
 /// The open orders, each with the time at which it is due. Blocks on disk reads.
 fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, SessionId)>, StoreError> {
@@ -298,10 +281,13 @@ impl Handler<PlaceOrder> for OrdersActor {
     fn handle(&mut self, PlaceOrder(submission): PlaceOrder, ctx: &mut Context<Self>) -> Self::Result {
         let now = self.desk.clock().now();
         let session_id = submission.session_id.clone();
-        let full = self.reached_limit(&session_id.application());
+        let application = session_id.application();
+        let full = self.reached_limit(&application);
         // a new order may not overtake the orders that wait
-        let may_start =
-            self.is_loaded && !self.stopped && self.dispatching.is_none() && !self.queue.has_due(now);
+        let may_start = self.is_loaded
+            && !self.stopped
+            && self.dispatching.is_none()
+            && self.queue.is_free(&application, now);
         self.placing.push(session_id.clone());
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
@@ -318,8 +304,7 @@ impl Handler<EnqueueOrder> for OrdersActor {
     fn handle(&mut self, message: EnqueueOrder, ctx: &mut Context<Self>) {
         let EnqueueOrder { session_id, due, is_retry } = message;
         if is_retry {
-            self.paused_until = None;
-            self.queue.resume(&session_id.application());
+            self.queue.resume();
         }
         self.queue.insert(due, session_id);
         self.dispatch(ctx);
@@ -352,7 +337,7 @@ impl Handler<ReportOrder> for OrdersActor {
             self.queue.insert(due, session_id);
         }
         // the slot of the attempt is free
-        self.paused_until = None;
+        self.queue.resume();
         self.dispatch(ctx);
     }
 }

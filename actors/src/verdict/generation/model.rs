@@ -1,9 +1,10 @@
 //! The configured models and their settings.
 
 use crate::upstream::{ModelCaller, ModelError};
-use oracled_domain::OracleId;
 use oracled_domain::verdict::generation::GenerationSettings;
 use oracled_domain::verdict::session::OriginalVerdict;
+use oracled_domain::{ApplicationName, OracleId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A configured model and its settings.
@@ -50,7 +51,10 @@ fn name_of_first_model(original: Option<&OriginalVerdict>) -> Option<&str> {
 pub struct ConfiguredModels {
     /// The models for first verdicts, in the order in which they are tried.
     pub order: Vec<Arc<ConfiguredModel>>,
-    /// The models that only regenerate the verdicts that they made.
+    /// The models in place of `order` for applications that have an order of their own.
+    pub own_orders: BTreeMap<ApplicationName, Vec<Arc<ConfiguredModel>>>,
+    /// The models that are not in `order`. Without an application's own order they only regenerate the verdicts that they
+    /// made.
     pub others: Vec<Arc<ConfiguredModel>>,
 }
 
@@ -59,6 +63,22 @@ impl ConfiguredModels {
     pub(crate) fn priced(&self) -> impl Iterator<Item = &OracleId> {
         let all = self.order.iter().chain(&self.others);
         all.filter(|model| model.caller.has_prices()).map(|model| model.oracle_id())
+    }
+
+    /// The models for first verdicts of `application`, in the order in which they are tried.
+    pub(super) fn order_of(&self, application: &ApplicationName) -> &[Arc<ConfiguredModel>] {
+        self.own_orders.get(application).unwrap_or(&self.order)
+    }
+
+    /// The models that make first verdicts of any application, each once.
+    pub(crate) fn for_first_verdicts(&self) -> Vec<OracleId> {
+        let mut ids = Vec::new();
+        for model in self.order.iter().chain(self.own_orders.values().flatten()) {
+            if !ids.contains(model.oracle_id()) {
+                ids.push(model.oracle_id().clone());
+            }
+        }
+        ids
     }
 
     /// The first model of the order.

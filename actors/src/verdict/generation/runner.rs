@@ -129,18 +129,19 @@ impl GenerationRunner {
         &self,
         application: ApplicationName,
     ) -> Result<FirstCallPermits, GenerationError> {
-        let (model, lease) = self.request_first_lease().await?;
+        let (model, lease) = self.request_first_lease(&application).await?;
         let call = RequestFirstCall { oracle_id: model.oracle_id().clone(), application };
         let slot = self.handles.rate_limiter.ask(call).await?;
         Ok(FirstCallPermits { settings: model.original.clone(), model, lease, slot: slot? })
     }
 
-    /// The first model of the order that may be called now. The error is that of the model that may be called soonest.
+    /// The first model of the application's order that may be called now. The error is that of the model that may be called soonest.
     pub(super) async fn request_first_lease(
         &self,
+        application: &ApplicationName,
     ) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
         let mut soonest: Option<(Duration, GenerationError)> = None;
-        for model in &self.models.order {
+        for model in self.models.order_of(application) {
             match self.request_lease(model).await {
                 Ok(lease) => return Ok((Arc::clone(model), lease)),
                 Err(error @ GenerationError::NotPermitted { retry_after, .. }) => {

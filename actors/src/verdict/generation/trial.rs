@@ -39,7 +39,7 @@ impl GenerationRunner {
     pub(crate) async fn try_prompt(&self, trial: PromptTrial) -> Result<PromptTrialResult, GenerationError> {
         let PromptTrial { template, tier, query } = trial;
         let prompt = build_verdict_prompt(&template, tier, &query).map_err(PromptError::from)?;
-        let (model, lease) = self.request_first_lease().await?;
+        let (model, lease) = self.request_first_lease(&oracled_domain::ApplicationName::default()).await?;
         let _slots = self.handles.rate_limiter.ask(RequestTrialCall(model.oracle_id().clone())).await??;
         let request = ModelRequest { prompt, settings: model.original.clone() };
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };

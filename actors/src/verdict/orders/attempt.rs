@@ -8,7 +8,7 @@ use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
 use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict};
 use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
-use crate::verdict::rate_limiter::{CallLimitError, budget_reached_times};
+use crate::verdict::rate_limiter::budget_reached_times;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
@@ -37,10 +37,8 @@ pub(super) enum DispatchOutcome {
     Left,
     /// It is due at this time.
     Due(Timestamp),
-    /// No order can be attempted now.
-    Blocked(SignedDuration),
     /// No order of its application can be attempted now.
-    ApplicationBlocked(SignedDuration),
+    Blocked(SignedDuration),
 }
 
 /// A session whose order has an attempt in progress, and the entry of the attempt.
@@ -126,9 +124,6 @@ impl OrderDesk {
                 };
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
-                    Err(GenerationError::Limited(CallLimitError::Application { wait, .. })) => {
-                        return Ok(DispatchOutcome::ApplicationBlocked(to_signed(wait)));
-                    }
                     Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
                 };
                 let permits = permits.with_temperature(self.config.temperature_of(&order));

@@ -6,8 +6,10 @@ use oracled_domain::{ApplicationName, SessionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-/// The longest pause of an application. It is short, because the clock may be set back.
-const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(60);
+/// The shortest and the longest pause of an application. It is short, because a model may become available, and the clock
+/// may be set back.
+const PAUSE_MIN: SignedDuration = SignedDuration::from_millis(100);
+const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct OrderQueue {
@@ -15,10 +17,12 @@ pub(super) struct OrderQueue {
     applications: BTreeMap<ApplicationName, BTreeSet<(Timestamp, SessionId)>>,
     /// When each of them is due.
     due: HashMap<SessionId, Timestamp>,
-    /// Applications whose own limit of model calls is reached, until these times.
+    /// Applications whose orders no model may be called for until these times.
     paused: BTreeMap<ApplicationName, Timestamp>,
     /// The application whose order was taken last.
     last: Option<ApplicationName>,
+    /// The application whose order was taken before.
+    last_before: Option<ApplicationName>,
 }
 
 impl OrderQueue {
@@ -48,24 +52,34 @@ impl OrderQueue {
     pub(super) fn take_due(&mut self, now: Timestamp) -> Option<(Timestamp, SessionId)> {
         let (application, orders) = self.next_due(now)?;
         let (due, session_id) = orders.first()?.clone();
-        self.last = Some(application.clone());
+        self.last_before = self.last.replace(application.clone());
         self.remove(&session_id);
         Some((due, session_id))
     }
 
-    /// Whether an order could be taken.
-    pub(super) fn has_due(&self, now: Timestamp) -> bool {
-        self.next_due(now).is_some()
+    /// Puts back the order that was taken last, and takes no order of its application for the time `wait`. The application
+    /// keeps its turn.
+    pub(super) fn put_back(
+        &mut self,
+        (due, session_id): (Timestamp, SessionId),
+        now: Timestamp,
+        wait: SignedDuration,
+    ) {
+        let until = now.saturating_add(wait.clamp(PAUSE_MIN, PAUSE_MAX)).unwrap_or(Timestamp::MAX);
+        self.paused.insert(session_id.application(), until);
+        self.insert(due, session_id);
+        self.last = self.last_before.clone();
     }
 
-    /// Takes no order of `application` for the time `wait`.
-    pub(super) fn pause(&mut self, application: ApplicationName, now: Timestamp, wait: SignedDuration) {
-        let until = now.saturating_add(wait.min(PAUSE_MAX)).unwrap_or(Timestamp::MAX);
-        self.paused.insert(application, until);
+    /// Ends all pauses.
+    pub(super) fn resume(&mut self) {
+        self.paused.clear();
     }
 
-    pub(super) fn resume(&mut self, application: &ApplicationName) {
-        self.paused.remove(application);
+    /// Whether an order of `application` would overtake no order that waits.
+    pub(super) fn is_free(&self, application: &ApplicationName, now: Timestamp) -> bool {
+        let own = self.applications.get(application).and_then(BTreeSet::first);
+        self.next_due(now).is_none() && own.is_none_or(|(due, _)| *due > now)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -118,23 +132,43 @@ mod tests {
         let mut queue = queue(&flood);
         assert_eq!(queue.len(), 7);
         assert_eq!(taken(&mut queue, 10), ["a/1", "b/1", "c", "a/2", "b/2", "a/3"]);
-        assert_eq!((queue.len(), queue.has_due(at(10)), queue.has_due(at(99))), (1, false, true));
+        let c = ApplicationName::default();
+        assert_eq!((queue.len(), queue.is_free(&c, at(10)), queue.is_free(&c, at(99))), (1, true, false));
+    }
+
+    /// Takes the order of `id`, and puts it back for 2 s.
+    fn put_back(queue: &mut OrderQueue, now: i64, id: &str) {
+        let taken = queue.take_due(at(now)).expect("an order is due");
+        assert_eq!(taken.1.to_string(), id);
+        queue.put_back(taken, at(now), SignedDuration::from_secs(60));
     }
 
     #[test]
     fn paused_application_leaves_its_turns_to_others_until_its_pause_is_over() {
         let mut queue = queue(&[(1, "a/1"), (2, "b/1"), (3, "b/2")]);
         let a: ApplicationName = "a".parse().expect("a valid name");
-        queue.pause(a.clone(), at(10), SignedDuration::from_secs(5));
+        put_back(&mut queue, 10, "a/1");
         assert_eq!(taken(&mut queue, 10), ["b/1", "b/2"]);
-        assert_eq!(taken(&mut queue, 15), ["a/1"]);
+        assert!(!queue.is_free(&a, at(10)), "a new order may not overtake the paused one");
+        assert_eq!(taken(&mut queue, 12), ["a/1"]);
         queue.insert(at(1), "a/2".parse().expect("a valid id"));
-        queue.pause(a.clone(), at(1000), SignedDuration::from_secs(5));
+        put_back(&mut queue, 1000, "a/2");
         assert_eq!(taken(&mut queue, 20), ["a/2"], "the clock was set back");
         queue.insert(at(1), "a/3".parse().expect("a valid id"));
-        queue.pause(a.clone(), at(20), SignedDuration::from_secs(5));
-        queue.resume(&a);
+        put_back(&mut queue, 20, "a/3");
+        queue.resume();
         assert_eq!(taken(&mut queue, 20), ["a/3"]);
+    }
+
+    #[test]
+    fn application_whose_order_is_put_back_keeps_its_turn() {
+        let mut queue = queue(&[(1, "a/1"), (2, "a/2"), (3, "a/3"), (4, "b/1")]);
+        assert_eq!(queue.take_due(at(10)).expect("an order is due").1.to_string(), "a/1");
+        // the model has one slot, which the order of the first application has
+        put_back(&mut queue, 10, "b/1");
+        put_back(&mut queue, 10, "a/2");
+        queue.resume();
+        assert_eq!(taken(&mut queue, 10), ["b/1", "a/2", "a/3"]);
     }
 
     #[test]

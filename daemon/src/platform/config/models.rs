@@ -71,14 +71,13 @@ impl DaemonConfig {
         }
         self.check_budget()?;
         self.check_further_temperatures()?;
-        let mut seen = BTreeSet::new();
-        let is_usable = |name: &String| self.models.contains_key(name) && seen.insert(name.clone());
-        if self.model.fallbacks.iter().all(is_usable) {
-            return Ok(());
-        }
-        // a name is not shown, because it can be a misplaced secret
-        let allowed = format!("different names of {}", self.model_names());
-        Err(not_allowed_error("model.fallbacks", "a list with an unknown or repeated name", allowed))
+        let further: Vec<_> = self.models.keys().map(String::as_str).collect();
+        check_names("model.fallbacks", &self.model.fallbacks, &further)?;
+        let first = Some(self.model.provider.as_str()).filter(|_| self.model.provider != ModelProvider::None);
+        let all: Vec<_> = first.into_iter().chain(further).collect();
+        self.applications.iter().try_for_each(|(name, section)| {
+            check_names(&format!("applications.{name}.models"), &section.models, &all)
+        })
     }
 
     /// Checks that the models take the temperatures of further generations.
@@ -107,15 +106,6 @@ impl DaemonConfig {
         }
     }
 
-    fn model_names(&self) -> String {
-        let names: Vec<_> = self.models.keys().map(|name| format!("`models.{name}`")).collect();
-        if names.is_empty() {
-            "models, of which none is configured in `models`".into()
-        } else {
-            names.join(", ")
-        }
-    }
-
     /// Checks the name of a further model. No other oracle may have it.
     fn check_model_name(&self, name: &str) -> Result<(), ConfigError> {
         let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -129,4 +119,18 @@ impl DaemonConfig {
         );
         Err(not_allowed_error("models", "a table with another name", allowed))
     }
+}
+
+/// Checks that the list in `key` has different names of `models`.
+fn check_names(key: &str, names: &[String], models: &[&str]) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    if names.iter().all(|name| models.contains(&name.as_str()) && seen.insert(name)) {
+        return Ok(());
+    }
+    // a name is not shown, because it can be a misplaced secret
+    let allowed = match models {
+        [] => "no name, because no such model is configured".to_owned(),
+        models => format!("different names of `{}`", models.join("`, `")),
+    };
+    Err(not_allowed_error(key, "a list with an unknown or repeated name", allowed))
 }

@@ -13,8 +13,10 @@ use oracled_actors::upstream::{
 };
 use oracled_actors::verdict::generation::{ConfiguredModel, ConfiguredModels};
 use oracled_actors::verdict::rate_limiter::{CallLimits, ModelCallLimits};
+use oracled_domain::ApplicationName;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use secrecy::SecretString;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +57,17 @@ impl ModelClients {
                 None => return Err(no_key_error(&entry)),
             }
         }
+        clients.models.own_orders = clients.own_orders(config);
         Ok(clients)
+    }
+
+    /// The models of the applications that name some. There are none without a first model.
+    fn own_orders(&self, config: &DaemonConfig) -> BTreeMap<ApplicationName, Vec<Arc<ConfiguredModel>>> {
+        let all = || self.models.order.iter().chain(&self.models.others);
+        let find = |name: &String| all().find(|model| model.oracle_id().as_str() == name).cloned();
+        let models = |names: &[String]| names.iter().filter_map(find).collect::<Vec<_>>();
+        let own = config.applications.iter().map(|(name, section)| (name.clone(), models(&section.models)));
+        own.filter(|(_, models)| !models.is_empty()).collect()
     }
 
     fn add(

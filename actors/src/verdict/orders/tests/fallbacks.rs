@@ -101,3 +101,21 @@ fn order_waits_while_the_circuits_of_all_models_are_open() {
         assert_eq!((first.calls(), backup.calls()), (1, 0));
     });
 }
+
+#[test]
+fn application_with_models_of_its_own_does_not_wait_for_those_of_others() {
+    let (first, backup) = (ScriptedModel::with_answers([]), ScriptedModel::with_answers([]));
+    let time = TestClock::new();
+    let mut outside = two_models(&first, &backup, &time);
+    let own = outside.models.order.pop().expect("the second model");
+    outside.models.own_orders.insert("shop".parse().expect("a name"), vec![Arc::clone(&own)]);
+    outside.models.others.push(own);
+    with_services(time, outside, |world| async move {
+        open_circuit(&world, test_model_id()).await;
+        let placed = place(&world, submission_of_query("Sell honey?")).await.expect("it is accepted");
+        let PlacedOrder::Order { progress, .. } = placed else { panic!("the session has an order") };
+        assert_eq!((progress.borrow().state, backup.calls()), (OrderState::Queued, 0));
+        let delivered = order(&world, "shop/cs_1", "Sell honey?").await.expect("it is accepted");
+        assert_eq!((delivered.state, first.calls(), backup.calls()), (OrderState::Delivered, 0, 1));
+    });
+}
