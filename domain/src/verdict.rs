@@ -25,5 +25,6 @@ pub mod regen;
 pub mod response_schema;
 pub mod rules_gate;
 pub mod session;
+pub mod template_name;
 pub mod tmm;
 pub mod webhook;

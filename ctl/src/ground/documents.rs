@@ -8,7 +8,7 @@ use hyper::Method;
 use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
 use oracled_domain::documents::DocumentKind;
-use oracled_domain::verdict::prompt::PromptTemplateRef;
+use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
@@ -63,7 +63,7 @@ async fn complete_version(
     let known = list_documents(options, kind).await?.into_iter().map(|summary| summary.document_id);
     let mut versions: Vec<_> = known.filter(is_version).collect();
     if kind == DocumentKind::PromptTemplate {
-        let version = |known: &String| known.parse::<PromptTemplateRef>().ok().map(|known| known.version);
+        let version = |known: &String| known.parse::<TemplateRef>().ok().map(|known| known.version);
         return Ok(versions.into_iter().max_by_key(version).unwrap_or_else(|| document_id.to_owned()));
     }
     match versions.len() {

@@ -2,9 +2,9 @@
 
 use super::mail::check_heading;
 use super::{ApplicationGateSection, ConfigError, DaemonConfig, not_allowed_error};
+use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::upstream::mail::MailHeading;
-use oracled_actors::verdict::generation::PromptTemplateNames;
-use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, PeerCredentials};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub struct ApplicationSection {
     /// Prompt template for first verdicts in place of `prompt_template`: `ID` for the newest registered version, or
     /// `ID@VERSION`.
     #[schema(value_type = Option<String>)]
-    pub prompt_template: Option<PromptTemplateName>,
+    pub prompt_template: Option<TemplateName>,
     /// Whether unknown sessions of the application are looked up (`lookup.preset`, `lookup.session_url`). The payment service
     /// does not separate applications: set it only for those whose customers pay there.
     pub lookup: bool,
@@ -86,12 +86,17 @@ impl DaemonConfig {
 
     /// The prompt templates for first verdicts.
     #[must_use]
-    pub fn prompt_templates(&self) -> PromptTemplateNames {
-        let own = |(application, section): (&ApplicationName, &ApplicationSection)| {
-            Some((application.clone(), section.prompt_template.clone()?))
-        };
-        let of_applications = self.applications.iter().filter_map(own).collect();
-        PromptTemplateNames { common: self.prompt_template.clone(), of_applications }
+    pub fn prompt_templates(&self) -> PerApplication<TemplateName> {
+        self.per_application(self.prompt_template.clone(), |section| section.prompt_template.clone())
+    }
+
+    fn per_application<T>(
+        &self,
+        common: T,
+        own: impl Fn(&ApplicationSection) -> Option<T>,
+    ) -> PerApplication<T> {
+        let own = self.applications.iter().filter_map(|(name, section)| Some((name.clone(), own(section)?)));
+        PerApplication { common, own: own.collect() }
     }
 }
 

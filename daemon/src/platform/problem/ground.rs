@@ -19,7 +19,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Workflow(WorkflowError::UnknownOracle { .. }) => ProblemCode::SourceUnknown,
             RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
             RegistryError::OntologyFixed(_)
-            | RegistryError::PromptTemplateFixed(_)
+            | RegistryError::TemplateFixed { .. }
             | RegistryError::PipelineFixed { .. }
             | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
