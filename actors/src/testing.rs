@@ -34,6 +34,7 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -250,11 +251,20 @@ fn panicking_mail_service() -> NotifierConfig {
         }
     }
     impl MailService for PanickingMailService {
-        fn send<'a>(&'a self, _: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        fn send<'a>(
+            &'a self,
+            _: &'a OutboxMail,
+            _: Option<&'a MailContent>,
+        ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
             Box::pin(async { panic!("no mail may be sent") })
         }
     }
-    NotifierConfig { service: Some(Arc::new(PanickingMailService)), max_age: SignedDuration::from_hours(72) }
+    NotifierConfig {
+        service: Some(Arc::new(PanickingMailService)),
+        max_age: SignedDuration::from_hours(72),
+        templates: PerApplication::default(),
+        contacts: PerApplication::default(),
+    }
 }
 
 /// A mail of `kind` about the verdict `verdict`.

@@ -15,6 +15,7 @@ pub mod interaction;
 pub mod label;
 pub mod lookup;
 pub mod mail;
+pub mod mail_template;
 pub mod oracle;
 pub mod order;
 mod outbox_retry;

@@ -29,6 +29,7 @@ use oracled_domain::ground::normalize::{PipelineDefinitionError, RecordNormalize
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
+use oracled_domain::verdict::mail_template::MailTemplateError;
 use oracled_domain::verdict::prompt::PromptTemplateError;
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
@@ -57,6 +58,9 @@ pub enum RegistryError {
     /// The prompt template is invalid.
     #[error("{0}")]
     PromptTemplate(#[from] PromptTemplateError),
+    /// The mail template is invalid.
+    #[error("{0}")]
+    MailTemplate(#[from] MailTemplateError),
     /// A version of a template is immutable.
     #[error(
         "{kind} {document_id} is registered with other content, and a version is immutable; register this one under another `version`"

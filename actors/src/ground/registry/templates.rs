@@ -2,10 +2,21 @@
 
 use super::{CommitContext, DocumentRegistry, RegistrableDocument, RegistryError};
 use oracled_domain::documents::RegistryDocument;
-use oracled_domain::{PeerCredentials, PromptTemplate};
+use oracled_domain::{MailTemplate, PeerCredentials, PromptTemplate};
 use oracled_store::JournalRecord;
 
 impl RegistrableDocument for PromptTemplate {
+    fn decide(
+        &self,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        self.validate()?;
+        registry.context.template_registration(self, peer)
+    }
+}
+
+impl RegistrableDocument for MailTemplate {
     fn decide(
         &self,
         registry: &DocumentRegistry,

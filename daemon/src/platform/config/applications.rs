@@ -27,6 +27,9 @@ pub struct ApplicationSection {
     pub mail_from: Option<String>,
     /// Subject of mails in place of `mail.subject`.
     pub mail_subject: Option<String>,
+    /// Mail templates in place of `mail.templates`.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub mail_templates: Option<Vec<TemplateName>>,
     /// Prompt template for first verdicts in place of `prompt_template`: `ID` for the newest registered version, or
     /// `ID@VERSION`.
     #[schema(value_type = Option<String>)]
@@ -88,6 +91,18 @@ impl DaemonConfig {
     #[must_use]
     pub fn prompt_templates(&self) -> PerApplication<TemplateName> {
         self.per_application(self.prompt_template.clone(), |section| section.prompt_template.clone())
+    }
+
+    /// The mail templates.
+    #[must_use]
+    pub fn mail_templates(&self) -> PerApplication<Vec<TemplateName>> {
+        self.per_application(self.mail.templates.clone(), |section| section.mail_templates.clone())
+    }
+
+    /// The contacts for customers.
+    #[must_use]
+    pub fn contacts(&self) -> PerApplication<Option<String>> {
+        self.per_application(self.contact.clone(), |section| section.contact.clone().map(Some))
     }
 
     fn per_application<T>(

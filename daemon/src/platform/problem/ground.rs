@@ -31,6 +31,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
             RegistryError::Ontology(_)
             | RegistryError::PromptTemplate(_)
+            | RegistryError::MailTemplate(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
