@@ -7,3 +7,4 @@ pub mod clock;
 pub(crate) mod guardian;
 pub(crate) mod in_flight;
 pub mod metrics;
+pub mod per_application;

@@ -11,6 +11,7 @@ use crate::platform::actor_stats::ActorStats;
 use crate::platform::clock::Clock;
 use crate::platform::guardian::{self, SupervisionLimits};
 use crate::platform::metrics::ActorMetrics;
+use crate::platform::per_application::PerApplication;
 use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
@@ -18,9 +19,7 @@ use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::{PolicyConfig, VerdictCache};
 use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
-use crate::verdict::generation::{
-    ConfiguredModels, GenerationHandles, GenerationRunner, PromptTemplateNames,
-};
+use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
 use crate::verdict::orders::{OrdersActor, OrdersConfig};
@@ -31,6 +30,7 @@ use crate::verification::{self, VerificationConfig, VerificationService, Verific
 use actix_rt::{Arbiter, ArbiterHandle};
 use jiff::Timestamp;
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct SystemParts {
     /// The models that make verdicts; they are among the oracles.
     pub models: ConfiguredModels,
     /// The templates of prompts.
-    pub prompt_templates: PromptTemplateNames,
+    pub prompt_templates: PerApplication<TemplateName>,
     pub calls: CallLimits,
     /// The daily budget of all models.
     pub budget: Option<CostBudget>,

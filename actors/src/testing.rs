@@ -7,6 +7,7 @@ use crate::audit::fallback::FallbackLog;
 use crate::ground::ingestion::IngestionConfig;
 use crate::ground::ingestion::slices::SliceLimits;
 use crate::ground::pull::{PayloadPuller, PullSettings};
+use crate::platform::per_application::PerApplication;
 use crate::rules::RulesConfig;
 use crate::system::{ActorSystem, SystemParts};
 use crate::upstream::BoxFuture;
@@ -18,7 +19,7 @@ use crate::upstream::web::WebError;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::cache::PolicyConfig;
 use crate::verdict::cost_budget::CostBudget;
-use crate::verdict::generation::{ConfiguredModels, PromptTemplateNames};
+use crate::verdict::generation::ConfiguredModels;
 use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::notifier::NotifierConfig;
 use crate::verdict::orders::OrdersConfig;
@@ -33,11 +34,13 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
 use oracled_domain::verdict::mail::{MailKind, MailSendFailure};
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::verdict::order::OrderPolicy;
 use oracled_domain::verdict::policy::DeliveryPolicies;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::verification::adapter::ValidatedAdapter;
 use oracled_domain::{
-    ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, SessionId,
+    ApplicationName, CustomerQuery, GatePath, OracleId, OutboxMail, ProductTier, PromptTemplate, SessionId,
     UnexpectedFieldHandling, VerdictDelivery, VerdictLabel, VerdictPayload,
 };
 use oracled_store::{Journal, LogQuery, Store, StoreOptions};
@@ -85,7 +88,8 @@ pub(crate) struct TestSystem {
 pub(crate) struct TestServices {
     pub(crate) oracles: Vec<MonitoredOracle>,
     pub(crate) models: ConfiguredModels,
-    pub(crate) prompt_templates: PromptTemplateNames,
+    /// If `None`, the built-in template.
+    pub(crate) prompt_template: Option<TemplateName>,
     pub(crate) budget: Option<CostBudget>,
     pub(crate) policies: DeliveryPolicies,
     /// If `None`, unknown sessions are not looked up.
@@ -157,7 +161,9 @@ pub(crate) fn start(
         oracles: outside.oracles,
         lookup: outside.lookup,
         models: outside.models,
-        prompt_templates: outside.prompt_templates,
+        prompt_templates: PerApplication::new(
+            outside.prompt_template.unwrap_or_else(PromptTemplate::built_in_name),
+        ),
         budget: outside.budget,
         calls: CallLimits {
             models: [test_model_id(), "backup".parse().expect("an id")]
@@ -245,11 +251,20 @@ fn panicking_mail_service() -> NotifierConfig {
         }
     }
     impl MailService for PanickingMailService {
-        fn send<'a>(&'a self, _: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        fn send<'a>(
+            &'a self,
+            _: &'a OutboxMail,
+            _: Option<&'a MailContent>,
+        ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
             Box::pin(async { panic!("no mail may be sent") })
         }
     }
-    NotifierConfig { service: Some(Arc::new(PanickingMailService)), max_age: SignedDuration::from_hours(72) }
+    NotifierConfig {
+        service: Some(Arc::new(PanickingMailService)),
+        max_age: SignedDuration::from_hours(72),
+        templates: PerApplication::default(),
+        contacts: PerApplication::default(),
+    }
 }
 
 /// A mail of `kind` about the verdict `verdict`.

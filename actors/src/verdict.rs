@@ -12,4 +12,5 @@ mod outbox_head;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;
+mod templates;
 pub mod webhooks;

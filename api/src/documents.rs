@@ -10,7 +10,7 @@ use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::{PromptTemplate, Sha256Hex};
+use oracled_domain::{MailTemplate, PromptTemplate, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -46,6 +46,8 @@ pub enum DocumentContent {
     Workflow(Box<Workflow>),
     /// A prompt template.
     PromptTemplate(Box<PromptTemplate>),
+    /// A mail template.
+    MailTemplate(Box<MailTemplate>),
 }
 
 /// A registered document without its content.

@@ -15,8 +15,8 @@ use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
 use oracled_domain::verdict::mail::MailState;
 use oracled_domain::verdict::order::Order;
-use oracled_domain::verdict::prompt::PromptTemplateRef;
 use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::verdict::template_name::TemplateRef;
 use oracled_domain::{
     ApplicationName, MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
     WebhookId,
@@ -96,7 +96,7 @@ pub struct SubmitVerdictRequest {
 #[serde(deny_unknown_fields)]
 pub struct SubmittedPrompt {
     /// The version of the registered template that it was built from, for the tier and the query of the session.
-    #[schema(value_type = Option<PromptTemplateRef>)]
+    #[schema(value_type = Option<TemplateRef>)]
     pub template: Option<String>,
     /// Its text: 1 byte to 256 KiB. The session stores it.
     pub text: Option<String>,
@@ -300,7 +300,7 @@ pub struct SessionReport {
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
     pub original_verdict: OriginalLabel,
     /// The template of the prompt of that verdict; null if it is not known.
-    pub prompt_template: Option<PromptTemplateRef>,
+    pub prompt_template: Option<TemplateRef>,
     /// The SHA-256 of the prompt of that verdict; null if it is not known.
     pub prompt_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that oracled delivered first.

@@ -26,6 +26,7 @@ use oracled_actors::verdict::cache::PolicyConfig;
 use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_actors::verdict::notifier::StopSending;
+use oracled_actors::verdict::notifier::find_mail_template;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
@@ -186,7 +187,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
-        warn_of_incomplete_generation(&service);
+        warn_of_missing_parts(&service);
         tracing::info!(
             socket = %service.config.socket.display(),
             control_socket = %service.config.control_socket.display(),
@@ -298,8 +299,8 @@ impl RunningDaemon {
     }
 }
 
-/// Logs a warning if the model has no key, or if a configured prompt template is not registered.
-fn warn_of_incomplete_generation(service: &DaemonService) {
+/// Logs a warning if the model has no key, or if a configured template is not registered.
+fn warn_of_missing_parts(service: &DaemonService) {
     if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
         tracing::warn!("the model's key is missing, so no verdicts are generated; see `model.api_key_file`");
     }
@@ -307,6 +308,14 @@ fn warn_of_incomplete_generation(service: &DaemonService) {
         if let Err(error) = find_prompt_template(&service.system.store, name) {
             let application = application.map(ToString::to_string);
             tracing::warn!(application, %error, "no prompt can be built, so orders wait");
+        }
+    }
+    for (application, names) in service.config.mail_templates().iter() {
+        for name in names {
+            if let Err(error) = find_mail_template(&service.system.store, name) {
+                let application = application.map(ToString::to_string);
+                tracing::warn!(application, %error, "mails wait for their template");
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::PipelineDefinition;
 use crate::ground::source::SourceRegistration;
+use crate::verdict::mail_template::MailTemplate;
 use crate::verdict::prompt::PromptTemplate;
 use crate::verification::adapter::Adapter;
 use crate::verification::workflow::Workflow;
@@ -172,7 +173,9 @@ document_kinds! {
     /// A verification workflow.
     Workflow(Workflow), "workflow_id", |workflow| workflow.workflow_id.to_string();
     /// A prompt template; its id is `template_id@version`.
-    PromptTemplate(PromptTemplate), "template_id", |template| template.reference().to_string();
+    PromptTemplate(PromptTemplate), "tiers", |template| template.reference().to_string();
+    /// A mail template; its id is `template_id@version`.
+    MailTemplate(MailTemplate), "mails", |template| template.reference().to_string();
 }
 
 impl fmt::Display for DocumentKind {

@@ -28,6 +28,7 @@ pub use verdict::generation::VerdictGeneration;
 pub use verdict::interaction::OracleInteractionLog;
 pub use verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
 pub use verdict::mail::{MailId, OutboxMail};
+pub use verdict::mail_template::MailTemplate;
 pub use verdict::oracle::OracleId;
 pub use verdict::prompt::{ModelPrompt, PromptTemplate, build_verdict_prompt};
 pub use verdict::query::CustomerQuery;

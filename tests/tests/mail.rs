@@ -62,7 +62,7 @@ async fn mail_is_posted_with_its_fields_and_an_idempotency_key() {
     let service = by_http(&format!("{}/base/", server.url()), PATIENCE);
     assert_eq!(service.oracle_id().as_str(), "mail");
     for kind in [MailKind::Verdict, MailKind::DivergenceNotice] {
-        service.send(&mail(kind)).await.expect("the request is accepted");
+        service.send(&mail(kind), None).await.expect("the request is accepted");
     }
     let [verdict, notice] = &server.requests()[..] else { panic!("two mails") };
     for (seen, mail_id) in [(verdict, "verdict:cs_1"), (notice, "divergence:cs_1:1795168800000000")] {
@@ -93,7 +93,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
     let service = by_http(&server.url(), PATIENCE);
     for status in [200, 201, 202, 204] {
         server.next([ScriptedReply::bytes(status, if status == 204 { "" } else { "ok" })]);
-        assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{status}");
+        assert_eq!(service.send(&mail(MailKind::Verdict), None).await, Ok(()), "{status}");
     }
     for (status, permanent) in [
         (400, true),
@@ -114,7 +114,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
         server.next([
             ScriptedReply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")
         ]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
+        let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
         let cause = format!("HTTP status {status}: no  such user");
         let fault = match status {
             _ if permanent => MailFailureCause::MailForGood,
@@ -126,7 +126,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
     assert_eq!(server.request_count(), 18, "the client neither retries nor follows redirects");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
         server.next([ScriptedReply::bytes(503, "").header("retry-after", header)]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
+        let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
         assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), wait_s, "{header}");
     }
 }
@@ -140,11 +140,11 @@ async fn mail_with_an_accepting_status_is_sent_for_any_answer_body() {
         ScriptedReply::bytes(202, vec![b'x'; 1000]).cut_after(10),
     ] {
         server.next([reply.clone()]);
-        assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{reply:?}");
+        assert_eq!(service.send(&mail(MailKind::Verdict), None).await, Ok(()), "{reply:?}");
     }
     // a permanent refusal by status stays permanent
     server.next([ScriptedReply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
-    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
+    let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
     assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
 }
 
@@ -159,13 +159,13 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
     ] {
         server.next([reply]);
         let began = Instant::now();
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("an error");
+        let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
         assert!(failed.cause.starts_with(cause), "{failed:?}");
         assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let unreachable = by_http(&format!("http://{free}"), PATIENCE);
-    let failed = unreachable.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
+    let failed = unreachable.send(&mail(MailKind::Verdict), None).await.expect_err("no server listens");
     assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
     assert!(matches!(unreachable.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
 }
@@ -377,9 +377,9 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     let server = by_smtp(plain, SmtpTls::None, login);
     assert!(matches!(server.probe().await, CircuitCallOutcome::Success { .. }), "it exists");
     for _ in 0..2 {
-        server.send(&mail(MailKind::Verdict)).await.expect("the request is accepted");
+        server.send(&mail(MailKind::Verdict), None).await.expect("the request is accepted");
     }
-    server.send(&mail(MailKind::DivergenceNotice)).await.expect("the request is accepted");
+    server.send(&mail(MailKind::DivergenceNotice), None).await.expect("the request is accepted");
     let [first, again, notice] = &accepted_mails(dir.as_ref())[..] else { panic!("three mails") };
     assert_eq!(first, again, "all attempts are equal, with the same Message-ID");
     let (head, body) = first.split_once("\n\n").expect("a mail has a head");
@@ -390,7 +390,8 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     assert!(body.contains("Verdict: GREEN") && body.contains("A sound and simple plan."), "{body}");
     assert!(notice.contains("NOTE: ") && notice.contains("Received by email: RED"), "{notice}");
 
-    let send = async |server: &SmtpMailService, to: &str| server.send(&mail_to(to, MailKind::Verdict)).await;
+    let send =
+        async |server: &SmtpMailService, to: &str| server.send(&mail_to(to, MailKind::Verdict), None).await;
     let failed = send(&server, "refused@example.org").await.expect_err("550");
     assert!(failed.is_permanent() && failed.cause.contains("550"), "{failed:?}");
     let failed = send(&server, "busy@example.org").await.expect_err("451");

@@ -39,6 +39,7 @@ mod layout;
 mod lifecycle;
 mod lookup;
 mod mail;
+mod mail_templates;
 mod metrics;
 mod model_config;
 mod model_problems;

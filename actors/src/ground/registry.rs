@@ -7,8 +7,8 @@ mod adapters;
 mod apply;
 mod confirm;
 mod documents;
-mod prompts;
 mod sources;
+mod templates;
 mod workflows;
 
 pub use apply::{DocumentChange, as_registrable};
@@ -22,14 +22,15 @@ use crate::platform::clock::Clock;
 use crate::platform::metrics::ActorMetrics;
 use crate::upstream::oracle::LiveOracle;
 use oracled_domain::audit::event::ground::DocumentEntry;
-use oracled_domain::documents::{RegisteredDocument, RegistryDocument};
+use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::freshness::{AxisFreshnessLimits, FreshnessPolicy, FreshnessPolicyError};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{PipelineDefinitionError, RecordNormalizer};
 use oracled_domain::ground::ontology::{Ontology, OntologyError, OntologyRef};
 use oracled_domain::ground::pipeline::PipelineDefinition;
 use oracled_domain::ground::source::{SourceRegistration, SourceRegistrationError, SourceRegistryEntry};
-use oracled_domain::verdict::prompt::{PromptTemplateError, PromptTemplateRef};
+use oracled_domain::verdict::mail_template::MailTemplateError;
+use oracled_domain::verdict::prompt::PromptTemplateError;
 use oracled_domain::verification::adapter::AdapterError;
 use oracled_domain::verification::workflow::WorkflowError;
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, Sha256Hex};
@@ -57,11 +58,14 @@ pub enum RegistryError {
     /// The prompt template is invalid.
     #[error("{0}")]
     PromptTemplate(#[from] PromptTemplateError),
-    /// A version of a prompt template is immutable.
+    /// The mail template is invalid.
+    #[error("{0}")]
+    MailTemplate(#[from] MailTemplateError),
+    /// A version of a template is immutable.
     #[error(
-        "prompt template {0} is registered with other content, and a version is immutable; register this one under another `version`"
+        "{kind} {document_id} is registered with other content, and a version is immutable; register this one under another `version`"
     )]
-    PromptTemplateFixed(PromptTemplateRef),
+    TemplateFixed { kind: DocumentKind, document_id: String },
     /// A pipeline cannot change its source.
     #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
     PipelineFixed { pipeline_id: PipelineId, oracle_id: SourceId },

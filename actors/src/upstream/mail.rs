@@ -10,6 +10,7 @@ pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, Sm
 use super::BoxFuture;
 use crate::upstream::oracle_health::OracleProbe;
 use oracled_domain::verdict::mail::MailSendFailure;
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{OracleId, OutboxMail};
 
 /// A mail service. Its probe checks whether the service is available.
@@ -19,7 +20,11 @@ pub trait MailService: OracleProbe {
         "mail".parse().expect("`mail` is a valid id")
     }
 
-    /// Submits one mail, within the service's own timeout. The mail's id is sent along. If a mail is sent
+    /// Submits one mail with `content`, or else with the built-in text, within the service's own timeout. The mail's id is sent along. If a mail is sent
     /// again because the first confirmation was lost, the service can recognize the duplicate by this id.
-    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>>;
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>>;
 }

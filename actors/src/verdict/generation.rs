@@ -11,7 +11,7 @@ mod trial;
 
 pub use error::{GenerationError, GenerationResult};
 pub use model::{ConfiguredModel, ConfiguredModels};
-pub use prompt::{PromptError, PromptTemplateNames, find_prompt, find_prompt_template};
+pub use prompt::{PromptError, find_prompt, find_prompt_template};
 pub use queue_limit::QueueLimit;
 pub(crate) use runner::{FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
 pub use trial::{PromptTrial, PromptTrialResult};

@@ -7,9 +7,11 @@
 //! the mail service has accepted it.
 
 mod attempt;
+mod content;
 mod outbox_admin;
 mod survey;
 
+pub use content::{MailContentError, find_mail_template};
 pub use outbox_admin::{DropMail, HeldMails, HoldMails, ListMails, OutboxError, RequeueMail};
 
 use crate::audit::logger::LoggerHandle;
@@ -17,6 +19,7 @@ use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
 use crate::platform::metrics::ActorMetrics;
+use crate::platform::per_application::PerApplication;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle_health::OracleHealth;
 use crate::verdict::outbox_head::OutboxHead;
@@ -27,6 +30,7 @@ use actix::{
 use attempt::{MailSender, MailStateChange};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::MailId;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +54,10 @@ pub struct NotifierConfig {
     pub service: Option<Arc<dyn MailService>>,
     /// Maximum age of a verdict mail that is still retried.
     pub max_age: SignedDuration,
+    /// The names of the mail templates. Without any, mails have the built-in text.
+    pub templates: PerApplication<Vec<TemplateName>>,
+    /// The contacts for questions.
+    pub contacts: PerApplication<Option<String>>,
 }
 
 /// Notifies of a queued mail. If the message is lost, the mail is found by the next survey, within a minute.
@@ -102,7 +110,7 @@ impl Notifier {
         clock: Clock,
         metrics: ActorMetrics,
     ) -> Self {
-        let NotifierConfig { service, max_age } = mailing;
+        let NotifierConfig { service, max_age, templates, contacts } = mailing;
         let sender = service.map(|service| MailSender {
             oracle_id: service.oracle_id(),
             service,
@@ -112,6 +120,8 @@ impl Notifier {
             clock: clock.clone(),
             metrics: metrics.clone(),
             max_age,
+            templates,
+            contacts,
         });
         Self {
             store,

@@ -230,9 +230,6 @@ impl OrdersActor {
     }
 }
 
-/// The shortest and the longest pause after the limits were reached or the model was not available. The longest one is
-/// short, because an operator may close the circuit before its reset time.
-
 /// The open orders, each with the time at which it is due. Blocks on disk reads.
 fn read_open_orders(store: &Store, now: Timestamp) -> Result<Vec<(Timestamp, SessionId)>, StoreError> {
     let mut open = Vec::new();

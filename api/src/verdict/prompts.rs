@@ -2,7 +2,7 @@
 
 use crate::rules::object;
 use oracled_domain::verdict::generation::ModelTokenUsage;
-use oracled_domain::verdict::prompt::PromptTemplateRef;
+use oracled_domain::verdict::template_name::TemplateRef;
 use oracled_domain::{CrosscheckDecision, ProductTier, PromptTemplate};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct PromptTryRequest {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PromptTryResponse {
     /// The version of the template that was tried.
-    pub template: PromptTemplateRef,
+    pub template: TemplateRef,
     /// The decision on the model's answer; null if there is no answer that can be judged.
     pub decision: Option<CrosscheckDecision>,
     /// Why there is no such answer; null if there is one.

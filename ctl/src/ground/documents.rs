@@ -8,7 +8,7 @@ use hyper::Method;
 use oracled_api::base::page::ListPage;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
 use oracled_domain::documents::DocumentKind;
-use oracled_domain::verdict::prompt::PromptTemplateRef;
+use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
@@ -49,21 +49,22 @@ pub(crate) async fn find_document(
     Ok(found.map_err(|error| error.reword("document_unknown", unknown))?.json()?)
 }
 
-/// The id of a document. The version of an ontology may be left out if only one is registered. Without its version, a prompt
+/// The id of a document. The version of an ontology may be left out if only one is registered. Without its version, a
 /// template is the newest one.
 async fn complete_version(
     options: &GlobalOptions,
     kind: DocumentKind,
     document_id: &str,
 ) -> Result<String, CtlError> {
-    if !matches!(kind, DocumentKind::Ontology | DocumentKind::PromptTemplate) || document_id.contains('@') {
+    let is_template = matches!(kind, DocumentKind::PromptTemplate | DocumentKind::MailTemplate);
+    if !(kind == DocumentKind::Ontology || is_template) || document_id.contains('@') {
         return Ok(document_id.to_owned());
     }
     let is_version = |known: &String| known.split_once('@').is_some_and(|(name, _)| name == document_id);
     let known = list_documents(options, kind).await?.into_iter().map(|summary| summary.document_id);
     let mut versions: Vec<_> = known.filter(is_version).collect();
-    if kind == DocumentKind::PromptTemplate {
-        let version = |known: &String| known.parse::<PromptTemplateRef>().ok().map(|known| known.version);
+    if is_template {
+        let version = |known: &String| known.parse::<TemplateRef>().ok().map(|known| known.version);
         return Ok(versions.into_iter().max_by_key(version).unwrap_or_else(|| document_id.to_owned()));
     }
     match versions.len() {

@@ -23,7 +23,7 @@ use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
-use oracled_domain::{PeerCredentials, PromptTemplate};
+use oracled_domain::{MailTemplate, PeerCredentials, PromptTemplate};
 use oracled_store::{Store, StoreError};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ problems!(ReadProblems: STORE; DocumentUnknown);
     path = "/v1/documents/{kind}/{document_id}",
     operation_id = "read_document",
     tag = "documents",
-    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology and a prompt template have `NAME@VERSION`")),
+    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology, a prompt template and a mail template have `NAME@VERSION`")),
     responses(
         ReadProblems,
         (status = 200, description = "The document", body = DocumentReport),
@@ -95,7 +95,7 @@ problems!(PutProblems: DOCUMENT_BODY STORE; OntologyUnknown SourceUnknown Docume
 
 /// Register a document, in place of the one with its id.
 ///
-/// The id of an ontology and of a prompt template is `NAME@VERSION`; both are immutable under their version. A freshness policy and an adapter
+/// The id of an ontology, of a prompt template and of a mail template is `NAME@VERSION`; a version is immutable. A freshness policy and an adapter
 /// have the id of their source. A document has up to 4 MiB. An unknown field, and a duplicate name in an object, are
 /// errors that name the position. The members `kind` and `$schema` are ignored. A day without a time is its midnight in
 /// UTC. If the entry cannot be committed, nothing changes.
@@ -267,6 +267,7 @@ fn read_content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<
                 None => read_registered::<PromptTemplate>(store, document_id)?,
             }
         }
+        DocumentKind::MailTemplate => read_registered::<MailTemplate>(store, document_id)?,
         DocumentKind::Source => source()?.map(|state| state.entry.registration.to_json()),
         DocumentKind::FreshnessPolicy => {
             source()?.and_then(|state| state.policy).map(|policy| policy.to_json())

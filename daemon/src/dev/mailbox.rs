@@ -198,7 +198,7 @@ mod tests {
     async fn send_mail(mailbox: &Mailbox, mail: &OutboxMail) -> Result<(), MailSendFailure> {
         let url = format!("http://{}", mailbox.address);
         let service = HttpMailService::new(&url, Duration::from_secs(10), Clock::system());
-        service.expect("a service").send(mail).await
+        service.expect("a service").send(mail, None).await
     }
 
     #[tokio::test]

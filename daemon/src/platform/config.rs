@@ -47,9 +47,10 @@ pub use webhooks::WebhooksSection;
 use crate::platform::telemetry::{self, LogFormat};
 use nix::unistd::{Gid, Group};
 use oracled_actors::SupervisionLimits;
+use oracled_domain::PromptTemplate;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verdict::health::OracleHealthConfig;
-use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::verdict::template_name::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -132,7 +133,7 @@ pub struct DaemonConfig {
     /// Prompt template for first verdicts: `ID` for the newest registered version, or `ID@VERSION`. `oraclectl apply`
     /// registers templates. While the template is not registered, orders wait.
     #[schema(value_type = String)]
-    pub prompt_template: PromptTemplateName,
+    pub prompt_template: TemplateName,
     /// Limits of requests and connections.
     pub limits: LimitsSection,
     /// Memory and disk space of the store.
@@ -307,7 +308,7 @@ impl Default for DaemonConfig {
             log_level: "info".into(),
             contact: None,
             applications: ApplicationSections::new(),
-            prompt_template: PromptTemplateName::default(),
+            prompt_template: PromptTemplate::built_in_name(),
             limits: LimitsSection {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,

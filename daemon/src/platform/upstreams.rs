@@ -72,8 +72,12 @@ impl UpstreamClients {
             config: config.health,
             probe: None,
         }));
-        let mailing =
-            NotifierConfig { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
+        let mailing = NotifierConfig {
+            service,
+            max_age: SignedDuration::from_secs(config.mail.max_age_s.into()),
+            templates: config.mail_templates(),
+            contacts: config.contacts(),
+        };
         let of_pipelines = read_credentials("ingestion.credentials", &config.ingestion.credentials)?;
         let puller = PayloadPuller::new(
             config.ingestion.to_pull_settings(allow_cleartext),

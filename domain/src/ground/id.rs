@@ -50,10 +50,10 @@ ids! {
     PipelineId
     /// The id of a verification workflow.
     WorkflowId
-    /// The id of a prompt template, the same for all its versions.
-    PromptTemplateId
-    /// The id of a fact template within its ontology.
+    /// The id of a prompt template or a mail template, the same for all its versions.
     TemplateId
+    /// The id of a fact template within its ontology.
+    FactTemplateId
 }
 
 #[cfg(test)]

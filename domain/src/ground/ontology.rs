@@ -10,7 +10,7 @@ pub use compatibility::IncompatibleAxisError;
 pub use template::FactTemplate;
 
 use super::axis::Axis;
-use super::id::{OntologyId, TemplateId};
+use super::id::{FactTemplateId, OntologyId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use template::{ParsedFactTemplate, TEMPLATES_MAX};
@@ -76,7 +76,7 @@ pub enum OntologyError {
     Templates(usize),
     /// A template is invalid.
     #[error("template `{template_id}`: {fault}")]
-    Template { template_id: TemplateId, fault: String },
+    Template { template_id: FactTemplateId, fault: String },
 }
 
 impl Ontology {

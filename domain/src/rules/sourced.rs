@@ -13,7 +13,7 @@ pub use no_facts::{NoFactsError, OmittedValue};
 pub use rendering::check_fact_limits;
 
 use crate::base::digest::Sha256Hex;
-use crate::ground::id::{SourceId, TemplateId, WorkflowId};
+use crate::ground::id::{FactTemplateId, SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::OracleTier;
 use crate::verification::OracleVerificationRecord;
@@ -70,7 +70,7 @@ pub struct SourcedFact {
     /// Its index among all facts of the check, from 0, by which evidence refers to it.
     pub fact: u32,
     /// The template that made it.
-    pub template_id: TemplateId,
+    pub template_id: FactTemplateId,
     /// The text of the fact.
     pub text: String,
 }

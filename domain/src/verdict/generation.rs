@@ -2,7 +2,8 @@
 //! Configuration").
 
 use crate::base::digest::Sha256Hex;
-use crate::verdict::prompt::{ModelPrompt, PromptTemplateRef, VerdictPrompt};
+use crate::verdict::prompt::{ModelPrompt, VerdictPrompt};
+use crate::verdict::template_name::TemplateRef;
 use serde::{Deserialize, Serialize};
 
 /// The model that regenerates verdicts.
@@ -85,7 +86,7 @@ pub struct VerdictGeneration {
     /// The template of the prompt; absent for a prompt that a caller submitted with the first verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false)]
-    pub prompt_template: Option<PromptTemplateRef>,
+    pub prompt_template: Option<TemplateRef>,
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
     /// The settings.

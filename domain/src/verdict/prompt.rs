@@ -6,13 +6,13 @@ mod template;
 
 pub use language::LanguageTag;
 pub use template::{
-    ParsePromptTemplateError, PromptTemplate, PromptTemplateError, PromptTemplateName, PromptTemplateRef,
-    PromptTexts, PromptTierError, QUERY_PLACEHOLDER, TEXT_MAX_BYTES,
+    PromptTemplate, PromptTemplateError, PromptTexts, PromptTierError, QUERY_PLACEHOLDER, TEXT_MAX_BYTES,
 };
 
 use crate::base::digest::Sha256Hex;
 use crate::verdict::label::ProductTier;
 use crate::verdict::query::CustomerQuery;
+use crate::verdict::template_name::TemplateRef;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub struct ModelPrompt {
     tier: ProductTier,
     text: String,
     sha256: Sha256Hex,
-    template: Option<PromptTemplateRef>,
+    template: Option<TemplateRef>,
 }
 
 impl ModelPrompt {
@@ -52,7 +52,7 @@ impl ModelPrompt {
 
     /// The template that it was built from.
     #[must_use]
-    pub const fn template(&self) -> Option<&PromptTemplateRef> {
+    pub const fn template(&self) -> Option<&TemplateRef> {
         self.template.as_ref()
     }
 }
@@ -63,7 +63,7 @@ pub struct VerdictPrompt {
     pub sha256: Sha256Hex,
     /// The template that it was built from, if it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub template: Option<PromptTemplateRef>,
+    pub template: Option<TemplateRef>,
     /// The text, if the caller gave the text of a submitted verdict's prompt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub text: Option<String>,

@@ -121,5 +121,6 @@ pub fn as_registrable(document: &AnyDocument) -> &dyn RegistrableDocument {
         AnyDocument::Adapter(document) => &**document,
         AnyDocument::Workflow(document) => &**document,
         AnyDocument::PromptTemplate(document) => &**document,
+        AnyDocument::MailTemplate(document) => &**document,
     }
 }

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure};
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{ApplicationName, CustomerQuery, MailId, OutboxMail, ProductTier};
 use reqwest::StatusCode;
@@ -50,10 +51,13 @@ struct MailApiRequest<'m> {
     disclaimer: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     original_verdict: Option<OriginalLabel>,
+    /// Absent without a template.
+    #[serde(flatten)]
+    content: Option<&'m MailContent>,
 }
 
 impl<'m> MailApiRequest<'m> {
-    fn of(OutboxMail { standing, delivery }: &'m OutboxMail) -> Self {
+    fn of(OutboxMail { standing, delivery }: &'m OutboxMail, content: Option<&'m MailContent>) -> Self {
         Self {
             to: &standing.to,
             session_id: standing.session_id.local(),
@@ -65,6 +69,7 @@ impl<'m> MailApiRequest<'m> {
             mail_id: &standing.mail_id,
             disclaimer: delivery.disclaimer(),
             original_verdict: delivery.regen.map(|regen| regen.original),
+            content,
         }
     }
 }
@@ -79,8 +84,12 @@ impl HttpMailService {
         Ok(Self { endpoint, hard_timeout })
     }
 
-    async fn submit_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
-        let request = self.endpoint.post(&[PATH], &MailApiRequest::of(mail));
+    async fn submit_mail(
+        &self,
+        mail: &OutboxMail,
+        content: Option<&MailContent>,
+    ) -> Result<(), MailSendFailure> {
+        let request = self.endpoint.post(&[PATH], &MailApiRequest::of(mail, content));
         let request = request.header(IDEMPOTENCY_KEY, mail.standing.mail_id.as_str());
         match self.endpoint.head(request, self.hard_timeout).await {
             // a success status confirms the mail, even if the body is cut or late
@@ -141,8 +150,12 @@ impl OracleProbe for HttpMailService {
 }
 
 impl MailService for HttpMailService {
-    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
-        Box::pin(self.submit_mail(mail))
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.submit_mail(mail, content))
     }
 }
 
@@ -157,7 +170,7 @@ mod tests {
     fn request_contains_the_verdict_byte_for_byte() {
         let verdict = r#"{ "summary":  "A sound and simple\u0020plan.", "verdict": "GREEN" }"#;
         let mail = mail_of(MailKind::Verdict, ProductTier::Quick, verdict, None);
-        let body = serde_json::to_string(&MailApiRequest::of(&mail)).expect("the value serializes");
+        let body = serde_json::to_string(&MailApiRequest::of(&mail, None)).expect("the value serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
     }
 
@@ -176,7 +189,7 @@ mod tests {
             socket.write_all(bytes.as_bytes()).await.expect("the client reads");
             (!ends).then_some(socket)
         };
-        let (sent, _socket) = tokio::join!(service.send(&mail), server);
+        let (sent, _socket) = tokio::join!(service.send(&mail, None), server);
         sent
     }
 

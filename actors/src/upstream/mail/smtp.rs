@@ -1,5 +1,7 @@
 //! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
 
+mod content;
+
 use super::MailService;
 use super::mail_text::format_mail;
 use crate::upstream::BoxFuture;
@@ -13,6 +15,7 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{ApplicationName, MailId, OutboxMail, Sha256Hex};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
@@ -151,8 +154,12 @@ impl SmtpMailService {
         Ok(Self { transport: server.build(), heading, headings, hard_timeout })
     }
 
-    async fn submit_mail(&self, mail: &OutboxMail) -> Result<(), MailSendFailure> {
-        let message = self.message(mail)?;
+    async fn submit_mail(
+        &self,
+        mail: &OutboxMail,
+        content: Option<&MailContent>,
+    ) -> Result<(), MailSendFailure> {
+        let message = self.message(mail, content)?;
         let ascii = message.envelope().to().iter().all(|to| AsRef::<str>::as_ref(to).is_ascii());
         match timeout(self.hard_timeout, self.transport.send(message)).await {
             Ok(Ok(_)) => Ok(()),
@@ -164,8 +171,8 @@ impl SmtpMailService {
         }
     }
 
-    /// Builds the message. It is the same at each attempt.
-    fn message(&self, mail: &OutboxMail) -> Result<Message, MailSendFailure> {
+    /// Builds the message. It is the same at each attempt with the same content.
+    fn message(&self, mail: &OutboxMail, content: Option<&MailContent>) -> Result<Message, MailSendFailure> {
         let MailState { mail_id, to, queued_at, session_id, .. } = &mail.standing;
         let ParsedHeading { from, subject } =
             self.headings.get(&session_id.application()).unwrap_or(&self.heading);
@@ -175,15 +182,19 @@ impl SmtpMailService {
         let to: Address = String::from(to.clone())
             .parse()
             .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
-        Message::builder()
+        let message = Message::builder()
             .from(from.clone())
             .to(Mailbox::new(None, to))
-            .subject(subject_of(mail, subject))
             .date(SystemTime::from(*queued_at))
-            .message_id(Some(message_id(mail_id, from.email.domain())))
-            .header(ContentType::TEXT_PLAIN)
-            .body(format_mail(mail))
-            .map_err(|error| unusable(&error))
+            .message_id(Some(message_id(mail_id, from.email.domain())));
+        let message = match content {
+            Some(content) => content::add_content(message, content),
+            None => {
+                let message = message.subject(subject_of(mail, subject)).header(ContentType::TEXT_PLAIN);
+                message.body(format_mail(mail))
+            }
+        };
+        message.map_err(|error| unusable(&error))
     }
 
     /// Probes the server by opening a connection and sending `NOOP`, the same steps that each mail needs.
@@ -239,8 +250,12 @@ impl OracleProbe for SmtpMailService {
 }
 
 impl MailService for SmtpMailService {
-    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
-        Box::pin(self.submit_mail(mail))
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        Box::pin(self.submit_mail(mail, content))
     }
 }
 

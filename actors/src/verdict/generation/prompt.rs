@@ -1,33 +1,10 @@
 //! The prompts of verdicts, from registered templates.
 
-use oracled_domain::verdict::prompt::{PromptTemplateName, PromptTierError, VerdictPrompt};
-use oracled_domain::{
-    ApplicationName, CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, build_verdict_prompt,
-};
+use crate::verdict::templates::find_registered_template;
+use oracled_domain::verdict::prompt::{PromptTierError, VerdictPrompt};
+use oracled_domain::verdict::template_name::TemplateName;
+use oracled_domain::{CustomerQuery, ModelPrompt, ProductTier, PromptTemplate, build_verdict_prompt};
 use oracled_store::{Store, StoreError};
-use std::collections::BTreeMap;
-use std::iter;
-
-/// The names of the templates for first verdicts.
-#[derive(Debug, Clone, Default)]
-pub struct PromptTemplateNames {
-    /// For applications without a template of their own.
-    pub common: PromptTemplateName,
-    pub of_applications: BTreeMap<ApplicationName, PromptTemplateName>,
-}
-
-impl PromptTemplateNames {
-    pub(crate) fn of(&self, application: &ApplicationName) -> &PromptTemplateName {
-        self.of_applications.get(application).unwrap_or(&self.common)
-    }
-
-    /// All names, each with its application.
-    pub fn iter(&self) -> impl Iterator<Item = (Option<&ApplicationName>, &PromptTemplateName)> {
-        let of_applications =
-            self.of_applications.iter().map(|(application, name)| (Some(application), name));
-        iter::once((None, &self.common)).chain(of_applications)
-    }
-}
 
 /// Why there is no prompt.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +14,7 @@ pub enum PromptError {
         "prompt template {0} is not registered; register it with `oraclectl apply`, or configure another one as \
          `prompt_template`"
     )]
-    Unknown(PromptTemplateName),
+    Unknown(TemplateName),
     /// The template has no text for the tier.
     #[error(transparent)]
     Tier(#[from] PromptTierError),
@@ -50,22 +27,11 @@ pub enum PromptError {
 ///
 /// # Errors
 /// It is not registered, or the store cannot be read.
-pub fn find_prompt_template(store: &Store, name: &PromptTemplateName) -> Result<PromptTemplate, PromptError> {
+pub fn find_prompt_template(store: &Store, name: &TemplateName) -> Result<PromptTemplate, PromptError> {
     if let Some(built_in) = PromptTemplate::find_built_in(name) {
         return Ok(built_in.clone());
     }
-    let found = match name.version {
-        Some(_) => {
-            store.registered::<PromptTemplate>(&name.to_string())?.map(|(registered, _)| registered.document)
-        }
-        None => {
-            let registered = store.all_registered::<PromptTemplate>()?.into_iter();
-            let versions = registered.map(|registered| registered.document);
-            versions
-                .filter(|template| template.template_id == name.template_id)
-                .max_by_key(|template| template.version)
-        }
-    };
+    let found = find_registered_template(store, name)?;
     found.ok_or_else(|| PromptError::Unknown(name.clone()))
 }
 
@@ -75,7 +41,7 @@ pub fn find_prompt_template(store: &Store, name: &PromptTemplateName) -> Result<
 /// The template is not registered or has no text for the tier, or the store cannot be read.
 pub fn find_prompt(
     store: &Store,
-    name: &PromptTemplateName,
+    name: &TemplateName,
     tier: ProductTier,
     query: &CustomerQuery,
 ) -> Result<ModelPrompt, PromptError> {

@@ -1,12 +1,13 @@
 //! One generation: limits, model call, gate.
 
 use super::error::GenerationError;
-use super::prompt::{PromptTemplateNames, find_prompt};
+use super::prompt::find_prompt;
 use super::{ConfiguredModel, ConfiguredModels};
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::ActorMetrics;
+use crate::platform::per_application::PerApplication;
 use crate::upstream::oracle_health::{
     ApplyQuotaWait, CallLease, ListHealthStatuses, OracleHealth, PermitError, RequestCallPermit,
 };
@@ -20,6 +21,7 @@ use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome}
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{
     ApplicationName, AuditEvent, CustomerQuery, GatePath, ModelPrompt, OracleId, ProductTier, SessionId,
     VerdictGeneration, VerdictPayload,
@@ -46,7 +48,7 @@ pub(crate) struct GenerationHandles {
 pub(crate) struct GenerationRunner {
     pub(crate) models: ConfiguredModels,
     /// The configured template of prompts.
-    pub(crate) prompt_templates: PromptTemplateNames,
+    pub(crate) prompt_templates: PerApplication<TemplateName>,
     pub(crate) handles: GenerationHandles,
     pub(crate) store: Store,
     pub(crate) clock: Clock,

@@ -4,11 +4,13 @@ use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::{ActorMetrics, MailOutcome};
+use crate::platform::per_application::PerApplication;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::health::CircuitCallOutcome;
 use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure, MailState};
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{AuditEvent, EventKind, MailId, OracleId, OutboxMail};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, TableWrite};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub(super) struct MailSender {
     pub(super) metrics: ActorMetrics,
     /// Maximum age of a verdict mail that is retried, and of a notice that is sent.
     pub(super) max_age: SignedDuration,
+    pub(super) templates: PerApplication<Vec<TemplateName>>,
+    pub(super) contacts: PerApplication<Option<String>>,
 }
 
 /// The state of a mail after an attempt or an administrator's action.
@@ -72,8 +76,12 @@ impl MailSender {
             return MailStateChange::CircuitNotClosed(due);
         }
         let began = monotonic();
+        let sent = match self.render_content(&mail) {
+            Ok(content) => self.service.send(&mail, content.as_ref()).await,
+            Err(failure) => Err(failure),
+        };
         // a mail service may quote the recipient's address, and its error texts are logged and shown
-        let sent = self.service.send(&mail).await.map_err(|failure| failure.hide_address(&mail.standing.to));
+        let sent = sent.map_err(|failure| failure.hide_address(&mail.standing.to));
         lease.report(outcome_of_attempt(&sent, &mail.standing, began.elapsed()));
         let now = self.clock.now();
         let outcome = sent.map_err(|failure| mail.standing.record_failure(&failure, now, self.max_age));

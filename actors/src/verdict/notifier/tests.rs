@@ -6,6 +6,7 @@ use crate::upstream::BoxFuture;
 use crate::upstream::oracle_health::{ListHealthStatuses, MonitoredOracle, OracleProbe};
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig, OracleHealthLevel};
 use oracled_domain::verdict::mail::{MailFailureCause, MailKind, MailSendFailure, MailState};
+use oracled_domain::verdict::mail_template::MailContent;
 use oracled_domain::{
     AuditEvent, EventKind, OutboxMail, PeerCredentials, ProductTier, VerdictDelivery, VerdictLabel,
 };
@@ -118,7 +119,11 @@ impl OracleProbe for ScriptedMailService {
 }
 
 impl MailService for ScriptedMailService {
-    fn send<'a>(&'a self, mail: &'a OutboxMail) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        _: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
         Box::pin(self.accept_mail(mail))
     }
 }
@@ -135,7 +140,12 @@ fn oracle() -> MonitoredOracle {
 /// An environment with this mail service, or with none.
 fn outside(service: Option<&Arc<ScriptedMailService>>) -> TestServices {
     let service = service.map(|service| Arc::clone(service) as Arc<dyn MailService>);
-    let mailing = Some(NotifierConfig { service, max_age: MAX_AGE });
+    let mailing = Some(NotifierConfig {
+        service,
+        max_age: MAX_AGE,
+        templates: PerApplication::default(),
+        contacts: PerApplication::default(),
+    });
     TestServices { oracles: vec![oracle()], mailing, ..TestServices::default() }
 }
 

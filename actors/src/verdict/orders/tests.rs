@@ -13,7 +13,6 @@ use crate::upstream::{ModelRefusal, ModelTextError};
 use crate::verdict::cache::RemoveSession;
 use crate::verdict::crosscheck::JudgeVerdict;
 use crate::verdict::generation::PromptError;
-use crate::verdict::generation::PromptTemplateNames;
 use crate::verdict::regen::RegenerateVerdict;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use oracled_domain::rules::CandidateCheck;
@@ -88,9 +87,8 @@ fn with_house_template<F: Future<Output = ()>>(
     test: impl FnOnce(TestSystem, Arc<ScriptedModel>) -> F,
 ) {
     let time = TestClock::new();
-    let common = "house".parse().expect("a name");
-    let prompt_templates = PromptTemplateNames { common, ..PromptTemplateNames::default() };
-    let outside = TestServices { prompt_templates, ..outside(&model, &time) };
+    let prompt_template = Some("house".parse().expect("a name"));
+    let outside = TestServices { prompt_template, ..outside(&model, &time) };
     with_services(time, outside, |world| test(world, model));
 }
 

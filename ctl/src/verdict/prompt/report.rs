@@ -3,7 +3,7 @@
 use oracled_api::verdict::prompts::PromptTryResponse;
 use oracled_domain::ProductTier;
 use oracled_domain::verdict::generation::ModelTokenUsage;
-use oracled_domain::verdict::prompt::PromptTemplateRef;
+use oracled_domain::verdict::template_name::TemplateRef;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(super) struct TrialReport {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct TemplateReport {
     /// The template; absent before the first answer.
-    pub(super) template: Option<PromptTemplateRef>,
+    pub(super) template: Option<TemplateRef>,
     /// By tier.
     pub(super) approval: BTreeMap<&'static str, ApprovalReport>,
     /// The number of runs without an answer that can be judged, by their cause.

@@ -11,7 +11,7 @@ use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use oracled_api::verdict::prompts::{PromptTryRequest, PromptTryResponse};
 use oracled_domain::documents::{AnyDocument, DocumentKind};
-use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ProductTier, PromptTemplate};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl PromptTryArgs {
     /// The template of a file, or the registered one.
     async fn find_template(&self, options: &GlobalOptions) -> Result<PromptTemplate, CtlError> {
         let kind = DocumentKind::PromptTemplate;
-        if self.template.parse::<PromptTemplateName>().is_ok() {
+        if self.template.parse::<TemplateName>().is_ok() {
             let document = find_document(options, kind, &self.template).await?.document;
             return Ok(serde_json::from_value(document).map_err(io::Error::from)?);
         }

@@ -5,12 +5,12 @@ use crate::platform::service::DaemonService;
 use oracled_actors::ground::registry::{RegistryError, check_workflow};
 use oracled_actors::verdict::generation::{PromptError, find_prompt_template};
 use oracled_api::documents::DocumentSummary;
-use oracled_domain::PromptTemplate;
 use oracled_domain::documents::{DocumentKind, RegisteredDocument, RegistryDocument};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{OracleTier, SourceAdapterKind, SourceReviewStatus};
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
+use oracled_domain::{MailTemplate, PromptTemplate};
 use oracled_store::Store;
 use oracled_store::ground::state::SourceState;
 
@@ -23,6 +23,7 @@ pub(super) fn read_summaries(
     match kind {
         DocumentKind::Ontology => list_registered::<Ontology>(store, |_| Ok(None)),
         DocumentKind::Adapter => list_registered::<Adapter>(store, |_| Ok(None)),
+        DocumentKind::MailTemplate => list_registered::<MailTemplate>(store, |_| Ok(None)),
         DocumentKind::PromptTemplate => list_prompt_templates(service),
         DocumentKind::Workflow => {
             list_registered(store, |workflow| workflow_status(store, workflow).map(Some))

@@ -2,9 +2,9 @@
 
 use super::mail::check_heading;
 use super::{ApplicationGateSection, ConfigError, DaemonConfig, not_allowed_error};
+use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::upstream::mail::MailHeading;
-use oracled_actors::verdict::generation::PromptTemplateNames;
-use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, PeerCredentials};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +27,13 @@ pub struct ApplicationSection {
     pub mail_from: Option<String>,
     /// Subject of mails in place of `mail.subject`.
     pub mail_subject: Option<String>,
+    /// Mail templates in place of `mail.templates`.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub mail_templates: Option<Vec<TemplateName>>,
     /// Prompt template for first verdicts in place of `prompt_template`: `ID` for the newest registered version, or
     /// `ID@VERSION`.
     #[schema(value_type = Option<String>)]
-    pub prompt_template: Option<PromptTemplateName>,
+    pub prompt_template: Option<TemplateName>,
     /// [Models](../models.md#several-models) that make first verdicts of the application, in the order in which they are
     /// tried, in place of `[model]` and `model.fallbacks`: names of tables in `models`, or the provider's name for `[model]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -90,12 +93,29 @@ impl DaemonConfig {
 
     /// The prompt templates for first verdicts.
     #[must_use]
-    pub fn prompt_templates(&self) -> PromptTemplateNames {
-        let own = |(application, section): (&ApplicationName, &ApplicationSection)| {
-            Some((application.clone(), section.prompt_template.clone()?))
-        };
-        let of_applications = self.applications.iter().filter_map(own).collect();
-        PromptTemplateNames { common: self.prompt_template.clone(), of_applications }
+    pub fn prompt_templates(&self) -> PerApplication<TemplateName> {
+        self.per_application(self.prompt_template.clone(), |section| section.prompt_template.clone())
+    }
+
+    /// The mail templates.
+    #[must_use]
+    pub fn mail_templates(&self) -> PerApplication<Vec<TemplateName>> {
+        self.per_application(self.mail.templates.clone(), |section| section.mail_templates.clone())
+    }
+
+    /// The contacts for customers.
+    #[must_use]
+    pub fn contacts(&self) -> PerApplication<Option<String>> {
+        self.per_application(self.contact.clone(), |section| section.contact.clone().map(Some))
+    }
+
+    fn per_application<T>(
+        &self,
+        common: T,
+        own: impl Fn(&ApplicationSection) -> Option<T>,
+    ) -> PerApplication<T> {
+        let own = self.applications.iter().filter_map(|(name, section)| Some((name.clone(), own(section)?)));
+        PerApplication { common, own: own.collect() }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::cleartext::parse_address;
 use super::{ConfigError, check_url, is_local, not_allowed_error};
 use oracled_actors::upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
+use oracled_domain::verdict::template_name::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -73,8 +74,13 @@ pub struct MailSection {
     pub smtp_tls: MailTls,
     /// The sender of mails: `name@domain`, or `Name <name@domain>`.
     pub from: Option<String>,
-    /// The subject of mails.
+    /// The subject of mails without a template.
     pub subject: String,
+    /// [Mail templates](../delivery.md#mail-templates), one for each language: `ID` for the newest registered version, or
+    /// `ID@VERSION`. A mail has the template of the language of its verdict's prompt, or else the first. Without templates,
+    /// mails have the built-in text.
+    #[schema(value_type = Vec<String>)]
+    pub templates: Vec<TemplateName>,
     /// File with the user's password. systemd's credential `oracled_smtp-password` overrides this file. The
     /// file overrides the variable `SMTP_PASSWORD`.
     #[schema(value_type = Option<String>)]
@@ -98,6 +104,7 @@ impl Default for MailSection {
             smtp_tls: MailTls::Auto,
             from: None,
             subject: "Your verdict".into(),
+            templates: Vec::new(),
             password_file: None,
             hard_timeout_ms: 5000,
             max_age_s: 3 * 24 * 60 * 60,

@@ -11,7 +11,7 @@ use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::regen::ReadVariance;
 use oracled_api::base::service::StatusReport;
 use oracled_domain::ProductTier;
-use oracled_domain::verdict::prompt::PromptTemplateName;
+use oracled_domain::verdict::template_name::TemplateName;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,7 @@ fn describe_prompts(service: &DaemonService) -> String {
     described.collect::<Vec<_>>().join("; ")
 }
 
-fn describe_prompt(service: &DaemonService, name: &PromptTemplateName) -> String {
+fn describe_prompt(service: &DaemonService, name: &TemplateName) -> String {
     match find_prompt_template(&service.system.store, name) {
         Ok(template) => {
             let missing = ProductTier::ALL.into_iter().filter(|tier| template.tiers.get(*tier).is_none());

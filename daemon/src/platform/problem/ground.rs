@@ -19,7 +19,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Workflow(WorkflowError::UnknownOracle { .. }) => ProblemCode::SourceUnknown,
             RegistryError::PipelineUnknown(_) => ProblemCode::PipelineUnknown,
             RegistryError::OntologyFixed(_)
-            | RegistryError::PromptTemplateFixed(_)
+            | RegistryError::TemplateFixed { .. }
             | RegistryError::PipelineFixed { .. }
             | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
@@ -31,6 +31,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::NoTrigger { .. } => ProblemCode::InvalidRequest,
             RegistryError::Ontology(_)
             | RegistryError::PromptTemplate(_)
+            | RegistryError::MailTemplate(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)

@@ -7,7 +7,8 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SubmittedPrompt;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::digest::ParseDigestError;
-use oracled_domain::verdict::prompt::{ParsePromptTemplateError, PromptTemplateRef, VerdictPrompt};
+use oracled_domain::verdict::prompt::VerdictPrompt;
+use oracled_domain::verdict::template_name::{ParseTemplateNameError, TemplateRef};
 use oracled_domain::{CustomerQuery, ModelPrompt, ProductTier};
 use std::fmt::Display;
 
@@ -58,8 +59,8 @@ fn build_prompt(
     tier: ProductTier,
     query: &CustomerQuery,
 ) -> Result<VerdictPrompt, Problem> {
-    let template: PromptTemplateRef =
-        name.parse().map_err(|error: ParsePromptTemplateError| invalid("template", error))?;
+    let template: TemplateRef =
+        name.parse().map_err(|error: ParseTemplateNameError| invalid("template", error))?;
     match find_prompt(&service.system.store, &template.clone().into(), tier, query) {
         Ok(prompt) => Ok(prompt.into()),
         Err(PromptError::Store(error)) => Err(error.into()),

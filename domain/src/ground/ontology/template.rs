@@ -9,7 +9,7 @@ mod render;
 
 pub use render::{FactTooLongError, RenderedFact};
 
-use super::super::id::TemplateId;
+use super::super::id::FactTemplateId;
 use super::Ontology;
 use crate::ground::axis::Axis;
 use figure::NumberFormat;
@@ -28,7 +28,7 @@ pub const FACT_MAX_BYTES: usize = 2_048;
 #[serde(deny_unknown_fields)]
 pub struct FactTemplate {
     /// The id, unique within the ontology.
-    pub template_id: TemplateId,
+    pub template_id: FactTemplateId,
     /// The sentence: `{axis}` is replaced by the value, `{axis:…}` by a form of it, `{{` and `}}` by braces.
     pub template: String,
 }
@@ -36,7 +36,7 @@ pub struct FactTemplate {
 /// A parsed template.
 #[derive(Debug, Clone)]
 pub struct ParsedFactTemplate<'o> {
-    template_id: &'o TemplateId,
+    template_id: &'o FactTemplateId,
     pieces: Vec<FactTemplatePiece<'o>>,
 }
 
@@ -129,7 +129,7 @@ impl<'o> ParsedFactTemplate<'o> {
     }
 
     #[must_use]
-    pub const fn id(&self) -> &TemplateId {
+    pub const fn id(&self) -> &FactTemplateId {
         self.template_id
     }
 

@@ -32,6 +32,13 @@ impl TryFrom<String> for LanguageTag {
     }
 }
 
+impl LanguageTag {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<LanguageTag> for String {
     fn from(tag: LanguageTag) -> Self {
         tag.0

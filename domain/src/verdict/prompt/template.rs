@@ -1,14 +1,12 @@
 //! Prompt templates: registered documents, immutable under their version.
 
 use super::language::LanguageTag;
-use crate::ground::id::{ParseIdError, PromptTemplateId};
+use crate::ground::id::TemplateId;
 use crate::verdict::label::ProductTier;
+use crate::verdict::template_name::{TemplateName, TemplateRef};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::LazyLock;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 /// The placeholder for the customer's query.
 pub const QUERY_PLACEHOLDER: &str = "{{query}}";
@@ -22,7 +20,7 @@ const BUILT_IN_ID: &str = "oracled-default";
 #[serde(deny_unknown_fields)]
 pub struct PromptTemplate {
     /// The id, the same for all versions.
-    pub template_id: PromptTemplateId,
+    pub template_id: TemplateId,
     /// The version. The newest version is the one with the highest number.
     #[schema(minimum = 1)]
     pub version: u32,
@@ -87,7 +85,7 @@ pub enum PromptTemplateError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("prompt template {template} has no text for the tier {tier}; register a version that has one")]
 pub struct PromptTierError {
-    pub template: PromptTemplateRef,
+    pub template: TemplateRef,
     pub tier: ProductTier,
 }
 
@@ -112,8 +110,14 @@ impl PromptTemplate {
 
     /// The built-in template that `name` names, if it names one.
     #[must_use]
-    pub fn find_built_in(name: &PromptTemplateName) -> Option<&'static Self> {
+    pub fn find_built_in(name: &TemplateName) -> Option<&'static Self> {
         Some(Self::built_in()).filter(|template| name.matches(&template.reference()))
+    }
+
+    /// The name of the newest built-in template.
+    #[must_use]
+    pub fn built_in_name() -> TemplateName {
+        TemplateName { template_id: Self::built_in().template_id.clone(), version: None }
     }
 
     /// Validates a document.
@@ -144,134 +148,8 @@ impl PromptTemplate {
 
     /// The reference to this version.
     #[must_use]
-    pub fn reference(&self) -> PromptTemplateRef {
-        PromptTemplateRef { template_id: self.template_id.clone(), version: self.version }
-    }
-}
-
-/// Why a text is not the name of a prompt template.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParsePromptTemplateError {
-    /// The id is invalid.
-    #[error(transparent)]
-    Id(#[from] ParseIdError),
-    /// The version is missing or invalid.
-    #[error("`{0}` has no version; write `ID@VERSION` with a version from 1 to {max}", max = u32::MAX)]
-    Version(String),
-}
-
-/// One version of a prompt template: `ID@VERSION`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PromptTemplateRef {
-    pub template_id: PromptTemplateId,
-    pub version: u32,
-}
-
-/// The name of a prompt template: `ID@VERSION`, or `ID` for the newest version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PromptTemplateName {
-    pub template_id: PromptTemplateId,
-    /// `None` for the newest version.
-    pub version: Option<u32>,
-}
-
-impl PromptTemplateName {
-    /// Whether this is a name of `reference`, if that is the newest version of its template.
-    #[must_use]
-    pub fn matches(&self, reference: &PromptTemplateRef) -> bool {
-        self.template_id == reference.template_id
-            && self.version.is_none_or(|version| version == reference.version)
-    }
-}
-
-impl Default for PromptTemplateName {
-    fn default() -> Self {
-        Self { template_id: PromptTemplate::built_in().template_id.clone(), version: None }
-    }
-}
-
-impl From<PromptTemplateRef> for PromptTemplateName {
-    fn from(PromptTemplateRef { template_id, version }: PromptTemplateRef) -> Self {
-        Self { template_id, version: Some(version) }
-    }
-}
-
-impl TryFrom<String> for PromptTemplateName {
-    type Error = ParsePromptTemplateError;
-
-    fn try_from(text: String) -> Result<Self, ParsePromptTemplateError> {
-        let (template_id, version) = match text.split_once('@') {
-            None => (text.as_str(), None),
-            Some((template_id, version)) => {
-                let digits =
-                    Some(version).filter(|version| version.bytes().all(|byte| byte.is_ascii_digit()));
-                let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| *number > 0);
-                let unknown = || ParsePromptTemplateError::Version(crate::base::wording::excerpt(&text));
-                (template_id, Some(number.ok_or_else(unknown)?))
-            }
-        };
-        Ok(Self { template_id: template_id.parse::<PromptTemplateId>()?, version })
-    }
-}
-
-impl TryFrom<String> for PromptTemplateRef {
-    type Error = ParsePromptTemplateError;
-
-    fn try_from(text: String) -> Result<Self, ParsePromptTemplateError> {
-        let PromptTemplateName { template_id, version } = text.clone().try_into()?;
-        let version = version.ok_or(ParsePromptTemplateError::Version(text))?;
-        Ok(Self { template_id, version })
-    }
-}
-
-macro_rules! text_of_name {
-    ($($name:ident, $description:literal, $pattern:literal;)*) => {$(
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some($pattern));
-                text.description(Some($description)).into()
-            }
-        }
-
-        impl ToSchema for $name {}
-
-        impl std::str::FromStr for $name {
-            type Err = ParsePromptTemplateError;
-
-            fn from_str(text: &str) -> Result<Self, ParsePromptTemplateError> {
-                text.to_owned().try_into()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.to_string()
-            }
-        }
-    )*};
-}
-
-text_of_name! {
-    PromptTemplateName,
-        "The name of a prompt template: `ID@VERSION`, or `ID` for the newest version.",
-        "^[a-z0-9][a-z0-9-]{1,63}(@[0-9]+)?$";
-    PromptTemplateRef,
-        "One version of a prompt template: `ID@VERSION`.",
-        "^[a-z0-9][a-z0-9-]{1,63}@[0-9]+$";
-}
-
-impl fmt::Display for PromptTemplateRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.template_id, self.version)
-    }
-}
-
-impl fmt::Display for PromptTemplateName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.template_id.as_str())?;
-        self.version.map_or(Ok(()), |version| write!(f, "@{version}"))
+    pub fn reference(&self) -> TemplateRef {
+        TemplateRef { template_id: self.template_id.clone(), version: self.version }
     }
 }
 
@@ -310,22 +188,5 @@ mod tests {
         let first = template(json!({"quick": "{{query}}"}));
         assert_eq!(PromptTemplate { version: 0, ..first }.validate(), Err(PromptTemplateError::Version));
         assert_eq!(PromptTemplate::built_in().validate(), Err(PromptTemplateError::BuiltIn));
-    }
-
-    #[test]
-    fn name_is_an_id_with_or_without_a_version() {
-        let name = |text: &str| text.parse::<PromptTemplateName>();
-        for text in ["house", "house@1", "house@4294967295"] {
-            assert_eq!(name(text).map(|name| name.to_string()).as_deref(), Ok(text));
-        }
-        for text in ["", "House", "house@", "house@0", "house@-1", "house@+1", "house@1.0", "house@1@2", "@1"]
-        {
-            assert!(name(text).is_err(), "{text}");
-        }
-        assert!("house".parse::<PromptTemplateRef>().is_err());
-        let reference: PromptTemplateRef = "house@2".parse().expect("a reference");
-        for (text, matches) in [("house", true), ("house@2", true), ("house@1", false), ("other", false)] {
-            assert_eq!(name(text).expect("a name").matches(&reference), matches, "{text}");
-        }
     }
 }

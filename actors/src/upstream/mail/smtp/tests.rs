@@ -21,9 +21,13 @@ fn settings() -> SmtpSettings {
 }
 
 fn written(mail: &OutboxMail) -> String {
+    written_with(mail, None)
+}
+
+fn written_with(mail: &OutboxMail, content: Option<&MailContent>) -> String {
     let message = SmtpMailService::new(settings())
         .expect("the settings are valid")
-        .message(mail)
+        .message(mail, content)
         .expect("the write succeeds");
     String::from_utf8(message.formatted()).expect("ASCII text")
 }
@@ -51,6 +55,33 @@ fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
 }
 
 #[test]
+fn message_with_content_has_its_subject_language_and_parts() {
+    let mail = mail_of(MailKind::Verdict, ProductTier::Quick, GOOD, None);
+    let content = |html: Option<&str>| MailContent {
+        subject: "Ihr Urteil".into(),
+        text: "Das Urteil.".into(),
+        html: html.map(str::to_owned),
+        language: "de-AT".to_owned().try_into().expect("a tag"),
+    };
+    let plain = written_with(&mail, Some(&content(None)));
+    for line in [
+        "Subject: Ihr Urteil",
+        "Content-Language: de-AT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Das Urteil.",
+    ] {
+        assert!(plain.lines().any(|written| written == line), "{line} in {plain}");
+    }
+    let both = content(Some("<p>Das Urteil.</p>"));
+    let message = written_with(&mail, Some(&both));
+    assert_eq!(written_with(&mail, Some(&both)), message, "it is the same at each attempt");
+    let (head, body) = message.split_once("\r\n\r\n").expect("a mail has a head");
+    assert!(head.contains("Content-Type: multipart/alternative;"), "{head}");
+    let (text, html) = (body.find("text/plain").expect("a text"), body.find("text/html").expect("HTML"));
+    assert!(text < html && body.contains("<p>Das Urteil.</p>"), "{body}");
+}
+
+#[test]
 fn verdict_and_settings_cannot_inject_headers_or_commands() {
     let verdict = r#"{"verdict":"GREEN","summary":"Sound.\r\n.\r\nMAIL FROM:<x@y>\r\nBcc: x@y"}"#;
     let text = written(&mail_of(MailKind::Verdict, ProductTier::Quick, verdict, None));
@@ -71,7 +102,7 @@ fn invalid_recipient_address_is_a_permanent_failure() {
     mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
     let failed = SmtpMailService::new(settings())
         .expect("the settings are valid")
-        .message(&mail)
+        .message(&mail, None)
         .expect_err("no such address");
     assert!(failed.is_permanent(), "{failed:?}");
 }
@@ -109,7 +140,7 @@ async fn answered(command: &str, reply: &str) -> MailSendFailure {
             request = line;
         }
     };
-    let (sent, ()) = tokio::join!(service.send(&mail), server);
+    let (sent, ()) = tokio::join!(service.send(&mail, None), server);
     sent.expect_err("the write fails")
 }
 

@@ -26,12 +26,13 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 9] = [
+const QUOTED: [&str; 10] = [
     "state_dir",
     "socket",
     "control_socket",
     "socket_mode",
     "prompt_template",
+    "mail.templates",
     "control_socket_mode",
     "socket_group",
     "control_socket_group",
@@ -39,7 +40,7 @@ const QUOTED: [&str; 9] = [
 ];
 
 /// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 11] = [
+const PRINTED: [&str; 12] = [
     "state_dir",
     "socket",
     "control_socket",
@@ -51,6 +52,7 @@ const PRINTED: [&str; 11] = [
     "mail.smtp_user",
     "mail.from",
     "mail.subject",
+    "mail.templates",
 ];
 
 /// Keys of credentials without secrets: `check-config` may print their values.

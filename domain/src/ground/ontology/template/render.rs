@@ -1,13 +1,13 @@
 //! Renders the facts of a record.
 
 use super::{AxisProperty, FACT_MAX_BYTES, FactTemplatePiece, ParsedFactTemplate};
-use crate::ground::id::TemplateId;
+use crate::ground::id::FactTemplateId;
 use crate::ground::value::{AxisValue, TypedValue};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedFact {
-    pub template_id: TemplateId,
+    pub template_id: FactTemplateId,
     pub text: String,
     /// The paths of the values that it contains.
     pub paths: Vec<String>,
@@ -17,7 +17,7 @@ pub struct RenderedFact {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template `{template_id}` gives a fact of {bytes} bytes (at most {FACT_MAX_BYTES} allowed)")]
 pub struct FactTooLongError {
-    pub template_id: TemplateId,
+    pub template_id: FactTemplateId,
     /// The length of the fact, in bytes.
     pub bytes: usize,
 }

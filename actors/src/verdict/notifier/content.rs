@@ -1,0 +1,73 @@
+//! The content of a mail, from the mail templates of its application.
+
+use super::attempt::MailSender;
+use crate::verdict::templates::find_registered_template;
+use oracled_domain::verdict::mail::{MailFailureCause, MailSendFailure};
+use oracled_domain::verdict::mail_template::{MailContent, MailRenderError, select_mail_template};
+use oracled_domain::verdict::prompt::LanguageTag;
+use oracled_domain::verdict::template_name::{TemplateName, TemplateRef};
+use oracled_domain::{MailTemplate, OutboxMail, PromptTemplate, SessionId};
+use oracled_store::{Store, StoreError};
+
+/// Why a mail has no content.
+#[derive(Debug, thiserror::Error)]
+pub enum MailContentError {
+    /// A template is not registered.
+    #[error(
+        "mail template {0} is not registered; register it with `oraclectl apply`, or configure another one in \
+         `mail.templates`"
+    )]
+    Unknown(TemplateName),
+    /// The template cannot be rendered for the mail.
+    #[error("mail template {template}: {error}; register a corrected version")]
+    Render { template: TemplateRef, error: MailRenderError },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The registered mail template that `name` names.
+///
+/// # Errors
+/// It is not registered, or the store cannot be read.
+pub fn find_mail_template(store: &Store, name: &TemplateName) -> Result<MailTemplate, MailContentError> {
+    find_registered_template(store, name)?.ok_or_else(|| MailContentError::Unknown(name.clone()))
+}
+
+impl MailSender {
+    /// The content of `mail`; `None` for the built-in text.
+    ///
+    /// # Errors
+    /// A failure of this mail, which lasts until its template is corrected.
+    pub(super) fn render_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailSendFailure> {
+        self.find_content(mail).map_err(|error| MailSendFailure {
+            cause: error.to_string(),
+            fault: MailFailureCause::Mail,
+            retry_after: None,
+        })
+    }
+
+    fn find_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailContentError> {
+        let session_id = &mail.standing.session_id;
+        let application = session_id.application();
+        let names = self.templates.of(&application).iter();
+        let templates =
+            names.map(|name| find_mail_template(&self.store, name)).collect::<Result<Vec<_>, _>>()?;
+        let language = self.prompt_language(session_id)?;
+        let Some(template) = select_mail_template(&templates, language.as_ref()) else { return Ok(None) };
+        let content = template.render(mail, self.contacts.of(&application).as_deref());
+        content.map_err(|error| MailContentError::Render { template: template.reference(), error })
+    }
+
+    /// The language of the prompt of the session's original verdict, if its template is known.
+    fn prompt_language(&self, session_id: &SessionId) -> Result<Option<LanguageTag>, StoreError> {
+        let original = self.store.session(session_id)?.and_then(|(session, _)| session.original);
+        let template = original.and_then(|original| original.prompt?.template);
+        let Some(name) = template.map(TemplateName::from) else { return Ok(None) };
+        let template = match PromptTemplate::find_built_in(&name) {
+            Some(built_in) => Some(built_in.clone()),
+            None => find_registered_template::<PromptTemplate>(&self.store, &name)?,
+        };
+        Ok(template.map(|template| template.language))
+    }
+}
