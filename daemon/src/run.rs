@@ -1,9 +1,11 @@
 //! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
+mod missing_parts;
+
 use crate::api;
 use crate::control;
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, ModelProvider, StorageSection};
+use crate::platform::config::{DaemonConfig, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::control::reload::reload;
 use crate::platform::listen;
 use crate::platform::listen::refusal::REFUSALS_MAX;
@@ -23,10 +25,8 @@ use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{self, IngestionConfig, slices};
 use oracled_actors::system::SystemParts;
 use oracled_actors::verdict::cache::PolicyConfig;
-use oracled_actors::verdict::generation::find_prompt_template;
 use oracled_actors::verdict::held_key::HeldVerdictKey;
 use oracled_actors::verdict::notifier::StopSending;
-use oracled_actors::verdict::notifier::find_mail_template;
 use oracled_actors::verdict::{orders, regen};
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{ActorSystem, Clock};
@@ -187,7 +187,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let checking = StoreCheckTask::start(&service);
-        warn_of_missing_parts(&service);
+        missing_parts::warn_of_missing_parts(&service);
         tracing::info!(
             socket = %service.config.socket.display(),
             control_socket = %service.config.control_socket.display(),
@@ -296,27 +296,6 @@ impl RunningDaemon {
             Err(problem) => tracing::error!("the reload failed: {problem}"),
         }
         notify_systemd(&[NotifyState::Ready]);
-    }
-}
-
-/// Logs a warning if the model has no key, or if a configured template is not registered.
-fn warn_of_missing_parts(service: &DaemonService) {
-    if service.config.model.provider != ModelProvider::None && service.system.models.is_empty() {
-        tracing::warn!("the model's key is missing, so no verdicts are generated; see `model.api_key_file`");
-    }
-    for (application, name) in service.config.prompt_templates().iter() {
-        if let Err(error) = find_prompt_template(&service.system.store, name) {
-            let application = application.map(ToString::to_string);
-            tracing::warn!(application, %error, "no prompt can be built, so orders wait");
-        }
-    }
-    for (application, names) in service.config.mail_templates().iter() {
-        for name in names {
-            if let Err(error) = find_mail_template(&service.system.store, name) {
-                let application = application.map(ToString::to_string);
-                tracing::warn!(application, %error, "mails wait for their template");
-            }
-        }
     }
 }
 

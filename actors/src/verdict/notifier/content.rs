@@ -19,7 +19,8 @@ pub enum MailContentError {
     )]
     Unknown(TemplateName),
     /// The template cannot be rendered for the mail.
-    #[error("mail template {template}: {error}; register a corrected version")]
+    // stored causes are cut, so the remedy is before the details
+    #[error("mail template {template} cannot be rendered, register a corrected version: {error}")]
     Render { template: TemplateRef, error: MailRenderError },
     /// The store could not be read.
     #[error(transparent)]

@@ -107,6 +107,17 @@ fn template_with_broken_syntax_or_endless_loop_is_rejected() {
 }
 
 #[test]
+fn deeply_nested_template_is_rejected() {
+    for text in [
+        "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}".to_owned(),
+        format!("{{{{ {}1{} }}}}", "(".repeat(20_000), ")".repeat(20_000)),
+        "{% if tier %}".repeat(5000),
+    ] {
+        fault(&text);
+    }
+}
+
+#[test]
 fn template_needs_a_version_a_mail_and_parts_within_limits() {
     let valid = json!({"subject": "s", "text": "t"});
     assert_eq!(template(json!({"verdict": valid})).validate(), Ok(()));
