@@ -189,7 +189,7 @@ mod tests {
         let usage = report.usage.expect("the model reported its tokens");
         assert_eq!(
             (usage.prompt_tokens, usage.output_tokens, usage.total_tokens),
-            (Some(50), Some(10), None)
+            (Some(70), Some(14), None)
         );
         let rows = TrialReport { queries: 4, candidate: report, current: TemplateReport::default() }.rows();
         assert!(
