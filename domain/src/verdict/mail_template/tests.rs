@@ -90,7 +90,7 @@ fn template_with_unknown_variable_is_rejected_with_part_line_and_remedy() {
     assert!(hidden.contains("line 3") && hidden.contains("`customer`"), "{hidden}");
     assert!(fault("{% if disclaimr %}x{% endif %}").contains("`disclaimr`"));
     let member = fault("{{ verdict.breakdown.Stability.analysis }}");
-    assert!(member.contains("tier quick") && member.contains("verdict.breakdown"), "{member}");
+    assert!(member.contains("tier quick") && member.contains("breakdown.Stability"), "{member}");
     assert!(fault("{% include 'x' %}").contains("include"));
 }
 
