@@ -17,19 +17,19 @@ use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use crate::verdict::cache::{PolicyConfig, VerdictCache};
-use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
-use crate::verdict::orders::{OrdersActor, OrdersConfig};
+use crate::verdict::orders::{OrderWaits, OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verdict::webhooks::{WebhookConfig, WebhookSender, schedule_committed};
 use crate::verification::{self, VerificationConfig, VerificationService, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
-use jiff::Timestamp;
 use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::verdict::cost::day_of;
+use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::verdict::template_name::TemplateName;
 use oracled_domain::{ApplicationName, OracleId, UnexpectedFieldHandling};
 use oracled_store::{Journal, Store, StoreError};
@@ -58,8 +58,7 @@ pub struct SystemParts {
     /// The templates of prompts.
     pub prompt_templates: PerApplication<TemplateName>,
     pub calls: CallLimits,
-    /// The daily budget of all models.
-    pub budget: Option<CostBudget>,
+    pub budgets: CostBudgets,
     /// The payment service at which unknown sessions are looked up, if one is configured; it is one of the oracles.
     pub lookup: Option<LookupClient>,
     pub orders: OrdersConfig,
@@ -92,14 +91,15 @@ pub struct ActorSystem {
     pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The models that make first verdicts, in the order in which they are tried.
     pub models: Vec<OracleId>,
-    /// The daily budget of all models.
-    pub budget: Option<CostBudget>,
+    pub budgets: CostBudgets,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
     /// The service that looks unknown sessions up, if a payment service is configured.
     pub lookup: Option<LookupService>,
     /// The actor that generates first verdicts.
     pub orders: ActorHandle<OrdersActor>,
+    /// What queued orders wait for.
+    pub order_waits: OrderWaits,
     /// The actor that stores verdicts.
     pub cache: ActorHandle<VerdictCache>,
     /// The service that checks text against facts.
@@ -151,7 +151,7 @@ impl ActorSystem {
             models,
             prompt_templates,
             calls,
-            budget,
+            budgets,
             lookup,
             orders,
             mailing,
@@ -193,7 +193,7 @@ impl ActorSystem {
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let spendable = budget.clone();
+            let spendable = budgets.clone();
             hire.start("rate_limiter", &here, queue, move || {
                 RateLimiter::new(calls, spendable, store, log, clock)
             })
@@ -293,16 +293,20 @@ impl ActorSystem {
             let generation = Arc::clone(&generation);
             hire.start("regen", &here, queue, move || RegenActor::new(generation))
         };
-        let orders =
-            hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders, held_key));
+        let order_waits = OrderWaits::default();
+        let orders = {
+            let waits = order_waits.clone();
+            hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders, held_key, waits))
+        };
 
         Self {
             crosscheck,
             models: model_ids,
-            budget,
+            budgets,
             regen,
             lookup,
             orders,
+            order_waits,
             cache,
             rules,
             rate_limiter,
@@ -341,13 +345,16 @@ impl ActorSystem {
         ]
     }
 
-    /// When the daily budget resets; `None` unless it is used up.
+    /// The daily budgets, with the costs of the current UTC day.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn budget_resets_at(&self) -> Result<Option<Timestamp>, StoreError> {
-        let Some(budget) = &self.budget else { return Ok(None) };
-        Ok(budget.used_up(&self.store, self.clock.now())?.map(|used_up| used_up.resets_at))
+    pub fn daily_budgets(&self) -> Result<Vec<DailyBudget>, StoreError> {
+        if self.budgets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.clock.now();
+        Ok(self.budgets.of_day(&self.store.costs_of_day(day_of(now))?, now))
     }
 
     /// Waits until a guardian gives up, and returns the reason. The process must end then.

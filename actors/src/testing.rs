@@ -18,7 +18,6 @@ use crate::upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use crate::upstream::web::WebError;
 use crate::upstream::web::webhook::WebhookClient;
 use crate::verdict::cache::PolicyConfig;
-use crate::verdict::cost_budget::CostBudget;
 use crate::verdict::generation::ConfiguredModels;
 use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::notifier::NotifierConfig;
@@ -30,6 +29,7 @@ use crate::verification::VerificationConfig;
 use crate::{Clock, SupervisionLimits};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::rules::RuleSettings;
+use oracled_domain::verdict::cost_budget::CostBudgets;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::health::{CircuitCallOutcome, OracleHealthConfig};
@@ -90,7 +90,7 @@ pub(crate) struct TestServices {
     pub(crate) models: ConfiguredModels,
     /// If `None`, the built-in template.
     pub(crate) prompt_template: Option<TemplateName>,
-    pub(crate) budget: Option<CostBudget>,
+    pub(crate) budgets: CostBudgets,
     pub(crate) policies: DeliveryPolicies,
     /// If `None`, unknown sessions are not looked up.
     pub(crate) lookup: Option<LookupClient>,
@@ -164,7 +164,7 @@ pub(crate) fn start(
         prompt_templates: PerApplication::new(
             outside.prompt_template.unwrap_or_else(PromptTemplate::built_in_name),
         ),
-        budget: outside.budget,
+        budgets: outside.budgets,
         calls: CallLimits {
             models: [test_model_id(), "backup".parse().expect("an id")]
                 .map(|id| {

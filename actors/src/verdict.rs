@@ -1,7 +1,6 @@
 //! Verdicts: the crosscheck, the cache, orders, regeneration, the limits of both, mail and webhooks.
 
 pub mod cache;
-pub mod cost_budget;
 pub mod crosscheck;
 pub mod generation;
 pub mod held_key;

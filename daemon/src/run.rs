@@ -155,7 +155,7 @@ impl RunningDaemon {
             models: upstreams.models,
             prompt_templates: config.prompt_templates(),
             calls: upstreams.calls,
-            budget: config.costs.to_budget(),
+            budgets: config.cost_budgets(),
             lookup: upstreams.lookup,
             orders: config.orders.to_orders_config(&config.applications),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),

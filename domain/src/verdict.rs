@@ -2,6 +2,7 @@
 
 pub mod application;
 pub mod cost;
+pub mod cost_budget;
 pub mod crosscheck;
 pub mod delivery;
 pub mod divergence;
@@ -18,6 +19,7 @@ pub mod mail;
 pub mod mail_template;
 pub mod oracle;
 pub mod order;
+pub mod order_wait;
 mod outbox_retry;
 pub mod policy;
 pub mod prompt;

@@ -206,7 +206,7 @@ async fn call_quota_of_an_application_holds_and_leaves_others_alone() {
         .filter(|entry| entry["session_id"].as_str().is_some_and(|id| id.starts_with("help/")));
     assert!(helped.count() <= 2);
     let waiting = get(control, "/v1/orders?application=help&state=queued").await;
-    assert!(at(&waiting, "/items/0").is_object());
+    assert_eq!(at(&waiting, "/items/0/waiting_for/cause"), "model_busy");
     let fail = json!({"action": "fail", "reason": "test"});
     let failed = post(control, "/v1/orders/help%2Fcs_3", &fail).await;
     assert_eq!(failed.status, 200, "{}", document(&failed));

@@ -30,7 +30,7 @@ async fn cost_of_a_call_is_logged_summed_and_counted() {
         [&sum["model"], &sum["tier"], &sum["calls"], &sum["prompt_tokens"], &sum["amount"]],
         [&json!("gemini"), &json!("quick"), &json!(1), &json!(300), &json!("0.00019")]
     );
-    assert_eq!(costs["budget"], Value::Null);
+    assert_eq!((&sum["application"], &costs["budgets"]), (&json!("default"), &json!([])));
     let counted = read_metric(
         routes,
         "oracled_model_cost_total{application=\"default\",model=\"gemini\",tier=\"quick\"}",
@@ -64,8 +64,11 @@ async fn used_up_budget_lets_orders_wait_and_refuses_regenerations() {
 
     let waits = place_order(&world, "cs_2").await;
     assert_eq!(waits["state"], "queued");
-    let waits = read_order(routes, "cs_2").await;
-    assert!(waits["budget_resets_at"].as_str().is_some_and(|at| at.ends_with("T00:00:00Z")), "{waits}");
+    let waits = read_order(routes, "cs_2").await["waiting_for"].clone();
+    assert_eq!(waits["cause"], "budget_used_up", "{waits}");
+    assert!(waits["until"].as_str().is_some_and(|at| at.ends_with("T00:00:00Z")), "{waits}");
+    let shown = String::from_utf8(world.ctl(&["order", "show", "cs_2"]).stdout).expect("valid UTF-8");
+    assert!(shown.contains("costs.daily_budget"), "{shown}");
     let waits = request_verdict(routes, "cs_3").await;
     assert_eq!(waits.status, 202, "a request does not wait for the next day");
     purge_verdict(control, "cs_1").await;
@@ -83,9 +86,31 @@ async fn used_up_budget_lets_orders_wait_and_refuses_regenerations() {
     assert_eq!((&reached["budget"], &reached["costs"]), (&json!("0.0001"), &json!("0.00019")));
     assert_eq!(read_metric(routes, "oracled_daily_budget").await, 0.0001);
     assert!(read_metric(routes, "oracled_daily_costs").await > 0.0001);
-    let budget = document(&get(control, "/v1/costs").await)["budget"].clone();
+    let budget = document(&get(control, "/v1/costs").await)["budgets"][0].clone();
     assert_eq!((&budget["daily"], &budget["costs_of_today"]), (&json!("0.0001"), &json!("0.00019")));
     assert!(budget["resets_at"].is_string(), "{budget}");
+}
+
+#[tokio::test]
+async fn budget_of_an_application_is_reported_and_counted_by_its_name() {
+    let model = ModelServer::start().await;
+    let mut world = model.create_world(PRICES);
+    let uid = nix::unistd::getuid();
+    world.config.push_str(&format!("[applications.shop]\nuids = [{uid}]\ndaily_budget = 0.0001\n"));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 201, "the budget is not used up yet");
+    assert_eq!(request_verdict(routes, "cs_2").await.status, 202);
+    let costs = document(&get(control, "/v1/costs").await);
+    assert_eq!(costs["costs"][0]["application"], "shop");
+    let budget = &costs["budgets"][0];
+    assert_eq!((&budget["application"], &budget["daily"]), (&json!("shop"), &json!("0.0001")));
+    assert!(budget["resets_at"].is_string(), "{budget}");
+    assert_eq!(read_metric(routes, "oracled_daily_budget{application=\"shop\"}").await, 0.0001);
+    let reached = log(control, "event=daily_budget_reached").await;
+    assert_eq!((reached.len(), &reached[0]["application"]), (1, &json!("shop")));
+    let table = String::from_utf8(world.ctl(&["costs"]).stdout).expect("valid UTF-8");
+    assert!(table.contains("0.00019 of 0.0001 USD today"), "{table}");
 }
 
 /// The whole way with a second model: the first one fails, its circuit opens, and orders go to Anthropic's API.

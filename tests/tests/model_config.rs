@@ -138,6 +138,10 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[model]\ncalls_per_minute = 0", "`model.calls_per_minute` is 0; allowed: 1 to 1000000"),
         ("[model]\ninput_price = 0.3", "`model.output_price` is not set; allowed: a price"),
         ("[model]\ninput_price = -1", "`model.input_price` is -1; allowed: 0 to"),
+        (
+            "[applications.shop]\nuids = [1]\ndaily_budget = 20",
+            "`model.input_price` is not set; allowed: a price, because `applications.shop.daily_budget` is set",
+        ),
         ("[costs]\ndaily_budget = 20", "`model.input_price` is not set; allowed: a price, because"),
         ("[costs]\ncurrency = \"dollars\"", "`costs.currency` is not the code of a currency"),
         ("[model]\ncalls_at_once = 0", "`model.calls_at_once` is 0; allowed: 1 to 10000"),

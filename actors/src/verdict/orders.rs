@@ -13,11 +13,13 @@ mod progress;
 mod queue;
 mod survey;
 mod trial;
+mod waits;
 
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
 pub use held::{HeldVerdictText, ReadHeldVerdict, ReleaseVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
 pub use trial::TryPrompt;
+pub use waits::OrderWaits;
 
 use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
@@ -109,6 +111,7 @@ struct OrderDesk {
     held_key: HeldVerdictKey,
     in_flight: InFlight<SessionId>,
     progress: OrderProgress,
+    waits: OrderWaits,
 }
 
 impl OrderDesk {
@@ -138,11 +141,16 @@ pub struct OrdersActor {
 }
 
 impl OrdersActor {
-    pub(crate) fn new(runner: Arc<GenerationRunner>, config: OrdersConfig, held_key: HeldVerdictKey) -> Self {
+    pub(crate) fn new(
+        runner: Arc<GenerationRunner>,
+        config: OrdersConfig,
+        held_key: HeldVerdictKey,
+        waits: OrderWaits,
+    ) -> Self {
         let (in_flight, progress) = (InFlight::default(), OrderProgress::default());
         Self {
             checked_at: runner.clock.now(),
-            desk: OrderDesk { runner, config, held_key, in_flight, progress },
+            desk: OrderDesk { runner, config, held_key, in_flight, progress, waits },
             queue: OrderQueue::default(),
             dispatching: None,
             placing: Vec::new(),
@@ -313,6 +321,7 @@ impl Handler<DequeueOrder> for OrdersActor {
 
     fn handle(&mut self, DequeueOrder(session_id): DequeueOrder, _: &mut Context<Self>) {
         self.queue.remove(&session_id);
+        self.desk.waits.end_of_order(&session_id);
     }
 }
 

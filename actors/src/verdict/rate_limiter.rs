@@ -13,17 +13,16 @@ pub use call_budget::{ModelCallLimits, ModelCallSlot};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::{Clock, monotonic};
-use crate::verdict::cost_budget::{CostBudget, UsedUpBudget};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use oracled_domain::audit::event::EventSeverity;
-use oracled_domain::base::decimal::Decimal;
-use oracled_domain::verdict::cost::day_of;
+use oracled_domain::verdict::cost::{day_of, end_of_day};
+use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
 use oracled_domain::{
     ApplicationName, AuditEvent, EventKind, OracleId, ProductTier, RegenAttempt, SessionId, VerdictGeneration,
 };
-use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowKey, Store, StoreError, TableWrite};
+use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -61,12 +60,10 @@ pub enum CallLimitError {
         /// Time until the next call of the application is allowed.
         wait: Duration,
     },
-    /// The daily budget is used up.
-    #[error("the model calls of this UTC day cost {costs} {currency} (limit {budget}: `costs.daily_budget`)")]
+    /// A daily budget is used up.
+    #[error("the budget for model calls of this UTC day is used up ({budget})")]
     DailyBudget {
-        costs: Decimal,
-        budget: Decimal,
-        currency: String,
+        budget: Box<DailyBudget>,
         /// Time until the next day.
         wait: Duration,
     },
@@ -169,9 +166,9 @@ pub struct RateLimiter {
     /// When a call that is not a trial was refused last by the limits of a model.
     refused_at: Option<Instant>,
     applications: BTreeMap<ApplicationName, CallRate>,
-    budget: Option<CostBudget>,
-    /// The latest day on which it was logged that the budget is used up.
-    logged_on: Option<Date>,
+    budgets: CostBudgets,
+    /// The latest day on which it was logged that a budget is used up, by the application that has the budget.
+    logged_on: BTreeMap<Option<ApplicationName>, Date>,
     store: Store,
     log: LoggerHandle,
     clock: Clock,
@@ -188,7 +185,7 @@ pub struct CallLimits {
 impl RateLimiter {
     pub(crate) fn new(
         limits: CallLimits,
-        budget: Option<CostBudget>,
+        budgets: CostBudgets,
         store: Store,
         log: LoggerHandle,
         clock: Clock,
@@ -199,7 +196,17 @@ impl RateLimiter {
         let calls = models.into_iter().map(|(id, limits)| (id, ModelCallBudget::new(limits))).collect();
         let applications =
             applications.into_iter().map(|(name, limit)| (name, CallRate::new(limit))).collect();
-        Self { calls, trials, refused_at: None, applications, budget, logged_on: None, store, log, clock }
+        Self {
+            calls,
+            trials,
+            refused_at: None,
+            applications,
+            budgets,
+            logged_on: BTreeMap::new(),
+            store,
+            log,
+            clock,
+        }
     }
 
     /// Takes a slot of a model, and one call of its budget and of the application's.
@@ -253,57 +260,45 @@ impl RateLimiter {
         self.calls.get(oracle_id).ok_or(none)
     }
 
-    /// Checks that the daily budget is not used up. Calls in flight are not counted.
-    fn check_daily_budget(&mut self) -> Result<(), CallPermitError> {
-        let Some(budget) = self.budget.clone() else { return Ok(()) };
+    /// Checks that no daily budget is used up that applies to `application`; `None` is for trials. Calls in flight are not
+    /// counted.
+    fn check_daily_budgets(&mut self, application: Option<&ApplicationName>) -> Result<(), CallPermitError> {
+        if self.budgets.is_empty() {
+            return Ok(());
+        }
         let now = self.clock.now();
-        let Some(UsedUpBudget { costs, resets_at }) = budget.used_up(&self.store, now)? else {
+        let costs = self.store.costs_of_day(day_of(now))?;
+        let budgets = self.budgets.of_day(&costs, now);
+        let Some(budget) = budgets.into_iter().find(|budget| budget.stops(application)) else {
             return Ok(());
         };
-        self.log_used_up_budget(&budget, &costs, now)?;
-        let CostBudget { daily: budget, currency } = budget;
-        let wait = resets_at.duration_since(now).unsigned_abs();
-        Err(CallLimitError::DailyBudget { costs, budget, currency, wait }.into())
+        if !costs.is_known_used_up(budget.application.as_ref()) {
+            self.log_used_up_budget(&budget, now);
+        }
+        let wait = end_of_day(now).duration_since(now).unsigned_abs();
+        Err(CallLimitError::DailyBudget { budget: Box::new(budget), wait }.into())
     }
 
-    /// Logs, once a day, that the budget is used up.
-    fn log_used_up_budget(
-        &mut self,
-        budget: &CostBudget,
-        costs: &Decimal,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    /// Logs, once a day, that a budget is used up.
+    fn log_used_up_budget(&mut self, budget: &DailyBudget, now: Timestamp) {
+        let DailyBudget { application, daily, currency, costs_of_today: costs, .. } = budget.clone();
         let day = day_of(now);
-        if self.logged_on == Some(day) {
-            return Ok(());
+        if self.logged_on.insert(application.clone(), day) == Some(day) {
+            return;
         }
-        let was_logged = budget_reached_times(&self.store, 1)?.into_iter().any(|at| day_of(at) == day);
-        self.logged_on = Some(day);
-        if was_logged {
-            return Ok(());
-        }
-        let CostBudget { daily, currency } = budget.clone();
-        tracing::warn!(%costs, budget = %daily, currency, "the daily budget for model calls is used up");
-        let (costs, level) = (costs.clone(), EventSeverity::Escalation);
-        let reached = EventKind::DailyBudgetReached { day, budget: daily, costs, currency, level };
+        tracing::warn!(%costs, budget = %daily, currency, key = %budget, "a daily budget for model calls is used up");
+        let level = EventSeverity::Escalation;
+        let reached =
+            EventKind::DailyBudgetReached { application, day, budget: daily, costs, currency, level };
         let (log, reached) = (self.log.clone(), AuditEvent::new(now, None, reached));
         // if the commit fails, the entry is in the service log
         actix_rt::spawn(async move { drop(log.commit(reached.into()).await) });
-        Ok(())
     }
 
     /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.
     fn check_session_limit(&self, session_id: &SessionId) -> Result<Option<u64>, CallPermitError> {
         check_last_attempt(&self.store, session_id, &self.clock)
     }
-}
-
-/// The moments of the last `limit` days at which the daily budget was found to be used up.
-pub(crate) fn budget_reached_times(store: &Store, limit: usize) -> Result<Vec<Timestamp>, StoreError> {
-    let event = Some("daily_budget_reached".to_owned());
-    let lines = store.log(&LogQuery { event, newest: true, limit, ..LogQuery::default() })?;
-    let read = |json: &str| serde_json::from_str::<AuditEvent>(json).ok().map(|event| event.timestamp);
-    Ok(lines.iter().filter_map(|line| read(&line.json)).collect())
 }
 
 fn check_last_attempt(
@@ -357,8 +352,9 @@ impl Handler<RequestRegen> for RateLimiter {
 
     fn handle(&mut self, take: RequestRegen, _: &mut Context<Self>) -> Self::Result {
         let allowed = self.check_session_limit(&take.session_id);
-        let allowed = allowed.and_then(|before| self.check_daily_budget().map(|()| before));
         let application = take.session_id.application();
+        let allowed =
+            allowed.and_then(|before| self.check_daily_budgets(Some(&application)).map(|()| before));
         let allowed = allowed.and_then(|before| Ok((before, self.take_slot(&take.oracle_id, &application)?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
@@ -372,7 +368,7 @@ impl Handler<RequestFirstCall> for RateLimiter {
     type Result = Result<ModelCallSlot, CallPermitError>;
 
     fn handle(&mut self, call: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
-        self.check_daily_budget()?;
+        self.check_daily_budgets(Some(&call.application))?;
         Ok(self.take_slot(&call.oracle_id, &call.application)?)
     }
 }
@@ -385,7 +381,7 @@ impl Handler<RequestTrialCall> for RateLimiter {
         RequestTrialCall(oracle_id): RequestTrialCall,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        self.check_daily_budget()?;
+        self.check_daily_budgets(None)?;
         Ok(self.take_trial_slot(&oracle_id)?)
     }
 }

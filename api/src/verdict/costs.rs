@@ -1,8 +1,8 @@
 //! The costs of the models: `GET /v1/costs`.
 
 use jiff::Timestamp;
-use oracled_domain::base::decimal::Decimal;
 use oracled_domain::verdict::cost::CostSum;
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use serde::{Deserialize, Serialize};
 
 /// The query of `GET /v1/costs`.
@@ -19,21 +19,8 @@ pub struct CostsParams {
 /// The costs of the models.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CostsResponse {
-    /// The costs by UTC day, model and tier, the earliest day first.
+    /// The costs by UTC day, application, model and tier, the earliest day first.
     pub costs: Vec<CostSum>,
-    /// The daily budget, if one is configured.
-    pub budget: Option<DailyBudgetReport>,
-}
-
-/// The daily budget.
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct DailyBudgetReport {
-    /// The budget of a UTC day.
-    pub daily: Decimal,
-    /// The currency of the budget.
-    pub currency: String,
-    /// The costs of the current UTC day in this currency.
-    pub costs_of_today: Decimal,
-    /// When the budget resets; null unless it is used up.
-    pub resets_at: Option<Timestamp>,
+    /// The daily budgets: that of all model calls, and those of applications.
+    pub budgets: Vec<DailyBudget>,
 }

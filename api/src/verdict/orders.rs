@@ -3,6 +3,7 @@
 use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::verdict::order::{Order, OrderState};
+use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::{ApplicationName, CrosscheckDecision, GatePath, ProductTier, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
@@ -18,9 +19,9 @@ pub struct OrderReport {
     /// The order.
     #[serde(flatten)]
     pub order: Order,
-    /// When the daily budget resets; missing unless the order waits for that.
+    /// Why the order is not attempted although it is due; missing if it only waits for its turn.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub budget_resets_at: Option<Timestamp>,
+    pub waiting_for: Option<OrderWait>,
 }
 
 impl OrderReport {
@@ -28,7 +29,7 @@ impl OrderReport {
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
         let SessionRecord { session_id, tier, order, .. } = session;
-        Some(Self { session_id, tier, order: order?, budget_resets_at: None })
+        Some(Self { session_id, tier, order: order?, waiting_for: None })
     }
 
     /// The report for the application of the session.
@@ -37,11 +38,12 @@ impl OrderReport {
         Self { session_id: self.session_id.into_local(), ..self }
     }
 
-    /// The report while the daily budget is used up until `resets_at`.
+    /// The report at the time `now`, if orders like this wait for `wait`.
     #[must_use]
-    pub fn with_budget_reset(self, resets_at: Option<Timestamp>) -> Self {
-        let budget_resets_at = resets_at.filter(|_| self.order.state == OrderState::Queued);
-        Self { budget_resets_at, ..self }
+    pub fn waiting_for(self, wait: Option<OrderWait>, now: Timestamp) -> Self {
+        let is_due = self.order.due_at(now).is_some_and(|due| due <= now);
+        let waits = self.order.state == OrderState::Queued && is_due;
+        Self { waiting_for: wait.filter(|_| waits), ..self }
     }
 }
 

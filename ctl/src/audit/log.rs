@@ -202,7 +202,8 @@ pub(crate) fn format_entry(entry: &Value) -> String {
             format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
         }
         "daily_budget_reached" => {
-            format!("{}: {} of {} {}", text("day"), text("costs"), text("budget"), text("currency"))
+            let of_what = format!("{} {}", text("currency"), text("application"));
+            format!("{}: {} of {} {}", text("day"), text("costs"), text("budget"), of_what.trim_end())
         }
         "verdict_purged" => format!("by {}", format_peer(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), format_peer(entry)),

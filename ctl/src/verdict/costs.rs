@@ -5,11 +5,12 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
 use hyper::Method;
-use oracled_api::verdict::costs::{CostsResponse, DailyBudgetReport};
+use oracled_api::verdict::costs::CostsResponse;
 use oracled_domain::verdict::cost::{CostSum, ModelCost};
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use std::io::Write;
 
-/// Show the costs of the models by UTC day, model and tier
+/// Show the costs of the models by UTC day, application, model and tier
 #[derive(Debug, clap::Args)]
 pub(crate) struct CostsArgs {
     /// Only days since a time (2026-11-20, 2026-11-20T10:00:00Z), or of the last period (2h, 7d)
@@ -40,7 +41,7 @@ impl CostsArgs {
         } else {
             write!(out, "{}{}", format_costs(&costs.costs), format_pairs(&totals(&costs.costs)))?;
         }
-        Ok(write!(out, "{}", format_budget(costs.budget.as_ref()))?)
+        Ok(write!(out, "{}", format_budgets(&costs.budgets))?)
     }
 }
 
@@ -49,6 +50,7 @@ fn format_costs(costs: &[CostSum]) -> String {
     let row = |sum: &CostSum| {
         [
             sum.day.to_string(),
+            sum.application.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             sum.model.clone(),
             sum.tier.to_string(),
             sum.calls.to_string(),
@@ -57,7 +59,7 @@ fn format_costs(costs: &[CostSum]) -> String {
             sum.cost.to_string(),
         ]
     };
-    let heads = ["day", "model", "tier", "calls", "prompt tokens", "output tokens", "cost"];
+    let heads = ["day", "application", "model", "tier", "calls", "prompt tokens", "output tokens", "cost"];
     format_table(heads, costs.iter().map(row).collect())
 }
 
@@ -67,10 +69,14 @@ fn totals(costs: &[CostSum]) -> Vec<(&'static str, String)> {
     totals.iter().map(|total| ("total", total.to_string())).collect()
 }
 
-fn format_budget(budget: Option<&DailyBudgetReport>) -> String {
-    let Some(DailyBudgetReport { daily, currency, costs_of_today, resets_at }) = budget else {
-        return String::new();
+/// One line for each budget.
+fn format_budgets(budgets: &[DailyBudget]) -> String {
+    let line = |budget: &DailyBudget| {
+        let DailyBudget { application, daily, currency, costs_of_today, resets_at } = budget;
+        let of = application.as_ref().map(|name| format!(" for `{name}`")).unwrap_or_default();
+        let until = resets_at.map(|at| format!("; no verdict is generated{of} until {at}"));
+        let until = until.unwrap_or_else(|| of.clone());
+        ("budget", format!("{costs_of_today} of {daily} {currency} today{until}"))
     };
-    let until = resets_at.map(|at| format!("; no verdict is generated until {at}")).unwrap_or_default();
-    format_pairs(&[("budget", format!("{costs_of_today} of {daily} {currency} today{until}"))])
+    format_pairs(&budgets.iter().map(line).collect::<Vec<_>>())
 }

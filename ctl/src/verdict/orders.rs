@@ -11,6 +11,7 @@ use oracled_api::base::page::{ListPage, PageLimit};
 use oracled_api::verdict::orders::{HeldVerdictReport, OrderAction, OrderActionRequest, OrderReport};
 use oracled_domain::ApplicationName;
 use oracled_domain::verdict::order::{Order, OrderAttempt, OrderState};
+use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
 use std::io::Write;
 use strum::VariantArray;
@@ -127,10 +128,11 @@ impl OrderArgs {
         if options.json {
             return print_json(out, &report);
         }
-        let OrderReport { session_id, tier, order, budget_resets_at } = &report;
+        let OrderReport { session_id, tier, order, waiting_for } = &report;
         let mut named = vec![("session", session_id.to_string()), ("tier", tier.to_string())];
-        if let Some(at) = budget_resets_at {
-            named.push(("waits for", format!("the daily budget, which resets at {at}")));
+        if let Some(OrderWait { detail, until, .. }) = waiting_for {
+            let until = until.map(|at| format!(" (until {at})")).unwrap_or_default();
+            named.push(("waits for", format!("{detail}{until}")));
         }
         Ok(write!(out, "{}{}", format_pairs(&named), format_order(order))?)
     }

@@ -18,7 +18,7 @@ pub use rules::{FactOriginEntry, FactsFromEntry, RuleEntry, RulesEntry};
 
 use crate::base::decimal::Decimal;
 use crate::base::digest::Sha256Hex;
-use crate::verdict::cost::{CostSum, day_of};
+use crate::verdict::application::ApplicationName;
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{ModelTokenUsage, VerdictGeneration};
@@ -249,8 +249,11 @@ pub enum EventKind {
         /// Always `ESCALATION`.
         level: EventSeverity,
     },
-    /// The costs of a UTC day have reached the daily budget. No further verdict is generated on this day.
+    /// The costs of a UTC day have reached a daily budget. No further verdict that it applies to is generated on this day.
     DailyBudgetReached {
+        /// The application that has the budget; missing for the budget of all model calls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        application: Option<ApplicationName>,
         /// The day.
         #[schema(value_type = String, format = Date)]
         day: civil::Date,
@@ -459,22 +462,6 @@ impl AuditEvent {
             EventKind::OracleInteraction(interaction) => interaction.usage,
             _ => None,
         }
-    }
-
-    /// The cost of the model call that the event is about.
-    #[must_use]
-    pub fn model_cost(&self) -> Option<CostSum> {
-        let EventKind::OracleInteraction(interaction) = &self.kind else { return None };
-        let usage = interaction.usage?;
-        Some(CostSum {
-            day: day_of(self.timestamp),
-            model: interaction.oracle_id.clone(),
-            tier: interaction.tier,
-            calls: 1,
-            prompt_tokens: usage.prompt_tokens.unwrap_or(0),
-            output_tokens: usage.output_tokens.unwrap_or(0),
-            cost: interaction.cost.clone()?,
-        })
     }
 }
 

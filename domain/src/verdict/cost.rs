@@ -1,10 +1,13 @@
-//! The cost of model calls: prices, the cost of a call, and the sums of a day.
+//! The cost of model calls: prices, the cost of a call, and sums.
 
+use crate::audit::event::{AuditEvent, EventKind};
 use crate::base::decimal::{Decimal, DecimalError};
+use crate::verdict::application::ApplicationName;
 use crate::verdict::generation::ModelTokenUsage;
 use crate::verdict::label::ProductTier;
+use crate::verdict::session::SessionId;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp, civil};
+use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,16 +82,18 @@ impl fmt::Display for ModelCost {
 }
 
 /// The sum of two amounts. Beyond the limits of decimals, which no cost reaches, the sum stays as it is.
-fn add(a: &Decimal, b: &Decimal) -> Decimal {
+pub(super) fn add(a: &Decimal, b: &Decimal) -> Decimal {
     a.checked_add(b).unwrap_or_else(|_| a.clone())
 }
 
-/// The cost of one model for verdicts of one tier on one day.
+/// The cost of one model for verdicts of one tier and application on one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CostSum {
     /// The day, in UTC.
     #[schema(value_type = String, format = Date)]
     pub day: civil::Date,
+    /// The application of the verdicts; null for trials of prompts.
+    pub application: Option<ApplicationName>,
     /// The model's name among the oracles.
     pub model: String,
     /// The tier of the verdicts.
@@ -105,10 +110,31 @@ pub struct CostSum {
 }
 
 impl CostSum {
-    /// Adds this sum to the sum of the same day, model, tier and currency in `sums`, or appends it.
+    /// The cost of the model call that an event is about, if it has one.
+    #[must_use]
+    pub fn of(event: &AuditEvent) -> Option<Self> {
+        let EventKind::OracleInteraction(interaction) = &event.kind else { return None };
+        let usage = interaction.usage?;
+        Some(Self {
+            day: day_of(event.timestamp),
+            application: event.session_id.as_ref().map(SessionId::application),
+            model: interaction.oracle_id.clone(),
+            tier: interaction.tier,
+            calls: 1,
+            prompt_tokens: usage.prompt_tokens.unwrap_or(0),
+            output_tokens: usage.output_tokens.unwrap_or(0),
+            cost: interaction.cost.clone()?,
+        })
+    }
+
+    /// Adds this sum to the sum of the same day, application, model, tier and currency in `sums`, or appends it.
     pub fn add_to(self, sums: &mut Vec<Self>) {
-        let key = |sum: &Self| (sum.day, sum.model.clone(), sum.tier, sum.cost.currency.clone());
-        match sums.iter_mut().find(|sum| key(sum) == key(&self)) {
+        let is_same = |sum: &&mut Self| {
+            (sum.day, sum.tier) == (self.day, self.tier)
+                && (&sum.application, &sum.model) == (&self.application, &self.model)
+                && sum.cost.currency == self.cost.currency
+        };
+        match sums.iter_mut().find(is_same) {
             None => sums.push(self),
             Some(sum) => {
                 sum.calls = sum.calls.saturating_add(self.calls);
@@ -118,13 +144,6 @@ impl CostSum {
             }
         }
     }
-}
-
-/// The total of `sums` in one currency.
-#[must_use]
-pub fn total_in(sums: &[CostSum], currency: &str) -> Decimal {
-    let amounts = sums.iter().filter(|sum| sum.cost.currency == currency).map(|sum| &sum.cost.amount);
-    amounts.fold(Decimal::from(0), |total, amount| add(&total, amount))
 }
 
 /// The UTC day of a moment.
@@ -140,28 +159,12 @@ pub fn end_of_day(at: Timestamp) -> Timestamp {
     next.map_or(Timestamp::MAX, |day| day.timestamp())
 }
 
-/// The time between `from` and `to` in which a daily budget was used up, by the moments at which it was reached. Each
-/// such time ends with its day.
-#[must_use]
-pub fn time_without_budget(
-    reached: impl IntoIterator<Item = Timestamp>,
-    from: Timestamp,
-    to: Timestamp,
-) -> SignedDuration {
-    let times = reached.into_iter().map(|at| end_of_day(at).min(to).duration_since(at.max(from)));
-    times.filter(SignedDuration::is_positive).fold(SignedDuration::ZERO, SignedDuration::saturating_add)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn decimal(text: &str) -> Decimal {
         text.parse().expect("a number")
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().expect("a time")
     }
 
     fn usage(prompt_tokens: Option<u64>, output_tokens: Option<u64>) -> ModelTokenUsage {
@@ -171,6 +174,7 @@ mod tests {
     fn sum(day: &str, model: &str, amount: &str, currency: &str) -> CostSum {
         CostSum {
             day: day.parse().expect("a day"),
+            application: None,
             model: model.into(),
             tier: ProductTier::Quick,
             calls: 1,
@@ -197,8 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_kept_apart_by_day_model_tier_and_currency() {
+    fn sums_are_kept_apart_by_day_application_model_tier_and_currency() {
         let mut sums = Vec::new();
+        let application =
+            CostSum { application: Some(ApplicationName::default()), ..sum("2026-11-20", "a", "0.1", "USD") };
         let tier = CostSum { tier: ProductTier::Full, ..sum("2026-11-20", "a", "0.1", "USD") };
         for one in [
             sum("2026-11-20", "a", "0.1", "USD"),
@@ -206,28 +212,13 @@ mod tests {
             sum("2026-11-20", "b", "0.1", "USD"),
             sum("2026-11-20", "a", "0.1", "EUR"),
             tier,
+            application,
             sum("2026-11-20", "a", "0.2", "USD"),
         ] {
             one.add_to(&mut sums);
         }
-        assert_eq!(sums.len(), 5);
+        assert_eq!(sums.len(), 6);
         assert_eq!((sums[0].calls, sums[0].output_tokens), (2, 80));
-        assert_eq!((total_in(&sums, "USD"), total_in(&sums, "EUR")), (decimal("0.6"), decimal("0.1")));
-    }
-
-    #[test]
-    fn time_without_budget_ends_with_the_day() {
-        let reached = [at("2026-11-20T22:00:00Z"), at("2026-11-21T23:30:00Z")];
-        for (from, to, minutes) in [
-            ("2026-11-20T00:00:00Z", "2026-11-22T12:00:00Z", 150),
-            ("2026-11-20T23:00:00Z", "2026-11-21T12:00:00Z", 60),
-            ("2026-11-20T00:00:00Z", "2026-11-20T22:10:00Z", 10),
-            ("2026-11-20T00:00:00Z", "2026-11-20T21:00:00Z", 0),
-            ("2026-11-22T00:00:00Z", "2026-11-22T12:00:00Z", 0),
-        ] {
-            let time = time_without_budget(reached, at(from), at(to));
-            assert_eq!(time, SignedDuration::from_mins(minutes), "{from} {to}");
-        }
-        assert_eq!(end_of_day(at("2026-12-31T23:59:59.9Z")), at("2027-01-01T00:00:00Z"));
+        assert_eq!(sums[0].cost.amount, decimal("0.3"));
     }
 }

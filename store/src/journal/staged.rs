@@ -11,9 +11,10 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::verdict::cost::CostSum;
+use oracled_domain::verdict::cost::{CostSum, day_of};
+use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
-use oracled_domain::{AuditEvent, SessionId};
+use oracled_domain::{AuditEvent, EventKind, SessionId};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -38,7 +39,7 @@ pub(crate) struct StagedGroup<'a> {
     /// The rows of sessions after the records staged so far.
     sessions: HashMap<Vec<u8>, SessionRow>,
     /// The costs of days after the records staged so far.
-    costs: HashMap<String, Vec<CostSum>>,
+    costs: HashMap<String, DayCosts>,
     /// The sessions that the current record has changed. A record with a session and its verdict writes their row once.
     changed_sessions: BTreeSet<Vec<u8>>,
     /// The rows from before the group that it replaces or removes: their tables and revisions.
@@ -100,8 +101,8 @@ impl<'a> StagedGroup<'a> {
         for write in &record.writes {
             self.write(write, last_seq)?;
         }
-        for cost in record.events.iter().filter_map(AuditEvent::model_cost) {
-            self.add_cost(cost, last_seq)?;
+        for event in &record.events {
+            self.add_costs(event, last_seq)?;
         }
         for name in mem::take(&mut self.changed_sessions) {
             self.put_session(&name, last_seq)?;
@@ -165,25 +166,40 @@ impl<'a> StagedGroup<'a> {
         Ok(())
     }
 
-    /// Adds the cost of a model call to the costs of its day.
-    fn add_cost(&mut self, cost: CostSum, revision: u64) -> Result<(), StoreError> {
-        let name = day_name(cost.day);
-        let mut sums = match self.costs.remove(&name) {
-            Some(sums) => sums,
+    /// Adds the cost of a model call, or a budget that is used up, to the costs of its day.
+    fn add_costs(&mut self, event: &AuditEvent, revision: u64) -> Result<(), StoreError> {
+        let cost = CostSum::of(event);
+        let used_up = match &event.kind {
+            EventKind::DailyBudgetReached { application, .. } => {
+                Some(UsedUpBudget { application: application.clone(), at: event.timestamp })
+            }
+            _ => None,
+        };
+        if cost.is_none() && used_up.is_none() {
+            return Ok(());
+        }
+        let name = day_name(day_of(event.timestamp));
+        let mut costs = match self.costs.remove(&name) {
+            Some(costs) => costs,
             None => self.stored_costs(&name)?,
         };
-        cost.add_to(&mut sums);
-        let value = serde_json::to_vec(&sums).expect("the sums are plain data with string keys");
-        self.costs.insert(name.clone(), sums);
+        if let Some(cost) = cost {
+            cost.add_to(&mut costs.sums);
+        }
+        if let Some(used_up) = used_up {
+            costs.add_used_up(used_up);
+        }
+        let value = serde_json::to_vec(&costs).expect("the costs are plain data with string keys");
+        self.costs.insert(name.clone(), costs);
         self.set(TableId::Costs, name.as_bytes(), Some(value), revision)
     }
 
     /// The stored costs of a day. A damaged row must not prevent other writes, so its day begins again.
-    fn stored_costs(&self, name: &str) -> Result<Vec<CostSum>, StoreError> {
+    fn stored_costs(&self, name: &str) -> Result<DayCosts, StoreError> {
         let dir = self.engine.dir();
         let row = self.engine.with(|db| rows::get_readable(db, dir, TableId::Costs, name.as_bytes()))?;
-        let sums = row.map(|row| serde_json::from_slice(&row.value)).transpose();
-        Ok(sums
+        let costs = row.map(|row| serde_json::from_slice(&row.value)).transpose();
+        Ok(costs
             .unwrap_or_else(|error| {
                 tracing::error!(%error, day = name, "the costs of a day are damaged; they begin again");
                 None

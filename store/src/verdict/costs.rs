@@ -6,7 +6,7 @@ use crate::base::engine::TableReader;
 use crate::base::error::StoreError;
 use crate::base::rows::TableId;
 use jiff::civil::Date;
-use oracled_domain::verdict::cost::CostSum;
+use oracled_domain::verdict::cost_budget::DayCosts;
 
 /// The number of days that are read at a time.
 const AT_ONCE: usize = 100;
@@ -18,13 +18,13 @@ pub(crate) fn day_name(day: Date) -> String {
 
 impl TableReader {
     /// The costs of one day.
-    pub fn costs_of_day(&self, day: Date) -> Result<Vec<CostSum>, StoreError> {
-        let row = self.read_row::<Vec<CostSum>>(TableId::Costs, &day_name(day))?;
-        Ok(row.map_or_else(Vec::new, |(sums, _)| sums))
+    pub fn costs_of_day(&self, day: Date) -> Result<DayCosts, StoreError> {
+        let row = self.read_row::<DayCosts>(TableId::Costs, &day_name(day))?;
+        Ok(row.map_or_else(DayCosts::default, |(costs, _)| costs))
     }
 
     /// The costs of all days from `since` to `until`, the earliest day first. Blocks on disk reads.
-    pub fn costs(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<CostSum>, StoreError> {
+    pub fn costs(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCosts>, StoreError> {
         let before = since.and_then(|since| since.yesterday().ok());
         let mut after = before.map(day_name);
         let mut costs = Vec::new();
@@ -36,8 +36,7 @@ impl TableReader {
                 if until.is_some_and(|until| name > day_name(until)) {
                     return Ok(costs);
                 }
-                let row = self.read_row::<Vec<CostSum>>(TableId::Costs, &name)?;
-                costs.extend(row.into_iter().flat_map(|(sums, _)| sums));
+                costs.extend(self.read_row(TableId::Costs, &name)?.map(|(day, _)| day));
             }
         }
     }

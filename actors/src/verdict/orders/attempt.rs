@@ -8,13 +8,15 @@ use crate::platform::caller::run_as_current_caller;
 use crate::platform::in_flight::InFlightClaim;
 use crate::verdict::cache::{FindSession, FindSessionOutcome, remove_held_verdict};
 use crate::verdict::generation::{FirstCallPermits, GenerationEnd, GenerationError, PromptError};
-use crate::verdict::rate_limiter::budget_reached_times;
+use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::verdict::cost::time_without_budget;
+use oracled_domain::verdict::cost::day_of;
+use oracled_domain::verdict::cost_budget::time_without_budget;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderPolicy, OrderState, OrderStopCause};
+use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
 use oracled_store::{JournalRecord, RowExpectation, RowKey, StoreError, TableWrite};
@@ -26,9 +28,6 @@ const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 const PROMPT_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// When to try again while the last attempt of the order ends.
 const CLAIM_PAUSE: SignedDuration = SignedDuration::from_millis(100);
-
-/// The number of days whose budget counts for the age of an order: more than the largest `orders.max_age_s` has.
-const BUDGET_DAYS: usize = 100;
 
 /// The result of an attempt to start the attempt of an order.
 #[derive(Debug)]
@@ -60,6 +59,7 @@ impl StartedOrder {
 impl OrderDesk {
     /// Starts the attempt of a due order, or stops an order that reached a limit.
     pub(super) async fn dispatch(&self, session_id: &SessionId, me: Addr<OrdersActor>) -> DispatchOutcome {
+        self.waits.end_of_order(session_id);
         match self.try_dispatch(session_id, me).await {
             Ok(outcome) => outcome,
             Err(GenerationError::Store(error @ StoreError::Corrupt { .. })) => {
@@ -68,7 +68,7 @@ impl OrderDesk {
             }
             Err(error) => {
                 tracing::warn!(%session_id, %error, "could not attempt an order; trying again");
-                DispatchOutcome::Blocked(wait_of(&error))
+                self.blocked_by(session_id, &error)
             }
         }
     }
@@ -101,7 +101,7 @@ impl OrderDesk {
             }
             OrderState::Queued
                 if order.is_expired(&self.config.policy, now)
-                    && order.is_expired(&self.policy(&order, now)?, now) =>
+                    && order.is_expired(&self.policy(session_id, &order, now), now) =>
             {
                 Ok(self.outcome_of(self.expire(session_id).await?))
             }
@@ -117,14 +117,16 @@ impl OrderDesk {
                     Err(GenerationError::Prompt(
                         error @ (PromptError::Unknown(_) | PromptError::Tier(_)),
                     )) => {
+                        let error = GenerationError::Prompt(error);
                         tracing::debug!(%session_id, %error, "an order waits for its prompt template");
+                        self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
                         return Ok(DispatchOutcome::Due(now.saturating_add(PROMPT_PAUSE).unwrap_or(now)));
                     }
                     prompt => prompt?,
                 };
                 let permits = match self.runner.request_first_call(session_id.application()).await {
                     Ok(permits) => permits,
-                    Err(error) => return Ok(DispatchOutcome::Blocked(wait_of(&error))),
+                    Err(error) => return Ok(self.blocked_by(session_id, &error)),
                 };
                 let permits = permits.with_temperature(self.config.temperature_of(&order));
                 if let Some(session) = self.begin_attempt(session_id, &permits.generation(&prompt)).await? {
@@ -139,12 +141,34 @@ impl OrderDesk {
         }
     }
 
-    /// The limits of an order. The time in which the daily budget was used up does not count toward its age.
-    fn policy(&self, order: &Order, now: Timestamp) -> Result<OrderPolicy, StoreError> {
-        let reached = budget_reached_times(self.store(), BUDGET_DAYS)?;
-        let waited = time_without_budget(reached, order.tried_since, now);
+    /// No order of the application can be attempted because of `error`.
+    fn blocked_by(&self, session_id: &SessionId, error: &GenerationError) -> DispatchOutcome {
+        self.waits.set_of_application(session_id.application(), self.wait_for(error));
+        DispatchOutcome::Blocked(wait_of(error))
+    }
+
+    /// What an order waits for that `error` stops.
+    pub(super) fn wait_for(&self, error: &GenerationError) -> OrderWait {
+        let until = match error {
+            GenerationError::Limited(CallLimitError::DailyBudget { budget, .. }) => budget.resets_at,
+            GenerationError::Limited(CallLimitError::Budget { .. } | CallLimitError::Application { .. })
+            | GenerationError::NotPermitted { .. } => self.clock().now().checked_add(wait_of(error)).ok(),
+            _ => None,
+        };
+        OrderWait::new(error.generation_outcome(), &error.to_string(), until)
+    }
+
+    /// The limits of an order. The time in which a daily budget was used up does not count toward its age.
+    fn policy(&self, session_id: &SessionId, order: &Order, now: Timestamp) -> OrderPolicy {
+        let days = self.store().costs(Some(day_of(order.tried_since)), Some(day_of(now)));
+        let days = days.unwrap_or_else(|error| {
+            // without the costs the order ends earlier, and with an error it would never end
+            tracing::error!(%error, "the costs of days cannot be read; the age of an order counts in full");
+            Vec::new()
+        });
+        let waited = time_without_budget(&days, &session_id.application(), order.tried_since, now);
         let max_age = self.config.policy.max_age.saturating_add(waited);
-        Ok(OrderPolicy { max_age, ..self.config.policy })
+        OrderPolicy { max_age, ..self.config.policy }
     }
 
     fn outcome_of(&self, order: Option<Order>) -> DispatchOutcome {
@@ -177,6 +201,7 @@ impl OrderDesk {
         me: Addr<OrdersActor>,
     ) {
         let (desk, session_id) = (self.clone(), session.session_id.clone());
+        self.waits.end_of_application(&session_id);
         if let Some(order) = &session.order {
             self.progress.publish(&session_id, order);
         }
@@ -271,7 +296,7 @@ impl OrderDesk {
         let Some((SessionRecord { order: Some(order), .. }, _)) = self.store().session(session_id)? else {
             return Ok(None);
         };
-        let policy = self.policy(&order, self.clock().now())?;
+        let policy = self.policy(session_id, &order, self.clock().now());
         let changed = self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Generating).then(|| {
                 let order = order.attempt_failed(failure.clone(), &policy, now);

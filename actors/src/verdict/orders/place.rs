@@ -78,12 +78,13 @@ impl OrderDesk {
         let may_start = may_start && full.is_none() && known.is_none() && prompt.is_some();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let permits = match claim {
-            Some(claim) => self
-                .runner
-                .request_first_call(session_id.application())
-                .await
-                .ok()
-                .map(|permits| (permits, claim)),
+            Some(claim) => match self.runner.request_first_call(session_id.application()).await {
+                Ok(permits) => Some((permits, claim)),
+                Err(error) => {
+                    self.waits.set_of_application(session_id.application(), self.wait_for(&error));
+                    None
+                }
+            },
             None => None,
         };
         let start = prompt.zip(permits);

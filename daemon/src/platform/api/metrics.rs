@@ -15,6 +15,7 @@ use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
+use oracled_domain::verdict::cost_budget::DailyBudget;
 use oracled_domain::verdict::health::{OracleHealthLevel, OracleHealthStatus};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::Store;
@@ -65,7 +66,7 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
         tracing::warn!(%error, "the metrics lack the disk space");
         Vec::new()
     });
-    let costs = read_costs(&service).await;
+    let budgets = read_budgets(&service).await;
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -80,9 +81,9 @@ pub async fn get(State(service): State<Arc<DaemonService>>) -> Result<Response, 
         for (name, help, value) in space {
             write_gauge(&mut body, name, help, value)?;
         }
-        match &costs {
-            Ok(costs) => write_cost_gauges(&mut body, costs)?,
-            Err(error) => tracing::warn!(%error, "the metrics lack the costs of the day"),
+        match &budgets {
+            Ok(budgets) => write_budgets(&mut body, budgets)?,
+            Err(error) => tracing::warn!(%error, "the metrics lack the daily budgets"),
         }
         write_oldest_review_gauge(&mut body, oldest_review_at)?;
         write_open_review_gauges(&mut body, &open_reviews)?;
@@ -225,21 +226,32 @@ fn write_counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::
     )
 }
 
-/// The daily budget, if there is one, and the costs of the day in its currency.
-async fn read_costs(service: &Arc<DaemonService>) -> Result<Option<(Decimal, Decimal)>, Problem> {
+/// The daily budgets, and the costs of the day that count toward them.
+async fn read_budgets(service: &Arc<DaemonService>) -> Result<Vec<DailyBudget>, Problem> {
     let service = Arc::clone(service);
-    let costs = tokio::task::spawn_blocking(move || {
-        let Some(budget) = &service.system.budget else { return Ok(None) };
-        let costs = budget.costs_of_day(&service.system.store, service.system.clock.now())?;
-        Ok(Some((budget.daily.clone(), costs)))
-    });
-    costs.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
+    let budgets = tokio::task::spawn_blocking(move || Ok(service.system.daily_budgets()?));
+    budgets.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
-fn write_cost_gauges(body: &mut String, costs: &Option<(Decimal, Decimal)>) -> fmt::Result {
-    let Some((budget, costs)) = costs else { return Ok(()) };
-    write_gauge(body, "daily_budget", "budget for model calls of a UTC day", budget)?;
-    write_gauge(body, "daily_costs", "costs of the model calls of the current UTC day", costs)
+/// The budget of all calls has no label.
+fn write_budgets(body: &mut String, budgets: &[DailyBudget]) -> fmt::Result {
+    type Read = fn(&DailyBudget) -> &Decimal;
+    let families: [(&str, &str, Read); 2] = [
+        ("daily_budget", "budget for model calls of a UTC day", |budget| &budget.daily),
+        ("daily_costs", "costs of the current UTC day that count toward the budget", |budget| {
+            &budget.costs_of_today
+        }),
+    ];
+    for (name, help, read) in families {
+        if !budgets.is_empty() {
+            write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+        }
+        for budget in budgets {
+            let label = budget.application.as_ref().map(|name| format!("{{application=\"{name}\"}}"));
+            writeln!(body, "oracled_{name}{} {}", label.unwrap_or_default(), read(budget))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_gauge(body: &mut String, name: &str, help: &str, value: impl Display) -> fmt::Result {

@@ -49,6 +49,11 @@ pub struct ApplicationSection {
     /// Maximum number of requests to the model for the application within any minute. Orders wait beyond the limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,
+    /// The budget of a UTC day for model calls of the application, in `costs.currency`. `costs.daily_budget` applies, too. Every
+    /// model must have prices. While it is used up, orders of the application wait, and reads of its lost verdicts get 503
+    /// `model_busy`.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    pub daily_budget: Option<f64>,
     /// Maximum number of open orders of the application. Beyond the limit, requests get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub queue_max: Option<usize>,

@@ -1,8 +1,8 @@
 //! The configuration of costs.
 
-use super::{ConfigError, not_allowed_error};
-use oracled_actors::verdict::cost_budget::CostBudget;
+use super::{ConfigError, DaemonConfig, not_allowed_error};
 use oracled_domain::base::decimal::Decimal;
+use oracled_domain::verdict::cost_budget::CostBudgets;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostsSection {
-    /// The currency of all prices and of the budget: three letters, such as `EUR`. It is only a name; nothing is converted.
+    /// The currency of all prices and budgets: three letters, such as `EUR`. It is only a name; nothing is converted.
     pub currency: String,
     /// The budget of a UTC day, for all models together. When the costs of the day reach it, no further verdict is generated
     /// on this day: orders wait, and reads of lost verdicts get 503 `model_busy`. Calls in flight are completed. Every model
@@ -36,12 +36,20 @@ impl CostsSection {
             "three letters of `A-Z`, such as EUR",
         ))
     }
+}
 
-    /// The daily budget.
+impl DaemonConfig {
+    /// The daily budgets.
     #[must_use]
-    pub fn to_budget(&self) -> Option<CostBudget> {
-        let daily = exact_amount(self.daily_budget?)?;
-        Some(CostBudget { daily, currency: self.currency.clone() })
+    pub fn cost_budgets(&self) -> CostBudgets {
+        let own = self.applications.iter().filter_map(|(name, section)| {
+            section.daily_budget.and_then(exact_amount).map(|daily| (name.clone(), daily))
+        });
+        CostBudgets {
+            currency: self.costs.currency.clone(),
+            all: self.costs.daily_budget.and_then(exact_amount),
+            applications: own.collect(),
+        }
     }
 }
 

@@ -95,14 +95,20 @@ impl DaemonConfig {
 
     /// Checks that every model has prices if there is a budget: calls of a model without prices would not count.
     fn check_budget(&self) -> Result<(), ConfigError> {
+        let own = self.applications.iter().find(|(_, section)| section.daily_budget.is_some());
+        let key = match (self.costs.daily_budget, own) {
+            (Some(_), _) => "costs.daily_budget".to_owned(),
+            (None, Some((name, _))) => format!("applications.{name}.daily_budget"),
+            (None, None) => return Ok(()),
+        };
         let has_no_price = |model: &ModelEntry<'_>| model.section.input_price.is_none();
         match self.model_entries().into_iter().find(has_no_price) {
-            Some(model) if self.costs.daily_budget.is_some() => Err(not_allowed_error(
+            Some(model) => Err(not_allowed_error(
                 format!("{}.input_price", model.table),
                 "not set",
-                "a price, because `costs.daily_budget` is set",
+                format!("a price, because `{key}` is set"),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -57,7 +57,9 @@ pub(super) async fn place(
         Ok(PlacedOrder::Mismatch(what)) => Err(Problem::session_mismatch(&session_id, what)),
         Ok(PlacedOrder::Order { mut progress, is_new }) => {
             // an order that waits for the next day is not waited for
-            if !is_async && service.system.budget_resets_at()?.is_none() {
+            let application = session_id.application();
+            let budgets = service.system.daily_budgets()?;
+            if !is_async && !budgets.iter().any(|budget| budget.stops(Some(&application))) {
                 wait_for_verdict(&service, &mut progress, until).await;
             }
             let session = service.system.store.session(&session_id)?;
@@ -121,7 +123,13 @@ fn report_of(
     session: Option<SessionRecord>,
 ) -> Result<OrderReport, Problem> {
     let report = session.and_then(OrderReport::of).ok_or_else(|| Problem::order_unknown(session_id))?;
-    Ok(report.with_budget_reset(service.system.budget_resets_at()?))
+    Ok(with_wait(service, report))
+}
+
+/// The report with what the order waits for.
+pub(crate) fn with_wait(service: &DaemonService, report: OrderReport) -> OrderReport {
+    let wait = service.system.order_waits.of(&report.session_id);
+    report.waiting_for(wait, service.system.clock.now())
 }
 
 /// The order of a session.
@@ -153,9 +161,8 @@ pub(crate) fn list_orders(
         Problem::new(ProblemCode::InvalidRequest, format!("`after`: {error}"))
     })?;
     let query = OrderQuery { application, state, before, limit: *limit + 1 };
-    let budget_resets_at = service.system.budget_resets_at()?;
     let reports = service.system.store.orders(&query)?.into_iter().filter_map(OrderReport::of);
-    let orders = reports.map(|report| report.with_budget_reset(budget_resets_at)).collect();
+    let orders = reports.map(|report| with_wait(service, report)).collect();
     let position =
         |report: &OrderReport| OrderPosition::of(&report.session_id, report.order.placed_at).to_string();
     Ok(ListPage::from_items(orders, *limit, position))

@@ -1,4 +1,4 @@
-//! `GET /v1/costs`: the costs of the models by day, model and tier.
+//! `GET /v1/costs`: the costs of the models.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::problems;
@@ -7,13 +7,13 @@ use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::costs::{CostsParams, CostsResponse, DailyBudgetReport};
+use oracled_api::verdict::costs::{CostsParams, CostsResponse};
 use oracled_domain::verdict::cost::day_of;
 use std::sync::Arc;
 
 problems!(CostsProblems: STORE);
 
-/// Read the costs of the models by UTC day, model and tier.
+/// Read the costs of the models by UTC day, application, model and tier.
 #[utoipa::path(
     get,
     path = "/v1/costs",
@@ -22,7 +22,7 @@ problems!(CostsProblems: STORE);
     params(CostsParams),
     responses(
         CostsProblems,
-        (status = 200, description = "The costs, the earliest day first, and the daily budget", body = CostsResponse),
+        (status = 200, description = "The costs, the earliest day first, and the daily budgets", body = CostsResponse),
     ),
 )]
 pub async fn get(
@@ -33,14 +33,6 @@ pub async fn get(
     let store = service.system.store.clone();
     let costs = tokio::task::spawn_blocking(move || store.costs(since, until)).await;
     let costs = costs.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
-    let budget = match &service.system.budget {
-        None => None,
-        Some(budget) => Some(DailyBudgetReport {
-            daily: budget.daily.clone(),
-            currency: budget.currency.clone(),
-            costs_of_today: budget.costs_of_day(&service.system.store, service.system.clock.now())?,
-            resets_at: service.system.budget_resets_at()?,
-        }),
-    };
-    Ok(Json(CostsResponse { costs, budget }))
+    let costs = costs.into_iter().flat_map(|day| day.sums).collect();
+    Ok(Json(CostsResponse { costs, budgets: service.system.daily_budgets()? }))
 }

@@ -5,7 +5,7 @@ use crate::platform::control::control_request::check_reason;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::verdict::api::orders::{list_orders, read_order};
+use crate::verdict::api::orders::{list_orders, read_order, with_wait};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::orders::{
@@ -97,7 +97,7 @@ pub async fn post(
     };
     let session = run_to_end(changed).await?;
     let report = OrderReport::of(session).ok_or_else(|| Problem::order_unknown(&session_id))?;
-    Ok(Json(report.with_budget_reset(service.system.budget_resets_at()?)))
+    Ok(Json(with_wait(&service, report)))
 }
 
 problems!(ReadHeldProblems: SESSION STORE; OrderUnknown OrderStateRefused HeldVerdictUnreadable);

@@ -245,6 +245,7 @@ fn budget_event(timestamp: Timestamp) -> AuditEvent {
         timestamp,
         None,
         EventKind::DailyBudgetReached {
+            application: None,
             day: day_of(timestamp),
             budget: "20".parse().expect("a number"),
             costs: "20.0003".parse().expect("a number"),
