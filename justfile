@@ -13,7 +13,7 @@ test:
 
 # run the heavy tests one at a time, because each needs the whole machine
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip localstripe --skip real_model --skip ground_data --skip verification_data
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip litellm --skip aiosmtpd --skip localstripe --skip real_model --skip ground_data --skip verification_data
 
 # run hostile clients beside an honest one for five minutes; this optimized build asserts the honest client's p99
 hostile:
@@ -26,6 +26,10 @@ llmock:
 # test the model client with llmposter, another third-party server (needs crates.io)
 llmposter:
     tests/llmposter.sh
+
+# test the model client with LiteLLM, a third-party gateway for all three protocols (needs Python and PyPI)
+litellm:
+    tests/litellm.sh
 
 # test the look-up of sessions with localstripe, a third-party imitation of Stripe (needs Python and PyPI)
 localstripe:

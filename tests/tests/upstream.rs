@@ -655,7 +655,11 @@ async fn script(llmock: &UpstreamEndpoint, behaviors: Value) {
 async fn llmock_reports_no_errors() {
     let url = std::env::var("ORACLED_TEST_LLMOCK").expect("tests/llmock.sh sets ORACLED_TEST_LLMOCK");
     let llmock = UpstreamEndpoint::new(&url, None, clock()).expect("a URL");
-    let models = [gemini_at(&format!("{url}/gemini")), openai_at(&format!("{url}/v1"))];
+    let models = [
+        gemini_at(&format!("{url}/gemini")),
+        openai_at(&format!("{url}/v1")),
+        anthropic_at(&format!("{url}/anthropic")),
+    ];
     let fail = |status: u16, times: u32| json!([{"type": "fail", "status": status, "times": times}]);
     // a wait beyond the deadline is left out: the client returns it at once, which llmock reports as giving up
     let mut cases = vec![
@@ -674,7 +678,7 @@ async fn llmock_reports_no_errors() {
         (
             "filtered",
             json!([{"type": "reply", "text": "{}", "finish_reason": "content_filter"}]),
-            Err("finish_reason"),
+            Err("of the protocol"),
         ),
         ("cut", json!([{"type": "reply", "text": "{}", "finish_reason": "length"}]), Err("finish_reason")),
         ("empty", json!([{"type": "reply", "text": ""}]), Err("empty_answer")),
@@ -690,9 +694,10 @@ async fn llmock_reports_no_errors() {
         cases.push(("down", fail(status, 4), Err(code)));
     }
     let policy = ModelCallPolicy { hard_timeout: Duration::from_secs(5), ..ModelCallPolicy::default() };
-    // llmock has no route for a single model of Gemini, so only the other client is probed
+    // llmock has no route for a single model of Gemini and Anthropic, so only the other client is probed
     assert_eq!(models[1].probe(LOCKED_MODEL, Duration::from_secs(10)).await, Ok(()));
-    for model in models {
+    // Anthropic's API reports a filtered answer as a refusal
+    for (model, filtered) in models.into_iter().zip(["finish_reason", "finish_reason", "declined"]) {
         for (number, (name, behaviors, expected)) in cases.iter().enumerate() {
             script(&llmock, behaviors.clone()).await;
             let caller = caller_of(Arc::clone(&model), policy);
@@ -701,16 +706,17 @@ async fn llmock_reports_no_errors() {
             let code =
                 codes(&called).last().map(|code| code.split(':').next().unwrap_or_default().to_owned());
             let got = called.outcome.as_ref().map(drop).map_err(|_| code.as_deref().unwrap_or_default());
-            assert_eq!(got, *expected, "{name} {number}: {called:?}");
+            let expected = if *name == "filtered" { Err(filtered) } else { *expected };
+            assert_eq!(got, expected, "{name} {number}: {called:?}");
         }
     }
 }
 
-/// Tests against llmposter, a third-party server for both protocols. `tests/llmposter.sh` starts it with the answers
+/// Tests against llmposter, a third-party server for the protocols. `tests/llmposter.sh` starts it with the answers
 /// expected here.
 #[tokio::test]
 #[ignore = "needs a running llmposter: run tests/llmposter.sh"]
-async fn llmposter_is_understood_by_both_clients() {
+async fn llmposter_is_understood_by_all_clients() {
     let url =
         std::env::var("ORACLED_TEST_LLMPOSTER").expect("tests/llmposter.sh sets ORACLED_TEST_LLMPOSTER");
     let policy = ModelCallPolicy { hard_timeout: Duration::from_millis(500), ..ModelCallPolicy::default() };
@@ -726,7 +732,7 @@ async fn llmposter_is_understood_by_both_clients() {
     {
         expected.push((format!("one of status {status}"), attempts, Err(format!("http_{status}"))));
     }
-    for model in [gemini_at(&url), openai_at(&format!("{url}/v1"))] {
+    for model in [gemini_at(&url), openai_at(&format!("{url}/v1")), anthropic_at(&url)] {
         for (query, attempts, outcome) in &expected {
             let caller = caller_of(Arc::clone(&model), policy);
             let called =
@@ -737,5 +743,39 @@ async fn llmposter_is_understood_by_both_clients() {
             assert_eq!((called.interactions.len(), &got), (*attempts, outcome), "{name}: {called:?}");
         }
         println!("{model:?}: {} queries answered as expected", expected.len());
+    }
+}
+
+/// Tests against LiteLLM, a third-party gateway that translates the protocols. `tests/litellm.sh` starts it with the models
+/// named here.
+#[tokio::test]
+#[ignore = "needs a running LiteLLM: run tests/litellm.sh"]
+async fn litellm_is_understood_by_all_clients() {
+    let url = std::env::var("ORACLED_TEST_LITELLM").expect("tests/litellm.sh sets ORACLED_TEST_LITELLM");
+    let policy = ModelCallPolicy { hard_timeout: Duration::from_secs(5), ..ModelCallPolicy::default() };
+    let expected = [
+        ("good", 1, Ok(GOOD)),
+        ("down", 4, Err("http_500".to_owned())),
+        ("unknown", 1, Err("http_400".to_owned())),
+    ];
+    for model in [gemini_at(&url), openai_at(&format!("{url}/v1")), anthropic_at(&url)] {
+        for (name, attempts, outcome) in &expected {
+            let caller = caller_of(Arc::clone(&model), policy);
+            let settings = GenerationSettings::locked((*name).to_owned());
+            let called =
+                caller.call(&purpose(), &prompt("Sell honey?"), &settings, async |_| {}, async || true).await;
+            let code = codes(&called).last().and_then(|code| code.split(':').next()).map(str::to_owned);
+            let got = called
+                .outcome
+                .as_ref()
+                .map(|answer| answer.text.as_str())
+                .map_err(|_| code.unwrap_or_default());
+            let name = format!("{name} by {model:?}");
+            assert_eq!((called.interactions.len(), &got), (*attempts, outcome), "{name}: {called:?}");
+            let usage = called.interactions.last().and_then(AuditEvent::token_usage);
+            let is_counted = usage.is_some_and(|usage| usage.output_tokens > Some(0));
+            assert_eq!(is_counted, outcome.is_ok(), "{name}: {called:?}");
+        }
+        println!("{model:?}: {} models answered as expected", expected.len());
     }
 }
