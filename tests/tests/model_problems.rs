@@ -76,7 +76,11 @@ fn cases() -> Vec<ModelProblemCase> {
         refused_request(413, "http_413", "too large"),
         refused_request(422, "http_422", "no such option"),
         unavailable(ScriptedReply::hang_up(), "broken", 5, "not available"),
-        unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "not available"),
+        ModelProblemCase {
+            outcome: "unreadable_answer",
+            pause_s: None,
+            ..unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "unusable")
+        },
         refused(&blocked, "prompt_blocked:SAFETY", "prompt_blocked", "SAFETY"),
         refused(&stopped, "finish_reason:MAX_TOKENS", "stopped_early", "MAX_TOKENS"),
         refused(&json!({}), "empty_answer", "empty_answer", "gave no verdict"),
@@ -178,7 +182,7 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
     }
     let routes = &mut daemon.routes().await;
     assert_eq!(read_metric(routes, "oracled_cached_verdicts").await, cases().len() as f64);
-    for outcome in ["prompt_blocked", "stopped_early", "empty_answer"] {
+    for outcome in ["prompt_blocked", "stopped_early", "empty_answer", "unreadable_answer"] {
         for path in ["generate", "regen"] {
             let made = format!(
                 "oracled_verdicts_made_total{{application=\"default\",path=\"{path}\",outcome=\"{outcome}\"}}"

@@ -86,7 +86,7 @@ fn codes(called: &ModelCallResult) -> Vec<&str> {
 fn retry_wait(called: &ModelCallResult) -> Option<Option<Duration>> {
     match &called.outcome {
         Err(ModelError::Unavailable { retry_after, .. }) => Some(*retry_after),
-        Err(ModelError::RefusedRequest { .. }) => Some(None),
+        Err(ModelError::RefusedRequest { .. } | ModelError::UnreadableAnswer { .. }) => Some(None),
         _ => None,
     }
 }

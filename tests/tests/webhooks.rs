@@ -70,6 +70,29 @@ async fn webhook_of_an_order_is_retried_over_outage_and_restart_under_one_id() {
 }
 
 #[tokio::test]
+async fn held_and_failed_orders_are_reported_with_their_causes() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let mut world = model.create_world("[gate]\nhold = [\"short_summary\"]\n");
+    configure(&mut world, &endpoint.url(), &operators.url());
+    model.set_default(ScriptedReply::with_text(r#"{"verdict":"GREEN","summary":"Fine."}"#));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    place_order(&world, "cs_1").await;
+    wait_for_order(routes, "cs_1", "held").await;
+    let fail = json!({"action": "fail", "reason": "test"});
+    assert_eq!(post(control, "/v1/orders/cs_1", &fail).await.status, 200);
+    eventually("both are sent", async || log(control, "event=webhook_sent").await.len() == 2).await;
+    let sent: Vec<_> = endpoint.requests().into_iter().map(|request| request.body).collect();
+    let of_type = |name: &str| sent.iter().find(|body| body["type"] == name).expect("it was sent");
+    assert_eq!(of_type("order.held")["data"]["cause"], "policy");
+    assert_eq!(of_type("order.failed")["data"]["cause"], "operator");
+    assert!(sent.iter().all(|body| body["data"]["session_id"] == "cs_1"), "{sent:?}");
+}
+
+#[tokio::test]
 async fn endpoint_that_is_gone_gets_no_second_attempt() {
     let (model, endpoint, operators) =
         (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);

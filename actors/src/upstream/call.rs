@@ -84,6 +84,9 @@ pub enum ModelError {
         /// The wait that the model requested: at most one hour.
         retry_after: Option<Duration>,
     },
+    /// The answer cannot be read, or is too large. The call may have cost money.
+    #[error("the model's answer is unusable: {cause}")]
+    UnreadableAnswer { cause: String },
     /// No answer arrived in time.
     #[error("the model did not answer in time: {cause}")]
     Timeout {
@@ -333,6 +336,9 @@ impl From<ModelTextError> for ModelError {
             ModelTextError::Refused(reason) => Self::Refused { reason },
             ModelTextError::Failed(failure) => match (failure.kind, failure.permanent_status()) {
                 (RequestFailureKind::Timeout, _) => Self::Timeout { cause: failure.detail },
+                (RequestFailureKind::Unreadable | RequestFailureKind::TooLarge, _) => {
+                    Self::UnreadableAnswer { cause: failure.to_string() }
+                }
                 (_, Some(status)) => Self::RefusedRequest { status, cause: failure.to_string() },
                 _ => Self::Unavailable {
                     cause: failure.to_string(),

@@ -421,6 +421,7 @@ impl DaemonConfig {
         let faults = checks.into_iter().filter_map(Result::err);
         faults
             .chain(check_applications(&self.applications))
+            .chain(self.check_prompt_templates())
             .chain(self.lookup.check_applications(&self.applications))
             .chain(self.gate.check(&self.applications))
             .collect()

@@ -58,6 +58,8 @@ pub enum GenerationOutcome {
     Declined,
     /// The answer has no text.
     EmptyAnswer,
+    /// The answer cannot be read, or is too large.
+    UnreadableAnswer,
     /// The store failed.
     StorageFailed,
     /// The daemon stopped during the call.
@@ -80,6 +82,7 @@ impl GenerationOutcome {
                 | Self::StoppedEarly
                 | Self::Declined
                 | Self::EmptyAnswer
+                | Self::UnreadableAnswer
                 | Self::Interrupted
                 | Self::Failed
         )

@@ -208,8 +208,11 @@ impl Order {
         let pause = if outcome.is_unusable_answer() {
             self.generations = self.generations.saturating_add(1);
             self.failures_in_a_row = 0;
-            // an internal fault, such as a full disk, needs time; another answer of the model does not
-            if outcome == GenerationOutcome::Failed { FIRST_PAUSE } else { SignedDuration::ZERO }
+            // a fault, such as a full disk or a broken proxy, needs time; another answer of the model does not
+            match outcome {
+                GenerationOutcome::Failed | GenerationOutcome::UnreadableAnswer => FIRST_PAUSE,
+                _ => SignedDuration::ZERO,
+            }
         } else {
             let doublings = self.failures_in_a_row.min(16);
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);

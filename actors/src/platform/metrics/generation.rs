@@ -63,7 +63,8 @@ pub(super) struct RefusedRequestLabels {
 /// The labels of a cost.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CostLabels {
-    application: ApplicationLabelValue,
+    /// Empty for a trial of a prompt.
+    application: Option<ApplicationLabelValue>,
     model: String,
     tier: MetricLabelValue,
 }
@@ -142,7 +143,7 @@ impl GenerationMetrics {
     /// Creates the counters of the costs of a model at 0.
     pub(crate) fn init_costs(&self, applications: &[ApplicationName], oracle_id: &OracleId) {
         for (application, tier) in pairs(applications, &ProductTier::ALL) {
-            let (application, model) = (ApplicationLabelValue(application), oracle_id.to_string());
+            let (application, model) = (Some(ApplicationLabelValue(application)), oracle_id.to_string());
             let tier = MetricLabelValue(tier.into_str());
             drop(self.costs.get_or_create(&CostLabels { application, model, tier }));
         }
@@ -177,9 +178,8 @@ impl GenerationMetrics {
                 interaction.cost.as_ref().and_then(|cost| cost.amount.to_string().parse().ok())
             {
                 let tier = MetricLabelValue(interaction.tier.into_str());
-                // a trial of a prompt has no session, and counts as `default`
-                let application = attempt.session_id.as_ref().map(SessionId::application).unwrap_or_default();
-                let application = ApplicationLabelValue(application);
+                let application = attempt.session_id.as_ref().map(SessionId::application);
+                let application = application.map(ApplicationLabelValue);
                 let labels = CostLabels { application, model: interaction.oracle_id.clone(), tier };
                 self.costs.get_or_create(&labels).inc_by(cost);
             }

@@ -44,6 +44,7 @@ impl GenerationError {
             Self::NotPermitted { .. } => GenerationOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {
                 ModelError::Unavailable { .. } => GenerationOutcome::ModelUnavailable,
+                ModelError::UnreadableAnswer { .. } => GenerationOutcome::UnreadableAnswer,
                 ModelError::Timeout { .. } => GenerationOutcome::ModelTimeout,
                 ModelError::RefusedRequest { .. } => GenerationOutcome::RequestRefused,
                 ModelError::Refused { reason: ModelRefusal::PromptBlocked(_) } => {

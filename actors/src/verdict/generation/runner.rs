@@ -254,7 +254,9 @@ impl GenerationRunner {
                     ModelError::Unavailable { retry_after, .. } => {
                         Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
                     }
-                    ModelError::Timeout { .. } => Some(wait.unwrap_or_default().max(RETRY_AFTER)),
+                    ModelError::Timeout { .. } | ModelError::UnreadableAnswer { .. } => {
+                        Some(wait.unwrap_or_default().max(RETRY_AFTER))
+                    }
                     ModelError::Refused { .. } => wait,
                     ModelError::RefusedRequest { .. } => None,
                 };

@@ -5,9 +5,10 @@ use super::{ApplicationGateSection, ConfigError, DaemonConfig, not_allowed_error
 use oracled_actors::platform::per_application::PerApplication;
 use oracled_actors::upstream::mail::MailHeading;
 use oracled_domain::verdict::template_name::TemplateName;
-use oracled_domain::{ApplicationName, PeerCredentials};
+use oracled_domain::{ApplicationName, PeerCredentials, PromptTemplate};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
@@ -112,6 +113,23 @@ impl DaemonConfig {
     #[must_use]
     pub fn contacts(&self) -> PerApplication<Option<String>> {
         self.per_application(self.contact.clone(), |section| section.contact.clone().map(Some))
+    }
+
+    /// The names of prompt templates that no document can have: versions of the built-in one that do not exist.
+    pub(super) fn check_prompt_templates(&self) -> Vec<ConfigError> {
+        let own = self.applications.iter().filter_map(|(name, section)| {
+            Some((format!("applications.{name}.prompt_template"), section.prompt_template.as_ref()?))
+        });
+        let all = iter::once(("prompt_template".to_owned(), &self.prompt_template)).chain(own);
+        let built_in = PromptTemplate::built_in().reference();
+        let is_missing = |name: &TemplateName| {
+            name.template_id == built_in.template_id && PromptTemplate::find_built_in(name).is_none()
+        };
+        let fault = |(key, name): (String, &TemplateName)| {
+            let allowed = format!("`{}` or `{built_in}` for the built-in template", built_in.template_id);
+            not_allowed_error(key, name, allowed)
+        };
+        all.filter(|(_, name)| is_missing(name)).map(fault).collect()
     }
 
     fn per_application<T>(

@@ -64,7 +64,9 @@ impl Problem {
             }
             GenerationError::Model { error, retry_after } => {
                 let code = match error {
-                    ModelError::Unavailable { .. } => ProblemCode::ModelUnavailable,
+                    ModelError::Unavailable { .. } | ModelError::UnreadableAnswer { .. } => {
+                        ProblemCode::ModelUnavailable
+                    }
                     ModelError::Timeout { .. } => ProblemCode::ModelTimeout,
                     ModelError::Refused { .. } => ProblemCode::ModelRefused,
                     ModelError::RefusedRequest { .. } => {

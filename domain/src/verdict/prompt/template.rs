@@ -1,6 +1,7 @@
 //! Prompt templates: registered documents, immutable under their version.
 
 use super::language::LanguageTag;
+use crate::base::wording::excerpt;
 use crate::ground::id::TemplateId;
 use crate::verdict::label::ProductTier;
 use crate::verdict::template_name::{TemplateName, TemplateRef};
@@ -79,6 +80,9 @@ pub enum PromptTemplateError {
     /// A text does not have the placeholder exactly once.
     #[error("`tiers.{tier}` has `{QUERY_PLACEHOLDER}` {count} times; write it once, where the query belongs")]
     Placeholder { tier: ProductTier, count: usize },
+    /// A text has another placeholder, which would stay in the prompt.
+    #[error("`tiers.{tier}` has `{{{{{name}}}}}`; the only placeholder is `{QUERY_PLACEHOLDER}`")]
+    UnknownPlaceholder { tier: ProductTier, name: String },
 }
 
 /// A template has no text for a tier.
@@ -142,6 +146,10 @@ impl PromptTemplate {
             if count != 1 {
                 return Err(PromptTemplateError::Placeholder { tier, count });
             }
+            if let Some(name) = unknown_placeholder(text) {
+                let name = excerpt(name);
+                return Err(PromptTemplateError::UnknownPlaceholder { tier, name });
+            }
         }
         if has_text { Ok(()) } else { Err(PromptTemplateError::NoText) }
     }
@@ -151,6 +159,16 @@ impl PromptTemplate {
     pub fn reference(&self) -> TemplateRef {
         TemplateRef { template_id: self.template_id.clone(), version: self.version }
     }
+}
+
+/// The content of the first placeholder that is not that of the query: one word in double braces, with or without spaces.
+fn unknown_placeholder(text: &str) -> Option<&str> {
+    let is_word = |word: &str| {
+        let word = word.trim();
+        !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    };
+    let contents = text.split("{{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0));
+    contents.into_iter().find(|content| is_word(content) && *content != "query")
 }
 
 #[cfg(test)]
@@ -167,7 +185,10 @@ mod tests {
 
     #[test]
     fn template_requires_the_placeholder_once_in_each_text() {
-        assert_eq!(template(json!({"quick": "Judge {{query}}."})).validate(), Ok(()));
+        for text in ["Judge {{query}}.", "Answer {\"a\":{\"b\":{}}} on {{query}}; {{two words}} and {{ stay."]
+        {
+            assert_eq!(template(json!({"quick": text})).validate(), Ok(()), "{text}");
+        }
         for (tiers, fault) in [
             (json!({}), PromptTemplateError::NoText),
             (
@@ -177,6 +198,13 @@ mod tests {
             (
                 json!({"quick": "{{query}}", "strategy": "{{query}} {{query}}"}),
                 PromptTemplateError::Placeholder { tier: ProductTier::Strategy, count: 2 },
+            ),
+            (
+                json!({"quick": "{{query}} by {{ customer_name }}, not {\"a\":{\"b\":{{c: 1}}}}"}),
+                PromptTemplateError::UnknownPlaceholder {
+                    tier: ProductTier::Quick,
+                    name: " customer_name ".to_owned(),
+                },
             ),
             (
                 json!({"quick": "{{query}}".to_owned() + &"x".repeat(TEXT_MAX_BYTES)}),
