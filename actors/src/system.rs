@@ -16,12 +16,12 @@ use crate::rules::fact_sources::FactCollector;
 use crate::rules::{RuleService, RulesConfig};
 use crate::upstream::lookup::LookupClient;
 use crate::upstream::oracle_health::{MonitoredOracle, OracleHealth};
-use crate::verdict::cache::{PolicyConfig, VerdictCache};
+use crate::verdict::cache::{DeliveryListeners, PolicyConfig, VerdictCache};
 use crate::verdict::crosscheck::CrosscheckActor;
 use crate::verdict::generation::{ConfiguredModels, GenerationHandles, GenerationRunner};
 use crate::verdict::lookup::LookupService;
 use crate::verdict::notifier::{Notifier, NotifierConfig};
-use crate::verdict::orders::{OrderWaits, OrdersActor, OrdersConfig};
+use crate::verdict::orders::{OrderDesk, OrderProgress, OrderWaits, OrdersActor, OrdersConfig};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::RegenActor;
 use crate::verdict::webhooks::{WebhookConfig, WebhookSender, schedule_committed};
@@ -250,10 +250,12 @@ impl ActorSystem {
         };
         actix_rt::spawn(schedule_committed(committed_webhooks, webhooks.clone()));
 
+        let order_progress = OrderProgress::default();
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let notifier = mails.then(|| notifier.clone());
-            let make = move || VerdictCache::new(store, log, clock, metrics, notifier, policy, hot_bytes);
+            let listeners = DeliveryListeners { notifier, orders: order_progress.clone(), metrics };
+            let make = move || VerdictCache::new(store, log, clock, listeners, policy, hot_bytes);
             hire.start("cache", &here, queue, make)
         };
 
@@ -295,8 +297,8 @@ impl ActorSystem {
         };
         let order_waits = OrderWaits::default();
         let orders = {
-            let waits = order_waits.clone();
-            hire.start("orders", &here, queue, move || OrdersActor::new(generation, orders, held_key, waits))
+            let desk = OrderDesk::new(generation, orders, held_key, order_progress, order_waits.clone());
+            hire.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
         Self {

@@ -245,17 +245,18 @@ impl RunningDaemon {
             let rest = service.system.notifier.ask(StopSending);
             let runs = service.system.ingestion.ask(ingestion::StopRuns);
             let webhooks = service.system.webhooks.ask(StopSending);
-            let (rested, webhooks, runs, ()) = tokio::join!(rest, webhooks, runs, async {
+            // calls of the model are paid for even if no caller waits any longer: none starts, and those in flight end
+            let orders = service.system.orders.ask(orders::StopOrders);
+            let (rested, webhooks, runs, orders, ()) = tokio::join!(rest, webhooks, runs, orders, async {
                 drop(routes.await);
                 service.wait_until_idle().await;
-                // calls of the model are paid for even if no caller waits any longer
-                if let Err(error) = service.system.orders.ask(orders::StopOrders).await {
-                    tracing::debug!(%error, "attempts of orders are cut off by the stop");
-                }
                 if let Err(error) = service.system.regen.ask(regen::AwaitGenerations).await {
                     tracing::debug!(%error, "generation of verdicts is cut off by the stop");
                 }
             });
+            if let Err(error) = orders {
+                tracing::debug!(%error, "attempts of orders are cut off by the stop");
+            }
             if let Err(error) = runs {
                 tracing::debug!(%error, "ingestion runs are cut off by the stop");
             }

@@ -8,6 +8,7 @@ mod admission;
 mod admit;
 mod find;
 mod hold;
+mod listeners;
 mod register;
 mod rejecting_checks;
 mod session_admin;
@@ -17,6 +18,7 @@ pub use admission::{AdmitVerdict, VerdictRelease};
 pub use find::{FindSession, FindSessionOutcome};
 pub use hold::PolicyConfig;
 pub(crate) use hold::remove_held_verdict;
+pub(crate) use listeners::DeliveryListeners;
 pub use register::{RegisterSession, RegisterSessionOutcome};
 pub use rejecting_checks::StoreRejectingCheck;
 pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
@@ -25,11 +27,9 @@ pub(crate) use session_record::address_change_event;
 
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::{ActorMetrics, CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
+use crate::platform::metrics::{CacheReadLabels, HIT_MEMORY, HIT_STORE, MISS};
 use crate::verdict::held_key::HeldKeyError;
-use crate::verdict::notifier::Notifier;
 use crate::verdict::submission::CachedVerdict;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::{AuditEvent, EventKind, PeerCredentials, SessionId};
@@ -82,9 +82,7 @@ pub struct VerdictCache {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
-    /// The notifier, to wake when a mail is queued. Without a notifier, no mail is queued.
-    notifier: Option<ActorHandle<Notifier>>,
+    listeners: DeliveryListeners,
     policy: PolicyConfig,
     refusals: rejecting_checks::RejectingCheckUsage,
     hot_bytes: u64,
@@ -105,18 +103,17 @@ impl VerdictCache {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        metrics: ActorMetrics,
-        notifier: Option<ActorHandle<Notifier>>,
+        listeners: DeliveryListeners,
         policy: PolicyConfig,
         hot_bytes: u64,
     ) -> Self {
         let refusals = rejecting_checks::RejectingCheckUsage::default();
-        Self { store, log, clock, metrics, notifier, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
+        Self { store, log, clock, listeners, policy, refusals, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
         let (cached, found_in) = self.look_up(session_id)?;
-        self.metrics.cache_reads.get_or_create(found_in).inc();
+        self.listeners.metrics.cache_reads.get_or_create(found_in).inc();
         Ok(cached)
     }
 

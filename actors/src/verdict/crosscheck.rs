@@ -6,7 +6,9 @@ use crate::platform::clock::Clock;
 use crate::platform::guardian::panic_message;
 use crate::platform::metrics::{ActorMetrics, JudgmentLabels};
 use crate::rules::{EvaluationError, RuleService};
-use crate::verdict::cache::{AdmitVerdict, StoreRejectingCheck, VerdictCache, VerdictCacheError};
+use crate::verdict::cache::{
+    AdmitVerdict, FindSession, FindSessionOutcome, StoreRejectingCheck, VerdictCache, VerdictCacheError,
+};
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
@@ -15,7 +17,7 @@ use oracled_domain::verdict::policy::DeliveryPolicies;
 use oracled_domain::verdict::rules_gate::RulesGateOutcome;
 use oracled_domain::{
     ApplicationName, ApprovedVerdict, AuditEvent, CrosscheckDecision, CrosscheckJudgment, CustomerQuery,
-    EventKind, GatePath, ProductTier, SessionId, UnexpectedFieldHandling, VerdictPayload,
+    EventKind, GatePath, ProductTier, SessionId, Sha256Hex, UnexpectedFieldHandling, VerdictPayload,
 };
 use oracled_store::JournalRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,66 +129,110 @@ impl JudgmentDelivery {
         self,
         judgement: CrosscheckJudgment,
         judged: AuditEvent,
-        submission: Submission,
+        mut submission: Submission,
     ) -> Result<SubmissionOutcome, GateError> {
-        let Submission { session_id, path, generation_trace, check, .. } = &submission;
-        let approved = match (*path, judgement.outcome) {
+        let generation_trace = submission.generation_trace.as_ref();
+        let approved = match (submission.path, judgement.outcome) {
             (GatePath::Check, _) => {
                 self.log.commit(judged.into()).await?;
                 return Ok(SubmissionOutcome::Checked(judgement.decision));
             }
             (_, Err(_)) => {
-                self.log.commit(GenerationTrace::record(generation_trace.as_ref(), [judged])).await?;
+                self.log.commit(GenerationTrace::record(generation_trace, [judged])).await?;
                 let (decision, retry_after) = (judgement.decision, None);
                 return Ok(SubmissionOutcome::RejectedByCrosscheck { decision, retry_after });
             }
             (_, Ok(approved)) => approved,
         };
         let mut judged = vec![judged];
-        let policy = self.policies.find(session_id.application(), submission.tier);
-        let required = policy.map(|policy| policy.rules.as_slice()).unwrap_or_default();
-        let (approved, evaluation_sha256) = match self.rules.require_rules(check.as_ref(), required) {
-            None => (approved, None),
-            Some(applied) => match self.examine(approved, &applied, session_id, *path, &mut judged).await {
-                Ok(RulesGateOutcome { outcome: Ok(approved), evaluation }) => {
-                    // a verdict that was checked without facts does not count as checked against facts
-                    (approved, check.is_some().then_some(evaluation.sha256))
-                }
-                Ok(RulesGateOutcome { outcome: Err(_), evaluation }) => {
-                    let record = GenerationTrace::record(generation_trace.as_ref(), judged);
-                    match check.clone() {
-                        None => drop(self.log.commit(record).await?),
-                        Some(check) => {
-                            let session_id = session_id.clone();
-                            let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
-                            let refused = self.cache.ask(refuse).await;
-                            commit_unless_committed(refused, record, &self.log).await?;
-                        }
-                    }
-                    let (evaluation, retry_after) = (Arc::new(evaluation), None);
-                    return Ok(SubmissionOutcome::RejectedByRules { evaluation, retry_after });
-                }
-                Err(error) => {
-                    judged.push(AuditEvent::new(
-                        self.clock.now(),
-                        session_id.clone(),
-                        EventKind::CrosscheckError {
-                            path: *path,
-                            level: EventSeverity::Error,
-                            cause: error.to_string(),
-                        },
-                    ));
-                    self.log.commit(GenerationTrace::record(generation_trace.as_ref(), judged)).await?;
-                    return Err(error);
-                }
-            },
-        };
-        let record = GenerationTrace::record(generation_trace.as_ref(), judged.clone());
-        let admit = AdmitVerdict { submission, approved, judged, evaluation_sha256, release: None };
-        commit_unless_committed(self.cache.ask(admit).await, record, &self.log).await
+        loop {
+            let (approved, evaluation_sha256) =
+                match self.pass_rules(approved.clone(), &submission, &mut judged).await? {
+                    Ok(passed) => passed,
+                    Err(refused) => return Ok(refused),
+                };
+            let record = GenerationTrace::record(submission.generation_trace.as_ref(), judged.clone());
+            let (submitted, judged_so_far) = (submission.clone(), judged.clone());
+            let admit = AdmitVerdict {
+                submission: submitted,
+                approved,
+                judged: judged_so_far,
+                evaluation_sha256,
+                release: None,
+            };
+            let admitted = self.cache.ask(admit).await;
+            // an answer of the model is paid for, so it is judged again if the check of its session has changed
+            let is_stale = matches!(&admitted, Ok(Err(VerdictCacheError::Commit(CommitError::Stale(_)))));
+            if is_stale && let Some(check) = self.changed_check(&submission).await {
+                submission.check = Some(check);
+                continue;
+            }
+            return commit_unless_committed(admitted, record, &self.log).await;
+        }
     }
 
-    /// The second gate: checks the verdict against the rules, and returns it if it passes. The log entry is added to
+    /// The check in force for a generated verdict, if it is another one than that of `submission`. The first check of an
+    /// order stays in force, so it changes at most once: when the rules refuse a verdict of a session without one.
+    async fn changed_check(&self, submission: &Submission) -> Option<Arc<CandidateCheck>> {
+        if submission.check.is_some() || submission.path != GatePath::Generate {
+            return None;
+        }
+        match self.cache.ask(FindSession(submission.clone())).await {
+            Ok(Ok(FindSessionOutcome::Nothing(check))) => check,
+            _ => None,
+        }
+    }
+
+    /// The second gate, if the session or the policy requires rules: the verdict and the SHA-256 of its evaluation, or its
+    /// refusal, which is logged.
+    async fn pass_rules(
+        &self,
+        approved: ApprovedVerdict,
+        submission: &Submission,
+        judged: &mut Vec<AuditEvent>,
+    ) -> Result<Result<(ApprovedVerdict, Option<Sha256Hex>), SubmissionOutcome>, GateError> {
+        let Submission { session_id, path, generation_trace, check, .. } = submission;
+        let policy = self.policies.find(session_id.application(), submission.tier);
+        let required = policy.map(|policy| policy.rules.as_slice()).unwrap_or_default();
+        let Some(applied) = self.rules.require_rules(check.as_ref(), required) else {
+            return Ok(Ok((approved, None)));
+        };
+        match self.examine(approved, &applied, session_id, *path, judged).await {
+            Ok(RulesGateOutcome { outcome: Ok(approved), evaluation }) => {
+                // a verdict that was checked without facts does not count as checked against facts
+                Ok(Ok((approved, check.is_some().then_some(evaluation.sha256))))
+            }
+            Ok(RulesGateOutcome { outcome: Err(_), evaluation }) => {
+                let record = GenerationTrace::record(generation_trace.as_ref(), judged.clone());
+                match check.clone() {
+                    None => drop(self.log.commit(record).await?),
+                    Some(check) => {
+                        let session_id = session_id.clone();
+                        let refuse = StoreRejectingCheck { session_id, check, record: record.clone() };
+                        let refused = self.cache.ask(refuse).await;
+                        commit_unless_committed(refused, record, &self.log).await?;
+                    }
+                }
+                let (evaluation, retry_after) = (Arc::new(evaluation), None);
+                Ok(Err(SubmissionOutcome::RejectedByRules { evaluation, retry_after }))
+            }
+            Err(error) => {
+                judged.push(AuditEvent::new(
+                    self.clock.now(),
+                    session_id.clone(),
+                    EventKind::CrosscheckError {
+                        path: *path,
+                        level: EventSeverity::Error,
+                        cause: error.to_string(),
+                    },
+                ));
+                self.log.commit(GenerationTrace::record(generation_trace.as_ref(), judged.clone())).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks the verdict against the rules, and returns it if it passes. The log entry is added to
     /// `judged`.
     async fn examine(
         &self,

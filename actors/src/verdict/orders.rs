@@ -18,6 +18,7 @@ mod waits;
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
 pub use held::{HeldVerdictText, ReadHeldVerdict, ReleaseVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
+pub(crate) use progress::OrderProgress;
 pub use trial::TryPrompt;
 pub use waits::OrderWaits;
 
@@ -33,10 +34,10 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
 use oracled_domain::{ApplicationName, SessionId};
 use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
-use progress::OrderProgress;
 use queue::OrderQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
@@ -105,16 +106,33 @@ struct ReportOrder {
 
 /// The parts that the actor shares with its tasks.
 #[derive(Debug, Clone)]
-struct OrderDesk {
+pub(crate) struct OrderDesk {
     runner: Arc<GenerationRunner>,
     config: OrdersConfig,
     held_key: HeldVerdictKey,
     in_flight: InFlight<SessionId>,
     progress: OrderProgress,
     waits: OrderWaits,
+    /// Whether no further attempt is started.
+    stopped: Arc<AtomicBool>,
 }
 
 impl OrderDesk {
+    pub(crate) fn new(
+        runner: Arc<GenerationRunner>,
+        config: OrdersConfig,
+        held_key: HeldVerdictKey,
+        progress: OrderProgress,
+        waits: OrderWaits,
+    ) -> Self {
+        let (in_flight, stopped) = (InFlight::default(), Arc::default());
+        Self { runner, config, held_key, in_flight, progress, waits, stopped }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     fn store(&self) -> &Store {
         &self.runner.store
     }
@@ -137,25 +155,17 @@ pub struct OrdersActor {
     is_loaded: bool,
     /// The time of the last check for due orders.
     checked_at: Timestamp,
-    stopped: bool,
 }
 
 impl OrdersActor {
-    pub(crate) fn new(
-        runner: Arc<GenerationRunner>,
-        config: OrdersConfig,
-        held_key: HeldVerdictKey,
-        waits: OrderWaits,
-    ) -> Self {
-        let (in_flight, progress) = (InFlight::default(), OrderProgress::default());
+    pub(crate) fn new(desk: OrderDesk) -> Self {
         Self {
-            checked_at: runner.clock.now(),
-            desk: OrderDesk { runner, config, held_key, in_flight, progress, waits },
+            checked_at: desk.clock().now(),
+            desk,
             queue: OrderQueue::default(),
             dispatching: None,
             placing: Vec::new(),
             is_loaded: false,
-            stopped: false,
         }
     }
 
@@ -191,7 +201,21 @@ impl OrdersActor {
             self.load(ctx);
         }
         self.checked_at = now;
+        self.remove_ended();
         self.dispatch(ctx);
+    }
+
+    /// Removes orders from the queue that ended outside of the actor, by a verdict that a route submitted.
+    fn remove_ended(&mut self) {
+        for session_id in self.desk.progress.take_ended() {
+            // an operator may have retried it meanwhile
+            let session = self.desk.store().session(&session_id).ok().flatten();
+            let order = session.and_then(|(session, _)| session.order);
+            if order.is_none_or(|order| !order.state.is_open()) {
+                self.queue.remove(&session_id);
+                self.desk.waits.end_of_order(&session_id);
+            }
+        }
     }
 
     fn reset(&mut self) {
@@ -202,7 +226,7 @@ impl OrdersActor {
     /// Starts the attempt of the next order, if the limits permit it.
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
         let now = self.desk.clock().now();
-        if self.dispatching.is_some() || self.stopped {
+        if self.dispatching.is_some() || self.desk.is_stopped() {
             return;
         }
         let Some((due, session_id)) = self.queue.take_due(now) else { return };
@@ -289,10 +313,7 @@ impl Handler<PlaceOrder> for OrdersActor {
         let application = session_id.application();
         let full = self.reached_limit(&application);
         // a new order may not overtake the orders that wait
-        let may_start = self.is_loaded
-            && !self.stopped
-            && self.dispatching.is_none()
-            && self.queue.is_free(&application, now);
+        let may_start = self.is_loaded && self.dispatching.is_none() && self.queue.is_free(&application, now);
         self.placing.push(session_id.clone());
         let (desk, me) = (self.desk.clone(), ctx.address());
         Box::pin(async move {
@@ -352,7 +373,7 @@ impl Handler<StopOrders> for OrdersActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _: StopOrders, _: &mut Context<Self>) -> Self::Result {
-        self.stopped = true;
+        self.desk.stopped.store(true, Ordering::Relaxed);
         Box::pin(self.desk.in_flight.clone().wait_until_empty())
     }
 }

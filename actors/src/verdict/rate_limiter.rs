@@ -13,9 +13,9 @@ pub use call_budget::{ModelCallLimits, ModelCallSlot};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
 use crate::platform::clock::{Clock, monotonic};
+use crate::platform::in_flight::InFlight;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
-use jiff::civil::Date;
 use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::verdict::cost::{day_of, end_of_day};
 use oracled_domain::verdict::cost_budget::{CostBudgets, DailyBudget};
@@ -167,8 +167,8 @@ pub struct RateLimiter {
     refused_at: Option<Instant>,
     applications: BTreeMap<ApplicationName, CallRate>,
     budgets: CostBudgets,
-    /// The latest day on which it was logged that a budget is used up, by the application that has the budget.
-    logged_on: BTreeMap<Option<ApplicationName>, Date>,
+    /// The applications whose used up budgets are being logged; `None` stands for the budget of all.
+    logging: InFlight<Option<ApplicationName>>,
     store: Store,
     log: LoggerHandle,
     clock: Clock,
@@ -202,7 +202,7 @@ impl RateLimiter {
             refused_at: None,
             applications,
             budgets,
-            logged_on: BTreeMap::new(),
+            logging: InFlight::default(),
             store,
             log,
             clock,
@@ -262,7 +262,7 @@ impl RateLimiter {
 
     /// Checks that no daily budget is used up that applies to `application`; `None` is for trials. Calls in flight are not
     /// counted.
-    fn check_daily_budgets(&mut self, application: Option<&ApplicationName>) -> Result<(), CallPermitError> {
+    fn check_daily_budgets(&self, application: Option<&ApplicationName>) -> Result<(), CallPermitError> {
         if self.budgets.is_empty() {
             return Ok(());
         }
@@ -272,27 +272,28 @@ impl RateLimiter {
         let Some(budget) = budgets.into_iter().find(|budget| budget.stops(application)) else {
             return Ok(());
         };
-        if !costs.is_known_used_up(budget.application.as_ref()) {
+        if !costs.is_known_used_up(budget.application.as_ref(), &budget.daily) {
             self.log_used_up_budget(&budget, now);
         }
         let wait = end_of_day(now).duration_since(now).unsigned_abs();
         Err(CallLimitError::DailyBudget { budget: Box::new(budget), wait }.into())
     }
 
-    /// Logs, once a day, that a budget is used up.
-    fn log_used_up_budget(&mut self, budget: &DailyBudget, now: Timestamp) {
+    /// Logs that a budget is used up. The commit also stores it with the costs of the day.
+    fn log_used_up_budget(&self, budget: &DailyBudget, now: Timestamp) {
         let DailyBudget { application, daily, currency, costs_of_today: costs, .. } = budget.clone();
+        let Some(claim) = self.logging.claim(application.clone()) else { return };
         let day = day_of(now);
-        if self.logged_on.insert(application.clone(), day) == Some(day) {
-            return;
-        }
         tracing::warn!(%costs, budget = %daily, currency, key = %budget, "a daily budget for model calls is used up");
         let level = EventSeverity::Escalation;
         let reached =
             EventKind::DailyBudgetReached { application, day, budget: daily, costs, currency, level };
         let (log, reached) = (self.log.clone(), AuditEvent::new(now, None, reached));
-        // if the commit fails, the entry is in the service log
-        actix_rt::spawn(async move { drop(log.commit(reached.into()).await) });
+        actix_rt::spawn(async move {
+            // if it fails, the next refused call tries again
+            drop(log.commit(reached.into()).await);
+            drop(claim);
+        });
     }
 
     /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.

@@ -12,9 +12,8 @@ pub(crate) fn find_registered_template<D: RegistryDocument>(
     if name.version.is_some() {
         return Ok(store.registered::<D>(&name.to_string())?.map(|(registered, _)| registered.document));
     }
-    let versions = store.all_registered::<D>()?.into_iter().filter_map(|registered| {
-        let reference: TemplateRef = registered.document.document_id().parse().ok()?;
-        name.matches(&reference).then_some((reference.version, registered.document))
-    });
-    Ok(versions.max_by_key(|(version, _)| *version).map(|(_, template)| template))
+    let versions = store.registered_ids::<D>()?.into_iter().filter_map(|id| id.parse::<TemplateRef>().ok());
+    let newest =
+        versions.filter(|reference| name.matches(reference)).max_by_key(|reference| reference.version);
+    newest.map_or(Ok(None), |reference| find_registered_template(store, &reference.into()))
 }

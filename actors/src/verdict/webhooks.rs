@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Interval between surveys of the whole outbox.
 const SURVEY_PERIOD: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum number of webhooks of a receiver in memory, by id and due time.
-const HEAD_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
+const HEAD_MAX: usize = 10_000;
 /// Maximum number of webhooks that are sent to a receiver at the same time.
 const SENDING_MAX: usize = 4;
 

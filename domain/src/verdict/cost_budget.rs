@@ -19,15 +19,15 @@ pub struct DayCosts {
 impl DayCosts {
     /// Adds the finding that a budget is used up, unless the day has it.
     pub fn add_used_up(&mut self, budget: UsedUpBudget) {
-        if !self.is_known_used_up(budget.application.as_ref()) {
+        if !self.is_known_used_up(budget.application.as_ref(), &budget.daily) {
             self.used_up.push(budget);
         }
     }
 
-    /// Whether the budget of `application`, or that of all, was found to be used up.
+    /// Whether this budget of `application`, or of all, was found to be used up. A raised budget can be used up again.
     #[must_use]
-    pub fn is_known_used_up(&self, application: Option<&ApplicationName>) -> bool {
-        self.used_up.iter().any(|budget| budget.application.as_ref() == application)
+    pub fn is_known_used_up(&self, application: Option<&ApplicationName>, daily: &Decimal) -> bool {
+        self.used_up.iter().any(|budget| budget.application.as_ref() == application && budget.daily == *daily)
     }
 }
 
@@ -36,6 +36,8 @@ impl DayCosts {
 pub struct UsedUpBudget {
     /// The application that has the budget; `None` for the budget of all.
     pub application: Option<ApplicationName>,
+    /// The budget.
+    pub daily: Decimal,
     pub at: Timestamp,
 }
 
@@ -116,7 +118,7 @@ impl fmt::Display for DailyBudget {
 }
 
 /// The time between `from` and `to` in which a budget was used up that applies to `application`. Each such time ends with
-/// its day.
+/// its day, also if the budget was raised meanwhile: an order must not end too early.
 #[must_use]
 pub fn time_without_budget(
     days: &[DayCosts],
@@ -199,6 +201,7 @@ mod tests {
     fn time_without_budget_ends_with_the_day_and_counts_once() {
         let used_up = |application: Option<&str>, moment| UsedUpBudget {
             application: application.map(name),
+            daily: decimal("20"),
             at: at(moment),
         };
         let mut first = DayCosts::default();
@@ -206,6 +209,9 @@ mod tests {
         first.add_used_up(used_up(Some("shop"), "2026-11-20T23:10:00Z"));
         first.add_used_up(used_up(None, "2026-11-20T23:00:00Z"));
         assert_eq!(first.used_up.len(), 2);
+        let raised = UsedUpBudget { daily: decimal("30"), ..used_up(None, "2026-11-20T23:50:00Z") };
+        first.add_used_up(raised);
+        assert_eq!(first.used_up.len(), 3);
         let mut second = DayCosts::default();
         second.add_used_up(used_up(None, "2026-11-21T23:30:00Z"));
         let days = [first, second];

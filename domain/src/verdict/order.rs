@@ -242,17 +242,16 @@ impl Order {
         Self { stop_cause: Some(cause), ..self.enter(state, now) }
     }
 
-    /// The order after the policy held its verdict for `cause`.
+    /// The order after the policy held its verdict for `cause`. `outcome` is that of an attempt in progress.
     #[must_use]
     pub fn held_by_policy(
         mut self,
         cause: String,
-        usage: Option<ModelTokenUsage>,
-        cost: Option<ModelCost>,
+        (outcome, usage, cost): (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>),
         now: Timestamp,
     ) -> Self {
         if self.state == OrderState::Generating {
-            self.end_attempt(GenerationOutcome::Held, usage, cost, now);
+            self.end_attempt(outcome, usage, cost, now);
             if let Some(attempt) = self.last_attempts.last_mut() {
                 attempt.cause = Some(cause);
             }
@@ -284,16 +283,15 @@ impl Order {
         }
     }
 
-    /// The order after its verdict was delivered.
+    /// The order after its verdict was delivered. `outcome` is that of an attempt in progress.
     #[must_use]
     pub fn delivered(
         mut self,
-        usage: Option<ModelTokenUsage>,
-        cost: Option<ModelCost>,
+        (outcome, usage, cost): (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>),
         now: Timestamp,
     ) -> Self {
         if self.state == OrderState::Generating {
-            self.end_attempt(GenerationOutcome::Delivered, usage, cost, now);
+            self.end_attempt(outcome, usage, cost, now);
         }
         self.enter(OrderState::Delivered, now)
     }

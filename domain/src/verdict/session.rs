@@ -8,7 +8,7 @@ use crate::verdict::application::{ApplicationName, ApplicationNameError};
 use crate::verdict::crosscheck::ApprovedVerdict;
 use crate::verdict::generation::GenerationSettings;
 use crate::verdict::label::{ProductTier, VerdictLabel};
-use crate::verdict::order::Order;
+use crate::verdict::order::{Order, OrderState};
 use crate::verdict::prompt::VerdictPrompt;
 use crate::verdict::query::CustomerQuery;
 use jiff::Timestamp;
@@ -245,6 +245,12 @@ impl SessionRecord {
     #[must_use]
     pub fn is_held_by_policy(&self) -> bool {
         self.order.as_ref().is_some_and(Order::is_held_by_policy)
+    }
+
+    /// Whether it has an order whose verdict is not delivered.
+    #[must_use]
+    pub fn has_unfinished_order(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
     }
 
     /// The mismatch between the session and a request for `tier` and `query`, if any.

@@ -29,11 +29,9 @@ impl TableReader {
     /// # Errors
     /// A row cannot be read.
     pub fn documents<T: DeserializeOwned>(&self, kind: DocumentKind) -> Result<Vec<T>, StoreError> {
-        let keys = key(TableId::Documents, &[document_name(kind, "").as_bytes()])
-            ..key(TableId::Documents, &[document_name(kind, "").as_bytes(), &[u8::MAX]]);
-        let names = self.names(TableId::Documents, keys, .., usize::MAX)?;
+        let rows = self.document_names(kind)?;
         let rows =
-            names.into_iter().map(|name| Ok(self.read_row(TableId::Documents, &name)?.map(|(row, _)| row)));
+            rows.into_iter().map(|name| Ok(self.read_row(TableId::Documents, &name)?.map(|(row, _)| row)));
         rows.filter_map(Result::transpose).collect()
     }
 
@@ -46,6 +44,22 @@ impl TableReader {
         document_id: &str,
     ) -> Result<Option<(RegisteredDocument<D>, u64)>, StoreError> {
         self.document(D::KIND, document_id)
+    }
+
+    /// The names of the rows of all documents of a kind.
+    fn document_names(&self, kind: DocumentKind) -> Result<Vec<String>, StoreError> {
+        let keys = key(TableId::Documents, &[document_name(kind, "").as_bytes()])
+            ..key(TableId::Documents, &[document_name(kind, "").as_bytes(), &[u8::MAX]]);
+        self.names(TableId::Documents, keys, .., usize::MAX)
+    }
+
+    /// The ids of all registered documents of a kind.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn registered_ids<D: RegistryDocument>(&self) -> Result<Vec<String>, StoreError> {
+        let (prefix, names) = (document_name(D::KIND, ""), self.document_names(D::KIND)?);
+        Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect())
     }
 
     /// All registered documents of a kind that are stored as [`RegisteredDocument`], in the order of their ids.

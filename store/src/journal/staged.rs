@@ -170,9 +170,11 @@ impl<'a> StagedGroup<'a> {
     fn add_costs(&mut self, event: &AuditEvent, revision: u64) -> Result<(), StoreError> {
         let cost = CostSum::of(event);
         let used_up = match &event.kind {
-            EventKind::DailyBudgetReached { application, .. } => {
-                Some(UsedUpBudget { application: application.clone(), at: event.timestamp })
-            }
+            EventKind::DailyBudgetReached { application, budget, .. } => Some(UsedUpBudget {
+                application: application.clone(),
+                daily: budget.clone(),
+                at: event.timestamp,
+            }),
             _ => None,
         };
         if cost.is_none() && used_up.is_none() {

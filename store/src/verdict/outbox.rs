@@ -86,9 +86,16 @@ impl TableReader {
             let Some(last) = names.last() else { return Ok(()) };
             cursor = Some(last.clone());
             for name in names {
-                // the message may have been sent meanwhile
-                let Some((MessageRowHead { standing }, _)) = self.read_row(table, &name)? else {
-                    continue;
+                let standing = match self.read_row(table, &name) {
+                    Ok(Some((MessageRowHead { standing }, _))) => standing,
+                    // the message was sent meanwhile
+                    Ok(None) => continue,
+                    // it must not keep the others from being sent
+                    Err(error @ StoreError::Corrupt { .. }) => {
+                        tracing::error!(%error, name, "a message of the outbox is damaged, and is skipped");
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 };
                 if !visit(standing) {
                     return Ok(());

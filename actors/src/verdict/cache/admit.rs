@@ -1,24 +1,22 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
 use super::admission::{AdmitVerdict, VerdictRelease};
-use super::find::{find_session, mail_queued_event, wake_notifier};
+use super::find::{find_session, mail_queued_event};
 use super::hold::{PolicyConfig, remove_held_verdict};
+use super::listeners::DeliveryListeners;
 use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
 use super::session_record::{address_change_event, deliver_order};
 use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::{CommitError, LoggerHandle};
-use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::ActorMetrics;
-use crate::verdict::notifier::Notifier;
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Context, Handler, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{DivergenceLevel, RegeneratedVerdict};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::policy::PolicyAction;
 use oracled_domain::verdict::prompt::VerdictPrompt;
 use oracled_domain::verdict::session::OriginalVerdict;
@@ -42,8 +40,8 @@ struct DeliveryRecord {
 struct AdmissionEffects {
     /// The mail that was queued.
     mail_id: Option<MailId>,
-    /// The state of an order that stopped or ended by it.
-    order_end: Option<OrderState>,
+    /// The order that stopped or ended by it.
+    order_end: Option<Order>,
     /// The action of the policy, unless it delivered the verdict.
     policy: Option<PolicyAction>,
 }
@@ -60,8 +58,11 @@ impl AdmitVerdict {
         let stale = || Err(CommitError::Stale(RowKey::Session(session_id.clone())).into());
         if let Some(VerdictRelease { held_revision, .. }) = &self.release {
             let is_current = store.held_verdict_revision(session_id)? == Some(*held_revision);
+            // a check that refused another verdict meanwhile is in force for the held one, too
+            let session = session.map(|(session, _)| session);
+            let is_unchecked = self.evaluation_sha256.is_none() && session.is_some_and(|s| s.check.is_some());
             return match there {
-                FindSessionOutcome::Held if is_current => Ok(None),
+                FindSessionOutcome::Held if is_current && !is_unchecked => Ok(None),
                 _ => stale(),
             };
         }
@@ -94,8 +95,7 @@ struct Admission {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    notifier: Option<ActorHandle<Notifier>>,
-    metrics: ActorMetrics,
+    listeners: DeliveryListeners,
     policy: PolicyConfig,
 }
 
@@ -117,17 +117,14 @@ impl Admission {
             self.decide(&admit, there, session.as_ref(), sealed.as_deref())
         });
         let ((admission, effects), _) = admitted.await?;
-        let application = session_id.application();
-        if let Some(state) = effects.order_end {
-            self.metrics.orders.count_end(application.clone(), state);
-        }
+        let metrics = &self.listeners.metrics;
         if let Some(action) = effects.policy {
-            self.metrics.orders.count_policy(application, action);
+            metrics.orders.count_policy(session_id.application(), action);
         }
-        wake_notifier(self.notifier.as_ref(), effects.mail_id);
         if let SubmissionOutcome::Regenerated(_, check) = &admission {
-            self.metrics.generation.count_comparison(check);
+            metrics.generation.count_comparison(check);
         }
+        self.listeners.report(session_id, effects.mail_id, effects.order_end.as_ref());
         Ok(admission)
     }
 
@@ -148,8 +145,8 @@ impl Admission {
         if let Some(policy) = admit.apply_policy(&self.policy.policies, known) {
             let mut effects = AdmissionEffects { policy: Some(policy.action), ..AdmissionEffects::default() };
             if let (PolicyAction::Hold, Some(sealed)) = (policy.action, sealed) {
-                let record = admit.hold_record(&policy, sealed.to_owned(), session, store, now)?;
-                effects.order_end = Some(OrderState::Held);
+                let (record, order) = admit.hold_record(&policy, sealed.to_owned(), session, store, now)?;
+                effects.order_end = Some(order);
                 return Ok(CommitDecision::Change((SubmissionOutcome::Held, effects), record));
             }
             let record = admit.refusal_record(&policy, now);
@@ -158,7 +155,7 @@ impl Admission {
             return Ok(CommitDecision::Change((refused, effects), record));
         }
         let DeliveryRecord { mut record, delivery, check, effects } =
-            build_delivery_record(admit, session, store, self.notifier.is_some(), now)?;
+            build_delivery_record(admit, session, store, self.listeners.notifier.is_some(), now)?;
         let session_id = &admit.submission.session_id;
         if session.is_none() {
             let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
@@ -213,13 +210,10 @@ fn build_delivery_record(
     events.push(cached_event(approved, &session, *path, now));
     events.extend(address_change_event(store, known, &session, now)?);
     let trace = generation_trace.as_ref();
-    let used = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
-    let delivered_order = if first { deliver_order(&session, *path, used, now) } else { None };
-    let order_end = delivered_order.is_some().then_some(OrderState::Delivered);
-    if let Some((order, delivered)) = delivered_order {
-        session.order = Some(order);
-        events.push(delivered);
-    }
+    let delivered_order = if first { deliver_order(&session, *path, trace, now) } else { None };
+    let (order_end, delivered) = delivered_order.unzip();
+    session.order = order_end.clone().or(session.order);
+    events.extend(delivered);
     let compared = check.clone().map(EventKind::RegenDivergenceCheck);
     events.extend(compared.map(|kind| AuditEvent::new(now, session_id.clone(), kind)));
     let mut writes = vec![TableWrite::PutVerdict(Arc::clone(&delivery))];
@@ -337,8 +331,7 @@ impl Handler<AdmitVerdict> for VerdictCache {
             store: self.store.clone(),
             log: self.log.clone(),
             clock: self.clock.clone(),
-            notifier: self.notifier.clone(),
-            metrics: self.metrics.clone(),
+            listeners: self.listeners.clone(),
             policy: self.policy.clone(),
         };
         Box::pin(admission.admit(message))

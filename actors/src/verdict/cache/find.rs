@@ -1,5 +1,6 @@
 //! Looking up a session before a verdict is submitted or generated for it.
 
+use super::listeners::DeliveryListeners;
 use super::rejecting_checks::find_check_in_force;
 use super::session_record::{
     address_change_event, deliver_order, session_registered_event, session_update_record,
@@ -9,17 +10,17 @@ use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::platform::metrics::ActorMetrics;
 use crate::verdict::notifier::{Notifier, WakeNotifier};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::CandidateCheck;
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::order::OrderState;
+use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch};
 use oracled_domain::{
-    AuditEvent, CustomerQuery, EventKind, OutboxMail, ProductTier, SessionId, SessionRecord, VerdictDelivery,
+    AuditEvent, CustomerQuery, EventKind, MailId, OutboxMail, ProductTier, SessionId, SessionRecord,
+    VerdictDelivery,
 };
 use oracled_store::{JournalRecord, RowExpectation, RowKey, Store, StoreError, TableWrite};
 use std::sync::Arc;
@@ -75,13 +76,15 @@ fn is_session_changed(session: &SessionRecord, customer_email: Option<&CustomerE
     session.delivered_sha256.is_none() || (session.customer_email.is_none() && customer_email.is_some())
 }
 
+/// The record of a repeated delivery, the verdict, the mail that it queues, and the order that it ends.
+type RepeatedDelivery = (JournalRecord, Arc<VerdictDelivery>, Option<MailId>, Option<Order>);
+
 /// Commits the delivery of a cached verdict.
 struct CachedVerdictDelivery {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    metrics: ActorMetrics,
-    notifier: Option<ActorHandle<Notifier>>,
+    listeners: DeliveryListeners,
 }
 
 impl CachedVerdictDelivery {
@@ -104,7 +107,7 @@ impl CachedVerdictDelivery {
             if !is_session_changed(&session, find.customer_email.as_ref()) {
                 return already(FindSessionOutcome::Cached(Arc::new(delivery.into())));
             }
-            let (mut record, delivery, mail) =
+            let (mut record, delivery, mail, ended) =
                 self.build_repeat_delivery(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
                 RowExpectation {
@@ -117,19 +120,14 @@ impl CachedVerdictDelivery {
                 },
             ];
             let known = FindSessionOutcome::Cached(Arc::new(VerdictDelivery::clone(&delivery).into()));
-            let is_delivery = |event: &AuditEvent| matches!(event.kind, EventKind::OrderDelivered { .. });
-            let ended = record.events.iter().any(is_delivery).then_some(OrderState::Delivered);
             Ok(CommitDecision::Change((known, mail, ended), record))
         });
         let ((known, mail, ended), _) = delivered.await?;
-        if let Some(state) = ended {
-            self.metrics.orders.count_end(find.session_id.application(), state);
-        }
-        wake_notifier(self.notifier.as_ref(), mail);
+        self.listeners.report(&find.session_id, mail, ended.as_ref());
         Ok(known)
     }
 
-    /// Stores the check of the request with a known session.
+    /// Stores the check of the request with a known session. The check of an order stays that of its first request.
     async fn store_check(&self, find: &Submission) -> Result<FindSessionOutcome, VerdictCacheError> {
         let committed = self.log.decide_and_commit(|| {
             let stored =
@@ -139,7 +137,7 @@ impl CachedVerdictDelivery {
             let (FindSessionOutcome::Nothing(_), Some((session, revision))) = (&known, session) else {
                 return Ok::<_, VerdictCacheError>(CommitDecision::Already(known));
             };
-            if session.check == find.check {
+            if session.check == find.check || session.has_unfinished_order() {
                 return Ok(CommitDecision::Already(known));
             }
             let session = SessionRecord { check: find.check.clone(), ..session };
@@ -155,7 +153,7 @@ impl CachedVerdictDelivery {
         delivery: VerdictDelivery,
         find: &Submission,
         now: Timestamp,
-    ) -> Result<(JournalRecord, Arc<VerdictDelivery>, Option<oracled_domain::MailId>), StoreError> {
+    ) -> Result<RepeatedDelivery, StoreError> {
         // without an original to compare with, the regenerated verdict becomes the original
         let delivery = Arc::new(match &known.original {
             None => VerdictDelivery { regen: None, ..delivery },
@@ -166,14 +164,14 @@ impl CachedVerdictDelivery {
         let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
         // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
-        let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
-        let delivered = deliver_order(known, find.path, (None, None), now);
+        let to = customer_email.clone().filter(|_| to_be_mailed && self.listeners.notifier.is_some());
+        let delivered = deliver_order(known, find.path, None, now);
         let (order, order_delivered) = delivered.unzip();
         let session = SessionRecord {
             customer_email,
             original: Some(known.original.clone().unwrap_or_else(original)),
             delivered_sha256: Some(known.delivered_sha256.clone().unwrap_or_else(|| sha256.clone())),
-            order: order.or_else(|| known.order.clone()),
+            order: order.clone().or_else(|| known.order.clone()),
             ..known.clone()
         };
         let mut events = vec![session_registered_event(&session, now)];
@@ -191,6 +189,7 @@ impl CachedVerdictDelivery {
             JournalRecord { expect: Vec::new(), events, writes, ..JournalRecord::default() },
             delivery,
             mail_id,
+            order,
         ))
     }
 }
@@ -202,10 +201,7 @@ pub(super) fn mail_queued_event(mail: &OutboxMail, timestamp: Timestamp) -> Audi
 }
 
 /// Wakes the notifier for a queued mail, in the background.
-pub(super) fn wake_notifier(
-    notifier: Option<&ActorHandle<Notifier>>,
-    mail_id: Option<oracled_domain::MailId>,
-) {
+pub(super) fn wake_notifier(notifier: Option<&ActorHandle<Notifier>>, mail_id: Option<MailId>) {
     let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
     actix_rt::spawn(async move {
         if let Err(error) = notifier.ask(WakeNotifier(mail_id)).await {
@@ -228,11 +224,10 @@ impl Handler<FindSession> for VerdictCache {
         let session = session.map(|(session, _)| session);
         let news =
             session.as_ref().is_some_and(|session| is_session_changed(session, customer_email.as_ref()));
-        let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
-        let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
-        let metrics = self.metrics.clone();
-        let (cache, deliverer) =
-            (ctx.address(), CachedVerdictDelivery { store, log, clock, metrics, notifier });
+        let is_new = |session: SessionRecord| session.check != *check && !session.has_unfinished_order();
+        let new_check = check.is_some() && session.is_some_and(is_new);
+        let (log, clock, listeners) = (self.log.clone(), self.clock.clone(), self.listeners.clone());
+        let (cache, deliverer) = (ctx.address(), CachedVerdictDelivery { store, log, clock, listeners });
         match known {
             // a replay changes nothing; the other cases do
             FindSessionOutcome::Cached(_) if news => {}

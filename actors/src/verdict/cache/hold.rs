@@ -3,10 +3,11 @@
 use super::VerdictCacheError;
 use super::admission::AdmitVerdict;
 use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
-use super::session_record::address_change_event;
+use super::session_record::{address_change_event, attempt_end};
 use crate::verdict::held_key::HeldVerdictKey;
 use crate::verdict::submission::{GenerationTrace, Submission};
 use jiff::Timestamp;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::held::HeldVerdict;
 use oracled_domain::verdict::order::{Order, OrderStopCause};
 use oracled_domain::verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction, join_causes};
@@ -57,7 +58,7 @@ impl AdmitVerdict {
         AuditEvent::new(now, session_id.clone(), applied)
     }
 
-    /// The record of a verdict that the policy holds. `sealed` is the encrypted verdict.
+    /// The record of a verdict that the policy holds, and its order. `sealed` is the encrypted verdict.
     pub(super) fn hold_record(
         &self,
         policy: &AppliedPolicy,
@@ -65,7 +66,7 @@ impl AdmitVerdict {
         known: Option<&(SessionRecord, u64)>,
         store: &Store,
         now: Timestamp,
-    ) -> Result<JournalRecord, StoreError> {
+    ) -> Result<(JournalRecord, Order), StoreError> {
         let Submission { session_id, query, path, customer_email, check, prompt, generation_trace, .. } =
             &self.submission;
         let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
@@ -74,8 +75,7 @@ impl AdmitVerdict {
         let base = known.cloned().unwrap_or_else(new);
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
         let cause = format!("the policy holds the verdict: {}", join_causes(&policy.causes));
-        let (usage, cost) = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
-        let order = order.held_by_policy(cause, usage, cost, now);
+        let order = order.held_by_policy(cause, attempt_end(*path, GenerationOutcome::Held, trace), now);
         let stopped = EventKind::OrderStopped {
             state: order.state,
             cause: OrderStopCause::Policy,
@@ -86,7 +86,7 @@ impl AdmitVerdict {
         let session = SessionRecord {
             customer_email: customer_email.clone().or(base.customer_email),
             check: check.clone().or(base.check),
-            order: Some(order),
+            order: Some(order.clone()),
             ..base
         };
         let held = HeldVerdict {
@@ -120,7 +120,7 @@ impl AdmitVerdict {
             let (_, refusal_revision) = find_check_in_force(store, session_id, None)?;
             remove_rejecting_check(&mut record, session_id, refusal_revision);
         }
-        Ok(record)
+        Ok((record, order))
     }
 
     /// The encrypted verdict, if the policy may hold it.

@@ -1,9 +1,11 @@
 //! The records and log entries for changes of a session.
 
+use crate::verdict::submission::GenerationTrace;
 use jiff::Timestamp;
 use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::generation::ModelTokenUsage;
+use oracled_domain::verdict::generation_outcome::GenerationOutcome;
 use oracled_domain::verdict::order::{Order, OrderState};
 use oracled_domain::verdict::session::CustomerEmail;
 use oracled_domain::{AuditEvent, EventKind, GatePath, SessionRecord};
@@ -43,13 +45,24 @@ pub(super) fn session_registered_event(session: &SessionRecord, timestamp: Times
 pub(super) fn deliver_order(
     session: &SessionRecord,
     path: GatePath,
-    (usage, cost): (Option<ModelTokenUsage>, Option<ModelCost>),
+    trace: Option<&GenerationTrace>,
     now: Timestamp,
 ) -> Option<(Order, AuditEvent)> {
     let order = session.order.as_ref().filter(|order| order.state != OrderState::Delivered)?;
-    let order = order.clone().delivered(usage, cost, now);
+    let order = order.clone().delivered(attempt_end(path, GenerationOutcome::Delivered, trace), now);
     let delivered = EventKind::OrderDelivered { path, attempts: order.attempts };
     Some((order, AuditEvent::new(now, session.session_id.clone(), delivered)))
+}
+
+/// The end of an attempt in progress, when a verdict of `path` is delivered or held: its own verdict, or one that overtakes
+/// it.
+pub(super) fn attempt_end(
+    path: GatePath,
+    own: GenerationOutcome,
+    trace: Option<&GenerationTrace>,
+) -> (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>) {
+    let outcome = if path == GatePath::Generate { own } else { GenerationOutcome::Replayed };
+    (outcome, GenerationTrace::usage(trace), GenerationTrace::cost(trace))
 }
 
 /// The log entry for a changed address of a known session.

@@ -86,22 +86,28 @@ impl ConfiguredModels {
         self.order.first()
     }
 
-    /// The model that regenerates a verdict: the one that made the original, or the first one if no configured model has
-    /// its name.
-    pub(super) fn for_regen(&self, original: Option<&OriginalVerdict>) -> Option<&Arc<ConfiguredModel>> {
-        let name = name_of_first_model(original);
-        let mut models = self.order.iter().chain(&self.others);
-        models.find(|model| name == Some(model.original.model.as_str())).or_else(|| self.first())
+    /// The model that regenerates a verdict of `application`: the one that made the original, or the first one of the
+    /// application if no configured model has its name.
+    pub(super) fn for_regen(
+        &self,
+        application: &ApplicationName,
+        original: Option<&OriginalVerdict>,
+    ) -> Option<&Arc<ConfiguredModel>> {
+        let (name, own) = (name_of_first_model(original), self.order_of(application));
+        let mut models = own.iter().chain(&self.order).chain(&self.others);
+        models.find(|model| name == Some(model.original.model.as_str())).or_else(|| own.first())
     }
 
     /// The model for a second call, if `error` may mean that the provider has no model of the name in `settings`: the
-    /// first one. Most providers answer 404 then, some 400.
+    /// first one of `application`. Most providers answer 404 then, some 400.
     pub(super) fn substitute(
         &self,
+        application: &ApplicationName,
         settings: &GenerationSettings,
         error: &ModelError,
     ) -> Option<&Arc<ConfiguredModel>> {
         let may_be_gone = matches!(error, ModelError::RefusedRequest { status: 400 | 404, .. });
-        self.first().filter(|first| may_be_gone && settings.model != first.original.model)
+        let first = self.order_of(application).first();
+        first.filter(|first| may_be_gone && settings.model != first.original.model)
     }
 }

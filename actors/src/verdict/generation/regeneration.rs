@@ -5,7 +5,6 @@ use super::prompt::rebuild_prompt;
 use super::runner::{GenerationJob, GenerationRunner, ModelCallPermits, ModelRequest};
 use crate::verdict::rate_limiter::{CallLimitError, RequestRegen};
 use crate::verdict::submission::{Submission, SubmissionOutcome};
-use oracled_domain::verdict::order::OrderState;
 use oracled_domain::{GatePath, ModelPrompt, SessionId, SessionRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,12 +33,10 @@ impl GenerationRunner {
         }
         let session = self.store.session(&session_id)?.map(|(session, _)| session);
         // an order that was placed since the reader's cache miss generates the verdict
-        let is_unfinished = |session: &SessionRecord| {
-            session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
-        };
-        let session =
-            session.filter(|session| !is_unfinished(session)).ok_or(GenerationError::SessionUnknown)?;
-        let model = self.models.for_regen(session.original.as_ref()).ok_or(GenerationError::NoModel)?;
+        let session = session.filter(|session| !session.has_unfinished_order());
+        let session = session.ok_or(GenerationError::SessionUnknown)?;
+        let model = self.models.for_regen(&session_id.application(), session.original.as_ref());
+        let model = model.ok_or(GenerationError::NoModel)?;
         if let Some(wait) = self.regen_wait(&session_id) {
             return Err(GenerationError::Limited(CallLimitError::Session { wait }));
         }

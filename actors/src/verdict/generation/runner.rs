@@ -218,11 +218,12 @@ impl GenerationRunner {
         let ModelCallPermits { mut lease, _slot, regen_permit } = leave;
         let began = monotonic();
         let Submission { session_id, path, .. } = &job.submission;
+        let application = session_id.application();
         let purpose = ModelCallPurpose { session_id: Some(session_id.clone()), path: *path };
         let mut called = self.call_model(model, &model.caller, &purpose, &job.request).await;
         if purpose.path == GatePath::Regen
-            && let Some(first) =
-                called.outcome.as_ref().err().and_then(|e| self.models.substitute(&job.request.settings, e))
+            && let Err(error) = &called.outcome
+            && let Some(first) = self.models.substitute(&application, &job.request.settings, error)
             && self.is_retry_allowed(first, &purpose).await
             && let Ok(other) = self.request_substitute_lease(model, first).await
         {

@@ -47,6 +47,12 @@ pub enum OrderChangeError {
     /// The held verdict was decrypted, but the crosscheck does not approve it.
     #[error("the held verdict of session {0} is damaged; retry or fail the order")]
     HeldVerdictDamaged(SessionId),
+    /// The rules have refused another verdict of the session since.
+    #[error(
+        "the rules have refused another verdict of session {0} since this one was held, and it was not checked against \
+         the facts of that one; retry or fail the order"
+    )]
+    CheckInForce(SessionId),
     /// The held verdict was not decrypted.
     #[error(transparent)]
     HeldKey(#[from] HeldKeyError),

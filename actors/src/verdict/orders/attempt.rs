@@ -67,7 +67,9 @@ impl OrderDesk {
                 DispatchOutcome::Left
             }
             Err(error) => {
-                tracing::warn!(%session_id, %error, "could not attempt an order; trying again");
+                if self.waits.of(session_id).is_none_or(|wait| wait.cause != error.generation_outcome()) {
+                    tracing::warn!(%session_id, %error, "could not attempt an order; trying again");
+                }
                 self.blocked_by(session_id, &error)
             }
         }
@@ -314,7 +316,11 @@ impl OrderDesk {
                 (SessionRecord { order: Some(order), ..session }, events)
             })
         });
-        Ok(changed.await?.and_then(|session| session.order))
+        match changed.await? {
+            Some(session) => Ok(session.order),
+            // a verdict that a route submitted has ended the order meanwhile
+            None => self.published(session_id),
+        }
     }
 
     /// Commits that a queued order is too old. Returns the order; `None` if it is not queued any longer.

@@ -80,8 +80,12 @@ impl OrderDesk {
             Ok(Ok(SubmissionOutcome::RejectedByPolicy { causes, .. })) => {
                 return Err(OrderChangeError::RefusedByPolicy { session_id, causes });
             }
-            // another operator has decided meanwhile
+            // another operator has decided meanwhile, or another verdict was refused
             Ok(Ok(_) | Err(VerdictCacheError::Commit(CommitError::Stale(_)))) => {
+                let revision = self.store().held_verdict_revision(&session_id);
+                if revision.map_err(GenerationError::from)? == Some(held_revision) {
+                    return Err(OrderChangeError::CheckInForce(session_id));
+                }
                 return Err(self.not_held(&session_id)?);
             }
             Ok(Err(error)) => return Err(GenerationError::from(error).into()),

@@ -75,7 +75,8 @@ impl OrderDesk {
             Some(_) => None,
         };
         // an attempt of a session that was removed may still be in flight
-        let may_start = may_start && full.is_none() && known.is_none() && prompt.is_some();
+        let may_start =
+            may_start && !self.is_stopped() && full.is_none() && known.is_none() && prompt.is_some();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let permits = match claim {
             Some(claim) => match self.runner.request_first_call(session_id.application()).await {

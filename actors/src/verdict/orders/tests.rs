@@ -10,7 +10,7 @@ use crate::testing::model::{
 use crate::testing::{GOOD, TestClock, TestServices, TestSystem, id, logged_events, with_services};
 use crate::upstream::failure::RequestFailureKind;
 use crate::upstream::{ModelRefusal, ModelTextError};
-use crate::verdict::cache::RemoveSession;
+use crate::verdict::cache::{FindSession, FindSessionOutcome, RemoveSession, StoreRejectingCheck};
 use crate::verdict::crosscheck::JudgeVerdict;
 use crate::verdict::generation::PromptError;
 use crate::verdict::regen::RegenerateVerdict;
@@ -21,6 +21,7 @@ use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::order::OrderStopCause;
 use oracled_domain::verdict::session::{CustomerEmail, SessionMismatch};
 use oracled_domain::{GatePath, PromptTemplate, SessionRecord, VerdictLabel, VerdictPayload};
+use oracled_store::JournalRecord;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -412,6 +413,95 @@ fn submitted_verdict_ends_the_order() {
         answer_one(&model);
         wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!(logged_events(&world.system.store).iter().filter(|e| *e == "order_delivered").count(), 1);
+    });
+}
+
+/// A fact by which the rules pass the summary of [`GOOD`].
+const GOOD_FACT: &str = "A sound and simple plan.";
+
+fn check(fact: &str) -> Option<Arc<CandidateCheck>> {
+    Some(Arc::new(CandidateCheck { facts: vec![fact.into()], ..CandidateCheck::default() }))
+}
+
+#[test]
+fn facts_of_a_later_submission_do_not_replace_those_of_an_order() {
+    with_model(held_model([]), |world, model| async move {
+        let submission = Submission { check: check(GOOD_FACT), ..submission_of_query("Sell honey?") };
+        let (mut progress, _) = place_order(&world, submission.clone()).await;
+        until_called(&model, 1).await;
+        let find = FindSession(Submission { check: check("Cows moo."), ..submission });
+        let found = world.system.cache.ask(find).await.expect("the actor answers").expect("it is found");
+        assert!(matches!(found, FindSessionOutcome::Nothing(found) if found == check(GOOD_FACT)));
+        answer_one(&model);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, order.generations), (1, 0));
+        let (session, _) =
+            world.system.store.session(&id("cs_1")).expect("it is readable").expect("it exists");
+        assert_eq!(session.check, check(GOOD_FACT));
+    });
+}
+
+#[test]
+fn answer_is_judged_again_by_the_check_that_refused_another_verdict_meanwhile() {
+    with_model(held_model([]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let refuse = StoreRejectingCheck {
+            session_id: id("cs_1"),
+            check: check(GOOD_FACT).expect("a check"),
+            record: JournalRecord::default(),
+        };
+        world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");
+        answer_one(&model);
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!((order.attempts, order.generations, model.calls()), (1, 0, 1));
+        let (delivery, _) = world.system.store.verdict(&id("cs_1")).expect("readable").expect("it is stored");
+        assert!(delivery.evaluation_sha256.is_some(), "it was checked against the facts");
+    });
+}
+
+#[test]
+fn submission_for_an_order_that_waits_for_its_next_attempt_ends_it_at_once() {
+    let model = ScriptedModel::with_answers([failure(RequestFailureKind::Status(503))]);
+    with_model(model, |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
+        progress.wait_for(is_queued).await.expect("the attempt fails");
+        let submitted = Submission {
+            payload: Some(VerdictPayload::raw(GOOD)),
+            path: GatePath::Submit,
+            ..submission_of_query("Sell honey?")
+        };
+        let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
+        assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
+        // the waiting request hears of it before the next attempt is due
+        wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn attempt_that_a_submission_overtakes_is_reported_as_such_even_if_it_fails() {
+    with_model(held_model([failure(RequestFailureKind::Status(503))]), |world, model| async move {
+        let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
+        until_called(&model, 1).await;
+        let submitted = Submission {
+            payload: Some(VerdictPayload::raw(GOOD)),
+            path: GatePath::Submit,
+            ..submission_of_query("Sell honey?")
+        };
+        world
+            .system
+            .crosscheck
+            .ask(JudgeVerdict(submitted))
+            .await
+            .expect("it answers")
+            .expect("it is stored");
+        let order = wait_for(&mut progress, OrderState::Delivered).await;
+        assert_eq!(order.last_attempts[0].outcome, Some(GenerationOutcome::Replayed));
+        answer_one(&model);
+        world.system.orders.ask(StopOrders).await.expect("the actor answers");
+        assert_eq!(stored(&world, "cs_1").state, OrderState::Delivered);
     });
 }
 

@@ -146,7 +146,9 @@ impl From<OrderChangeError> for Problem {
             OrderChangeError::HeldVerdictDamaged(_) => {
                 Self::new(ProblemCode::HeldVerdictUnreadable, error.to_string())
             }
-            OrderChangeError::State { .. } | OrderChangeError::NoHeldVerdict { .. } => {
+            OrderChangeError::State { .. }
+            | OrderChangeError::NoHeldVerdict { .. }
+            | OrderChangeError::CheckInForce(_) => {
                 Self::new(ProblemCode::OrderStateRefused, error.to_string())
             }
             OrderChangeError::Failed(error) => match error {

@@ -3,7 +3,7 @@
 use crate::platform::api::request::{PathSessionId, QueryParams};
 use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
 use crate::verdict::api::answers::{generation_problem, replayed_response};
 use axum::extract::State;
@@ -126,10 +126,15 @@ fn report_of(
     Ok(with_wait(service, report))
 }
 
-/// The report with what the order waits for.
+/// The report with what the order waits for. Its errors do not show where the daemon keeps its files.
 pub(crate) fn with_wait(service: &DaemonService, report: OrderReport) -> OrderReport {
     let wait = service.system.order_waits.of(&report.session_id);
-    report.waiting_for(wait, service.system.clock.now())
+    let mut report = report.waiting_for(wait, service.system.clock.now());
+    let causes = report.order.last_attempts.iter_mut().filter_map(|attempt| attempt.cause.as_mut());
+    for text in causes.chain(report.waiting_for.as_mut().map(|wait| &mut wait.detail)) {
+        *text = without_state_dir(std::mem::take(text));
+    }
+    report
 }
 
 /// The order of a session.

@@ -22,7 +22,6 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::orders::OrderReport;
 use oracled_api::verdict::{CacheResult, SubmitVerdictRequest, VerdictResponse};
 use oracled_domain::rules::RulesEvaluation;
-use oracled_domain::verdict::order::OrderState;
 use oracled_domain::verdict::policy::{PolicyCause, join_causes};
 use oracled_domain::{CrosscheckDecision, GatePath, SessionId, SessionRecord};
 use std::sync::Arc;
@@ -194,6 +193,10 @@ pub async fn get(
             let cache_status =
                 if matches!(regenerated, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
             let outcome = regenerated.map_err(|failed| Problem::generation_failed(&session_id, &failed))?;
+            // the policy held a submitted verdict during the regeneration
+            if matches!(outcome, SubmissionOutcome::Held) {
+                return held_response(&service, &session_id);
+            }
             (require_verdict(&service, &session_id, outcome)?, cache_status)
         }
     };
@@ -224,10 +227,7 @@ fn find_unfinished(
     session_id: &SessionId,
 ) -> Result<Option<SessionRecord>, Problem> {
     let session = service.system.store.session(session_id)?.map(|(session, _)| session);
-    let is_unfinished = |session: &SessionRecord| {
-        session.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
-    };
-    Ok(session.filter(is_unfinished))
+    Ok(session.filter(SessionRecord::has_unfinished_order))
 }
 
 /// The verdict of an outcome, or the problem if it has none.

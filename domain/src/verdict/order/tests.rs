@@ -92,22 +92,33 @@ fn order_lists_its_last_ten_attempts() {
 
 #[test]
 fn delivered_order_ends_its_attempt() {
-    let order = Order::placed(at(0)).attempted(settings(), at(1)).delivered(None, None, at(2));
+    let order = Order::placed(at(0))
+        .attempted(settings(), at(1))
+        .delivered((GenerationOutcome::Delivered, None, None), at(2));
     assert_eq!((order.state, order.next_attempt_at), (OrderState::Delivered, None));
     let attempt = order.last_attempts.last().expect("an attempt");
     assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Delivered), Some(at(2))));
     // a verdict that a route submitted ends no attempt
-    assert!(Order::placed(at(0)).delivered(None, None, at(2)).last_attempts.is_empty());
+    assert!(
+        Order::placed(at(0))
+            .delivered((GenerationOutcome::Delivered, None, None), at(2))
+            .last_attempts
+            .is_empty()
+    );
 }
 
 #[test]
 fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
     let attempted = Order::placed(at(0)).attempted(settings(), at(1));
-    let order = attempted.held_by_policy("verdict_conflict".into(), None, None, at(2));
+    let order =
+        attempted.held_by_policy("verdict_conflict".into(), (GenerationOutcome::Held, None, None), at(2));
     assert!(order.is_held_by_policy() && order.due_at(at(3)).is_none());
     let attempt = order.last_attempts.last().expect("an attempt");
     assert_eq!((attempt.outcome, attempt.ended_at), (Some(GenerationOutcome::Held), Some(at(2))));
-    let stop_causes = [order.clone().retried(at(4)), order.clone().delivered(None, None, at(4))];
+    let stop_causes = [
+        order.clone().retried(at(4)),
+        order.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
+    ];
     assert!(stop_causes.iter().all(|order| order.stop_cause.is_none() && !order.is_held_by_policy()));
     let at_limit =
         order.stopped(OrderStopCause::Expired, &OrderPolicy { holds_stopped: true, ..POLICY }, at(4));

@@ -63,3 +63,20 @@ fn concurrent_decisions_have_one_effect() {
         });
     }
 }
+
+#[test]
+fn held_verdict_is_not_released_after_rules_refused_another_one() {
+    let model = held_model([]);
+    with_policy(&model.clone(), |world| async move {
+        assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
+        let refuse = StoreRejectingCheck {
+            session_id: id("cs_1"),
+            check: check("x").expect("a check"),
+            record: JournalRecord::default(),
+        };
+        world.system.cache.ask(refuse).await.expect("the actor answers").expect("the commit succeeds");
+        let released = release(&world).await;
+        assert!(matches!(released, Err(OrderChangeError::CheckInForce(_))), "{released:?}");
+        assert!(world.system.store.has_held_verdicts().expect("the store is readable"));
+    });
+}

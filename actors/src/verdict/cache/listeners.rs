@@ -1,0 +1,28 @@
+//! The parts of the daemon that hear of a delivery after its commit.
+
+use super::find::wake_notifier;
+use crate::platform::actor_handle::ActorHandle;
+use crate::platform::metrics::ActorMetrics;
+use crate::verdict::notifier::Notifier;
+use crate::verdict::orders::OrderProgress;
+use oracled_domain::verdict::order::Order;
+use oracled_domain::{MailId, SessionId};
+
+#[derive(Debug, Clone)]
+pub(crate) struct DeliveryListeners {
+    /// `None` if no mail is sent.
+    pub(crate) notifier: Option<ActorHandle<Notifier>>,
+    pub(crate) orders: OrderProgress,
+    pub(crate) metrics: ActorMetrics,
+}
+
+impl DeliveryListeners {
+    /// Reports the mail that a commit queued, and the order that it stopped or ended.
+    pub(super) fn report(&self, session_id: &SessionId, mail_id: Option<MailId>, order: Option<&Order>) {
+        if let Some(order) = order {
+            self.metrics.orders.count_end(session_id.application(), order.state);
+            self.orders.publish(session_id, order);
+        }
+        wake_notifier(self.notifier.as_ref(), mail_id);
+    }
+}
