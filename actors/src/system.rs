@@ -98,7 +98,7 @@ pub struct ActorSystem {
     pub lookup: Option<LookupService>,
     /// The actor that generates first verdicts.
     pub orders: ActorHandle<OrdersActor>,
-    /// What queued orders wait for.
+    /// The causes for which queued orders wait.
     pub order_waits: OrderWaits,
     /// The actor that stores verdicts.
     pub cache: ActorHandle<VerdictCache>,

@@ -167,7 +167,7 @@ pub struct RateLimiter {
     refused_at: Option<Instant>,
     applications: BTreeMap<ApplicationName, CallRate>,
     budgets: CostBudgets,
-    /// The applications whose used up budgets are being logged; `None` stands for the budget of all.
+    /// The applications whose used up budgets are being logged; `None` for the budget of all.
     logging: InFlight<Option<ApplicationName>>,
     store: Store,
     log: LoggerHandle,

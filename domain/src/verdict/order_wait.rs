@@ -1,4 +1,4 @@
-//! What a queued order waits for.
+//! The cause for which a queued order waits.
 
 use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::outbox_retry::stored_cause;

@@ -1,4 +1,4 @@
-//! The parts of the daemon that hear of a delivery after its commit.
+//! The parts of the daemon to which deliveries are reported after their commit.
 
 use super::find::wake_notifier;
 use crate::platform::actor_handle::ActorHandle;

@@ -149,7 +149,7 @@ impl OrderDesk {
         DispatchOutcome::Blocked(wait_of(error))
     }
 
-    /// What an order waits for that `error` stops.
+    /// The wait of an order that `error` stops.
     pub(super) fn wait_for(&self, error: &GenerationError) -> OrderWait {
         let until = match error {
             GenerationError::Limited(CallLimitError::DailyBudget { budget, .. }) => budget.resets_at,

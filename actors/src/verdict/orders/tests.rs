@@ -474,7 +474,7 @@ fn submission_for_an_order_that_waits_for_its_next_attempt_ends_it_at_once() {
         };
         let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
-        // the waiting request hears of it before the next attempt is due
+        // the waiting request gets it before the next attempt is due
         wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!(model.calls(), 1);
     });

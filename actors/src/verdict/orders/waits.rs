@@ -1,4 +1,4 @@
-//! What queued orders wait for. It is kept in memory: an order is tried again every few seconds.
+//! The causes for which queued orders wait. They are kept in memory: an order is tried again every few seconds.
 
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::{ApplicationName, SessionId};
@@ -22,7 +22,7 @@ impl OrderWaits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an order waits for that is queued and due; `None` if it only waits for its turn.
+    /// The cause for which an order waits that is queued and due; `None` if it only waits for its turn.
     #[must_use]
     pub fn of(&self, session_id: &SessionId) -> Option<OrderWait> {
         let known = self.known();
