@@ -6,6 +6,7 @@ pub mod generation;
 pub mod held_key;
 pub mod lookup;
 pub mod notifier;
+pub(crate) mod order_progress;
 pub mod orders;
 mod outbox_head;
 pub mod rate_limiter;

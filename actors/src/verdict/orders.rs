@@ -9,7 +9,6 @@ mod admin;
 mod attempt;
 mod held;
 mod place;
-mod progress;
 mod queue;
 mod survey;
 mod trial;
@@ -18,7 +17,6 @@ mod waits;
 pub use admin::{ChangeOrder, OrderChange, OrderChangeError};
 pub use held::{HeldVerdictText, ReadHeldVerdict, ReleaseVerdict};
 pub use place::{PlaceOrder, PlacedOrder};
-pub(crate) use progress::OrderProgress;
 pub use trial::TryPrompt;
 pub use waits::OrderWaits;
 
@@ -26,11 +24,14 @@ use crate::platform::clock::Clock;
 use crate::platform::in_flight::InFlight;
 use crate::verdict::generation::{GenerationError, GenerationRunner, QueueLimit};
 use crate::verdict::held_key::HeldVerdictKey;
+use crate::verdict::order_progress::OrderProgress;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised, WrapFuture,
 };
 use attempt::DispatchOutcome;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::verdict::cost::day_of;
+use oracled_domain::verdict::cost_budget::time_without_budget;
 use oracled_domain::verdict::order::{Order, OrderPolicy, OrderState};
 use oracled_domain::{ApplicationName, SessionId};
 use oracled_store::{OrderPosition, OrderQuery, Store, StoreError};
@@ -127,6 +128,19 @@ impl OrderDesk {
     ) -> Self {
         let (in_flight, stopped) = (InFlight::default(), Arc::default());
         Self { runner, config, held_key, in_flight, progress, waits, stopped }
+    }
+
+    /// The limits of an order. The time in which a daily budget was used up does not count toward its age.
+    fn policy(&self, session_id: &SessionId, order: &Order, now: Timestamp) -> OrderPolicy {
+        let days = self.store().costs(Some(day_of(order.tried_since)), Some(day_of(now)));
+        let days = days.unwrap_or_else(|error| {
+            // without the costs the order ends earlier, and with an error it would never end
+            tracing::error!(%error, "the costs of days cannot be read; the age of an order counts in full");
+            Vec::new()
+        });
+        let waited = time_without_budget(&days, &session_id.application(), order.tried_since, now);
+        let max_age = self.config.policy.max_age.saturating_add(waited);
+        OrderPolicy { max_age, ..self.config.policy }
     }
 
     fn is_stopped(&self) -> bool {

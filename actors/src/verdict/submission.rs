@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use oracled_domain::rules::{CandidateCheck, RulesEvaluation};
-use oracled_domain::verdict::cost::{CostSum, ModelCost};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::ModelTokenUsage;
 use oracled_domain::verdict::policy::PolicyCause;
 use oracled_domain::verdict::prompt::VerdictPrompt;
@@ -73,7 +73,7 @@ impl GenerationTrace {
 
     /// The cost of the model calls.
     pub(crate) fn cost(trace: Option<&Self>) -> Option<ModelCost> {
-        ModelCost::sum(Self::entries(trace).filter_map(|entry| CostSum::of(&entry)).map(|sum| sum.cost))
+        ModelCost::sum(Self::entries(trace).filter_map(|entry| entry.model_cost()).map(|sum| sum.cost))
     }
 
     /// The log entries of the model calls.

@@ -21,7 +21,7 @@ use crate::base::digest::Sha256Hex;
 use crate::verdict::application::ApplicationName;
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance};
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::generation::{ModelTokenUsage, VerdictGeneration};
+use crate::verdict::generation::VerdictGeneration;
 use crate::verdict::generation_outcome::GenerationOutcome;
 use crate::verdict::health::OracleHealthLevel;
 use crate::verdict::interaction::OracleInteractionLog;
@@ -453,15 +453,6 @@ impl AuditEvent {
     #[must_use]
     pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
         Self { kind, session_id: session_id.into(), timestamp }
-    }
-
-    /// The tokens used by the model call that the event is about.
-    #[must_use]
-    pub const fn token_usage(&self) -> Option<ModelTokenUsage> {
-        match &self.kind {
-            EventKind::OracleInteraction(interaction) => interaction.usage,
-            _ => None,
-        }
     }
 }
 

@@ -1,11 +1,9 @@
 //! The cost of model calls: prices, the cost of a call, and sums.
 
-use crate::audit::event::{AuditEvent, EventKind};
 use crate::base::decimal::{Decimal, DecimalError};
 use crate::verdict::application::ApplicationName;
 use crate::verdict::generation::ModelTokenUsage;
 use crate::verdict::label::ProductTier;
-use crate::verdict::session::SessionId;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
@@ -110,23 +108,6 @@ pub struct CostSum {
 }
 
 impl CostSum {
-    /// The cost of the model call that an event is about, if it has one.
-    #[must_use]
-    pub fn of(event: &AuditEvent) -> Option<Self> {
-        let EventKind::OracleInteraction(interaction) = &event.kind else { return None };
-        let usage = interaction.usage?;
-        Some(Self {
-            day: day_of(event.timestamp),
-            application: event.session_id.as_ref().map(SessionId::application),
-            model: interaction.oracle_id.clone(),
-            tier: interaction.tier,
-            calls: 1,
-            prompt_tokens: usage.prompt_tokens.unwrap_or(0),
-            output_tokens: usage.output_tokens.unwrap_or(0),
-            cost: interaction.cost.clone()?,
-        })
-    }
-
     /// Adds this sum to the sum of the same day, application, model, tier and currency in `sums`, or appends it.
     pub fn add_to(self, sums: &mut Vec<Self>) {
         let is_same = |sum: &&mut Self| {

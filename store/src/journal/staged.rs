@@ -11,7 +11,7 @@ use crate::journal::record::{CommitReceipt, JournalRecord, RecordRejectedError, 
 use crate::verdict::costs::day_name;
 use crate::verdict::orders::{OrderPosition, order_name};
 use crate::verification::{cached_answer_name, caller_openable_name, open_name, subject_name};
-use oracled_domain::verdict::cost::{CostSum, day_of};
+use oracled_domain::verdict::cost::day_of;
 use oracled_domain::verdict::cost_budget::{DayCosts, UsedUpBudget};
 use oracled_domain::verdict::order::OrderState;
 use oracled_domain::{AuditEvent, EventKind, SessionId};
@@ -168,7 +168,7 @@ impl<'a> StagedGroup<'a> {
 
     /// Adds the cost of a model call, or a budget that is used up, to the costs of its day.
     fn add_costs(&mut self, event: &AuditEvent, revision: u64) -> Result<(), StoreError> {
-        let cost = CostSum::of(event);
+        let cost = event.model_cost();
         let used_up = match &event.kind {
             EventKind::DailyBudgetReached { application, budget, .. } => Some(UsedUpBudget {
                 application: application.clone(),

@@ -8,9 +8,7 @@ use super::session_record::{
 use super::{VerdictCache, VerdictCacheError, evict_verdict};
 use crate::audit::commit_loop::CommitDecision;
 use crate::audit::logger::LoggerHandle;
-use crate::platform::actor_handle::ActorHandle;
 use crate::platform::clock::Clock;
-use crate::verdict::notifier::{Notifier, WakeNotifier};
 use crate::verdict::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
@@ -198,16 +196,6 @@ impl CachedVerdictDelivery {
 pub(super) fn mail_queued_event(mail: &OutboxMail, timestamp: Timestamp) -> AuditEvent {
     let oracled_domain::verdict::mail::MailState { mail_id, session_id, kind, .. } = mail.standing.clone();
     AuditEvent::new(timestamp, session_id, EventKind::MailQueued { mail_id, kind })
-}
-
-/// Wakes the notifier for a queued mail, in the background.
-pub(super) fn wake_notifier(notifier: Option<&ActorHandle<Notifier>>, mail_id: Option<MailId>) {
-    let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
-    actix_rt::spawn(async move {
-        if let Err(error) = notifier.ask(WakeNotifier(mail_id)).await {
-            tracing::debug!(%error, "could not wake the notifier; the mail goes out at its next poll");
-        }
-    });
 }
 
 impl Handler<FindSession> for VerdictCache {

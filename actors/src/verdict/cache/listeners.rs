@@ -1,10 +1,9 @@
 //! The parts of the daemon to which deliveries are reported after their commit.
 
-use super::find::wake_notifier;
 use crate::platform::actor_handle::ActorHandle;
 use crate::platform::metrics::ActorMetrics;
-use crate::verdict::notifier::Notifier;
-use crate::verdict::orders::OrderProgress;
+use crate::verdict::notifier::{Notifier, WakeNotifier};
+use crate::verdict::order_progress::OrderProgress;
 use oracled_domain::verdict::order::Order;
 use oracled_domain::{MailId, SessionId};
 
@@ -25,4 +24,14 @@ impl DeliveryListeners {
         }
         wake_notifier(self.notifier.as_ref(), mail_id);
     }
+}
+
+/// Wakes the notifier for a queued mail, in the background.
+fn wake_notifier(notifier: Option<&ActorHandle<Notifier>>, mail_id: Option<MailId>) {
+    let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
+    actix_rt::spawn(async move {
+        if let Err(error) = notifier.ask(WakeNotifier(mail_id)).await {
+            tracing::debug!(%error, "could not wake the notifier; the mail goes out at its next poll");
+        }
+    });
 }

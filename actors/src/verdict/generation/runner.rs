@@ -18,7 +18,7 @@ use crate::verdict::rate_limiter::{
     ModelCallSlot, RateLimiter, RegenPermit, RequestCallRetry, RequestFirstCall,
 };
 use crate::verdict::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use oracled_domain::verdict::cost::{CostSum, ModelCost};
+use oracled_domain::verdict::cost::ModelCost;
 use oracled_domain::verdict::generation::{GenerationSettings, ModelTokenUsage};
 use oracled_domain::verdict::health;
 use oracled_domain::verdict::template_name::TemplateName;
@@ -245,7 +245,7 @@ impl GenerationRunner {
         self.report_call(lease, &called);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(AuditEvent::token_usage));
-        let costs = interactions.iter().filter_map(CostSum::of);
+        let costs = interactions.iter().filter_map(AuditEvent::model_cost);
         let cost = ModelCost::sum(costs.map(|sum| sum.cost));
         let result = match outcome {
             Ok(answer) => self.judge_text(job, answer.text, interactions).await,

@@ -12,10 +12,8 @@ use crate::verdict::rate_limiter::CallLimitError;
 use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::verdict::cost::day_of;
-use oracled_domain::verdict::cost_budget::time_without_budget;
 use oracled_domain::verdict::generation_outcome::GenerationOutcome;
-use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderPolicy, OrderState, OrderStopCause};
+use oracled_domain::verdict::order::{Order, OrderAttemptFailure, OrderState, OrderStopCause};
 use oracled_domain::verdict::order_wait::OrderWait;
 use oracled_domain::verdict::policy::join_causes;
 use oracled_domain::{AuditEvent, EventKind, ModelPrompt, SessionId, SessionRecord, VerdictGeneration};
@@ -158,19 +156,6 @@ impl OrderDesk {
             _ => None,
         };
         OrderWait::new(error.generation_outcome(), &error.to_string(), until)
-    }
-
-    /// The limits of an order. The time in which a daily budget was used up does not count toward its age.
-    fn policy(&self, session_id: &SessionId, order: &Order, now: Timestamp) -> OrderPolicy {
-        let days = self.store().costs(Some(day_of(order.tried_since)), Some(day_of(now)));
-        let days = days.unwrap_or_else(|error| {
-            // without the costs the order ends earlier, and with an error it would never end
-            tracing::error!(%error, "the costs of days cannot be read; the age of an order counts in full");
-            Vec::new()
-        });
-        let waited = time_without_budget(&days, &session_id.application(), order.tried_since, now);
-        let max_age = self.config.policy.max_age.saturating_add(waited);
-        OrderPolicy { max_age, ..self.config.policy }
     }
 
     fn outcome_of(&self, order: Option<Order>) -> DispatchOutcome {

@@ -73,6 +73,17 @@ async fn change(
 }
 
 /// Whether `text` is the label of the delivered verdict of the session.
+/// Submits [`GOOD`] for the session `cs_1`, which delivers it.
+async fn submit_good(world: &TestSystem) {
+    let submitted = Submission {
+        payload: Some(VerdictPayload::raw(GOOD)),
+        path: GatePath::Submit,
+        ..submission_of_query("Sell honey?")
+    };
+    let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
+    assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
+}
+
 fn delivered_label(world: &TestSystem, session_id: &str) -> VerdictLabel {
     let verdict = world.system.store.verdict(&id(session_id)).expect("the verdict is readable");
     verdict.expect("a verdict is cached").0.approved.label()
@@ -402,13 +413,7 @@ fn submitted_verdict_ends_the_order() {
     with_model(held_model([]), |world, model| async move {
         let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
         until_called(&model, 1).await;
-        let submitted = Submission {
-            payload: Some(VerdictPayload::raw(GOOD)),
-            path: GatePath::Submit,
-            ..submission_of_query("Sell honey?")
-        };
-        let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
-        assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
+        submit_good(&world).await;
         assert_eq!(stored(&world, "cs_1").state, OrderState::Delivered);
         answer_one(&model);
         wait_for(&mut progress, OrderState::Delivered).await;
@@ -467,13 +472,7 @@ fn submission_for_an_order_that_waits_for_its_next_attempt_ends_it_at_once() {
         let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
         let is_queued = |order: &Order| order.state == OrderState::Queued && order.attempts == 1;
         progress.wait_for(is_queued).await.expect("the attempt fails");
-        let submitted = Submission {
-            payload: Some(VerdictPayload::raw(GOOD)),
-            path: GatePath::Submit,
-            ..submission_of_query("Sell honey?")
-        };
-        let outcome = world.system.crosscheck.ask(JudgeVerdict(submitted)).await.expect("the actor answers");
-        assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
+        submit_good(&world).await;
         // the waiting request gets it before the next attempt is due
         wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!(model.calls(), 1);
@@ -485,18 +484,7 @@ fn attempt_that_a_submission_overtakes_is_reported_as_such_even_if_it_fails() {
     with_model(held_model([failure(RequestFailureKind::Status(503))]), |world, model| async move {
         let (mut progress, _) = place_order(&world, submission_of_query("Sell honey?")).await;
         until_called(&model, 1).await;
-        let submitted = Submission {
-            payload: Some(VerdictPayload::raw(GOOD)),
-            path: GatePath::Submit,
-            ..submission_of_query("Sell honey?")
-        };
-        world
-            .system
-            .crosscheck
-            .ask(JudgeVerdict(submitted))
-            .await
-            .expect("it answers")
-            .expect("it is stored");
+        submit_good(&world).await;
         let order = wait_for(&mut progress, OrderState::Delivered).await;
         assert_eq!(order.last_attempts[0].outcome, Some(GenerationOutcome::Replayed));
         answer_one(&model);

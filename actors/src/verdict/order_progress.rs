@@ -24,12 +24,12 @@ impl OrderProgress {
     }
 
     /// The states of an order from now on; `order` is its latest known state.
-    pub(super) fn subscribe(&self, session_id: &SessionId, order: Order) -> watch::Receiver<Order> {
+    pub(crate) fn subscribe(&self, session_id: &SessionId, order: Order) -> watch::Receiver<Order> {
         self.known().orders.entry(session_id.clone()).or_insert_with(|| watch::channel(order).0).subscribe()
     }
 
     /// Removes an order whose session was removed. Waiting requests end.
-    pub(super) fn remove(&self, session_id: &SessionId) {
+    pub(crate) fn remove(&self, session_id: &SessionId) {
         self.known().orders.remove(session_id);
     }
 
@@ -46,7 +46,7 @@ impl OrderProgress {
     }
 
     /// The orders that ended since the last call.
-    pub(super) fn take_ended(&self) -> Vec<SessionId> {
+    pub(crate) fn take_ended(&self) -> Vec<SessionId> {
         mem::take(&mut self.known().ended)
     }
 }
