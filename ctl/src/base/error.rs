@@ -3,6 +3,7 @@
 use oracled_api::base::client::ClientError;
 use oracled_domain::Sha256Hex;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 /// The error with which a verb ends.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +20,8 @@ pub(crate) enum CtlError {
         code: String,
         /// The HTTP status.
         status: u16,
-        /// Whether the answer has `Retry-After`.
-        has_retry_after: bool,
+        /// The `Retry-After` of the answer.
+        retry_after: Option<Duration>,
         /// The whole problem document.
         document: serde_json::Value,
     },
@@ -113,12 +114,12 @@ impl CtlError {
     /// as they are.
     pub(crate) fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
         match self {
-            Self::Problem { code, status, has_retry_after, mut document, .. } if code == problem_code => {
+            Self::Problem { code, status, retry_after, mut document, .. } if code == problem_code => {
                 let detail = text();
                 if let Some(members) = document.as_object_mut() {
                     members.insert("detail".to_owned(), detail.clone().into());
                 }
-                Self::Problem { detail, code, status, has_retry_after, document }
+                Self::Problem { detail, code, status, retry_after, document }
             }
             other => other,
         }
@@ -138,7 +139,7 @@ impl CtlError {
             Self::Detached(_) => 130,
             Self::Problem { status, code, .. } if *status < 500 || code == "model_refused" => 1,
             // the daemon has no model: a retry does not help
-            Self::Problem { has_retry_after: false, code, .. } if code == "model_unavailable" => 1,
+            Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
             Self::Client(_) | Self::RunLost { .. } => 3,
             Self::Verb { exit_code, .. } => *exit_code,
             Self::Problem { .. } => 4,
@@ -162,7 +163,7 @@ mod tests {
             detail: "it failed".to_owned(),
             code: code.to_owned(),
             status,
-            has_retry_after,
+            retry_after: has_retry_after.then_some(Duration::from_secs(5)),
             document: json!({"code": code, "detail": "it failed"}),
         }
     }

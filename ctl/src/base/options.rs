@@ -9,6 +9,7 @@ use oracled_api::base::client::{ClientError, DaemonClient, DaemonResponse, Respo
 use oracled_api::base::directories::DefaultDirectories;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The heading of the global options in each help, after the verb's own options.
 const HEADING: &str = "Global options";
@@ -107,8 +108,9 @@ pub(crate) fn problem_error(answer: &DaemonResponse) -> CtlError {
     };
     let text =
         |name: &str| document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    let has_retry_after = answer.headers.contains_key(RETRY_AFTER);
-    CtlError::Problem { detail: text("detail"), code: text("code"), status, has_retry_after, document }
+    let retry_after = answer.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
+    CtlError::Problem { detail: text("detail"), code: text("code"), status, retry_after, document }
 }
 
 /// One segment of a path. Every character that could end it is percent-encoded.

@@ -39,7 +39,8 @@ impl CostsArgs {
                 "no costs on these days; calls have costs if the model has `input_price` and `output_price`"
             )?;
         } else {
-            write!(out, "{}{}", format_costs(&costs.costs), format_pairs(&totals(&costs.costs)))?;
+            writeln!(out, "{}", format_costs(&costs.costs))?;
+            write!(out, "{}", format_pairs(&totals(&costs.costs)))?;
         }
         Ok(write!(out, "{}", format_budgets(&costs.budgets))?)
     }

@@ -111,7 +111,7 @@ async fn test(
         let error = tested.error.as_deref().unwrap_or("no answer");
         writeln!(out, "webhook {} failed: {error}", tested.webhook_id)?;
     }
-    Ok(())
+    if tested.error.is_some() { Err(CtlError::ProbeFailed) } else { Ok(()) }
 }
 
 fn print_webhook(

@@ -2,6 +2,7 @@
 
 mod render;
 mod sample;
+mod syntax;
 
 pub use render::{MailContent, MailRenderError};
 

@@ -76,7 +76,7 @@ impl MailSender {
             return MailStateChange::CircuitNotClosed(due);
         }
         let began = monotonic();
-        let sent = match self.render_content(&mail) {
+        let sent = match self.render(&mail).await {
             Ok(content) => self.service.send(&mail, content.as_ref()).await,
             Err(failure) => Err(failure),
         };

@@ -8,6 +8,7 @@ use oracled_domain::verdict::prompt::LanguageTag;
 use oracled_domain::verdict::template_name::{TemplateName, TemplateRef};
 use oracled_domain::{MailTemplate, OutboxMail, PromptTemplate, SessionId};
 use oracled_store::{Store, StoreError};
+use tokio::task::spawn_blocking;
 
 /// Why a mail has no content.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,7 @@ pub enum MailContentError {
     /// A template is not registered.
     #[error(
         "mail template {0} is not registered; register it with `oraclectl apply`, or configure another one in \
-         `mail.templates`"
+         `mail.templates` or `applications.NAME.mail_templates`"
     )]
     Unknown(TemplateName),
     /// The template cannot be rendered for the mail.
@@ -40,12 +41,15 @@ impl MailSender {
     ///
     /// # Errors
     /// A failure of this mail, which lasts until its template is corrected.
-    pub(super) fn render_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailSendFailure> {
-        self.find_content(mail).map_err(|error| MailSendFailure {
-            cause: error.to_string(),
-            fault: MailFailureCause::Mail,
-            retry_after: None,
-        })
+    pub(super) async fn render(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailSendFailure> {
+        let (sender, mail) = (self.clone(), mail.clone());
+        // a rendering may take a second
+        let rendered = spawn_blocking(move || sender.find_content(&mail).map_err(|error| error.to_string()));
+        let rendered = rendered.await.unwrap_or_else(|panic| {
+            tracing::error!(%panic, "the rendering of a mail panicked");
+            Err("the rendering of the mail failed unexpectedly; see the service log".to_owned())
+        });
+        rendered.map_err(|cause| MailSendFailure { cause, fault: MailFailureCause::Mail, retry_after: None })
     }
 
     fn find_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailContentError> {

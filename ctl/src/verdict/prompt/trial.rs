@@ -25,6 +25,8 @@ use tokio::time::sleep;
 const CALLS_AT_ONCE: usize = 16;
 /// When to send a call again that the daemon's limits refused.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait for the limits of calls.
+const BUSY_MAX: Duration = Duration::from_secs(120);
 
 /// Run queries through the model with a prompt template and with the current one, and compare the results
 ///
@@ -127,12 +129,16 @@ async fn run_all(
     Ok([candidate, current])
 }
 
-/// Sends a call until the daemon's limits permit it.
+/// Sends a call until the daemon's limits permit it. A used up daily budget is an error, because it lasts for hours.
 async fn send(socket: &Path, request: &PromptTryRequest) -> Result<PromptTryResponse, CtlError> {
     let body = serde_json::to_vec(request).map_err(io::Error::from)?;
     loop {
         match call(socket, Method::POST, "/v1/prompts/try", Some(body.clone().into())).await {
-            Err(CtlError::Problem { code, .. }) if code == "model_busy" => sleep(BUSY_PAUSE).await,
+            Err(CtlError::Problem { code, retry_after, .. })
+                if code == "model_busy" && retry_after.unwrap_or_default() <= BUSY_MAX =>
+            {
+                sleep(BUSY_PAUSE).await;
+            }
             answer => return Ok(answer?.json()?),
         }
     }

@@ -1,6 +1,7 @@
 //! Rendering of mails with minijinja.
 
 use super::MailTemplate;
+use super::syntax::{add_filters_and_tests, check_syntax};
 use crate::verdict::label::{ProductTier, VerdictLabel};
 use crate::verdict::mail::{MailKind, OutboxMail};
 use crate::verdict::prompt::LanguageTag;
@@ -9,8 +10,8 @@ use jiff::Timestamp;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use serde::Serialize;
 
-/// The maximum number of steps to render a part, so that each rendering ends.
-const STEPS_MAX: u64 = 100_000;
+/// The maximum number of steps to render a part, so that each rendering ends soon.
+const STEPS_MAX: u64 = 20_000;
 /// The maximum length of a rendered text, in bytes.
 const RENDERED_MAX_BYTES: usize = 1024 * 1024;
 /// The length of a rendered subject, in characters, after which it is cut.
@@ -97,7 +98,8 @@ impl MailTemplate {
 
 /// The settings of all renderings. The engine has no access to files or to other templates.
 fn create_environment() -> Environment<'static> {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
+    add_filters_and_tests(&mut environment);
     environment.set_auto_escape_callback(|part| {
         if part.ends_with(".html") { AutoEscape::Html } else { AutoEscape::None }
     });
@@ -115,32 +117,38 @@ fn render_part(
     source: &str,
     variables: &Value,
 ) -> Result<String, MailRenderError> {
-    let rendered = environment.template_from_named_str(&part, source).and_then(|template| {
-        let rendered = template.render(variables)?;
+    if let Err((line, fault)) = check_syntax(source) {
+        return Err(MailRenderError { part, line: Some(line), fault });
+    }
+    // a full buffer ends the rendering
+    let mut buffer = vec![0; RENDERED_MAX_BYTES];
+    let mut rest = buffer.as_mut_slice();
+    let used = environment.template_from_named_str(&part, source).and_then(|template| {
+        template.render_captured_to(variables, &mut rest)?;
         // a branch that was not rendered can have an unknown variable, too
-        Ok((rendered, template.undeclared_variables(false)))
+        Ok(template.undeclared_variables(false))
     });
-    let (rendered, used) = match rendered {
-        Ok(rendered) => rendered,
+    let used = match used {
+        Ok(used) => used,
+        Err(error) if error.kind() == ErrorKind::WriteFailure => {
+            let fault = format!(
+                "the rendered text has more than {RENDERED_MAX_BYTES} bytes; repeat less in its loops"
+            );
+            return Err(MailRenderError { part, line: None, fault });
+        }
         Err(error) => {
             let fault = describe_error(&error, source, variables);
             return Err(MailRenderError { line: error.line(), part, fault });
         }
     };
-    let is_known = |name: &String| {
-        variables.get_attr(name).is_ok_and(|value| !value.is_undefined())
-            || environment.globals().any(|(global, _)| global == name)
-    };
+    let is_known = |name: &String| variables.get_attr(name).is_ok_and(|value| !value.is_undefined());
     if let Some(unknown) = used.into_iter().filter(|name| !is_known(name)).min() {
         let line = source.lines().position(|line| line.contains(&unknown)).map(|before| before + 1);
         return Err(MailRenderError { part, line, fault: describe_undefined(&unknown, variables) });
     }
-    if rendered.len() > RENDERED_MAX_BYTES {
-        let bytes = rendered.len();
-        let fault = format!("the rendered text has {bytes} bytes (at most {RENDERED_MAX_BYTES} allowed)");
-        return Err(MailRenderError { part, line: None, fault });
-    }
-    Ok(replace_controls(&rendered))
+    let length = RENDERED_MAX_BYTES.saturating_sub(rest.len());
+    let rendered = buffer.get(..length).unwrap_or_default();
+    Ok(replace_controls(&String::from_utf8_lossy(rendered)))
 }
 
 fn describe_error(error: &Error, source: &str, variables: &Value) -> String {

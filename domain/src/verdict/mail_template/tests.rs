@@ -59,7 +59,7 @@ fn html_is_escaped_and_plain_text_is_not() {
 
 #[test]
 fn value_that_is_no_text_is_escaped_in_html() {
-    let template = verdict_template("s", "t", "{{ verdict }}{{ [query] }}");
+    let template = verdict_template("s", "t", "{{ verdict }}{{ verdict|items }}");
     let mail = mail_about("<b>", r#"{"verdict":"GREEN","summary":"A sound and <simple> plan."}"#);
     let html = rendered(&template, &mail).html.expect("it has HTML");
     assert!(!html.contains(['<', '>', '"']), "{html}");
@@ -99,22 +99,50 @@ fn template_with_broken_syntax_or_endless_loop_is_rejected() {
     let broken = fault("a\nb\n{% if tier %}");
     assert!(broken.contains("`mails.verdict.text`, line 3: syntax error"), "{broken}");
     assert!(fault("{{ query|shout }}").contains("shout"));
-    let many = "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}";
-    assert!(fault(many).contains("100000 steps"), "{}", fault(many));
-    let long = "{% for i in range(9999) %}".to_owned() + &"x".repeat(1000) + "{% endfor %}";
-    assert!(fault(&long).contains("9999000 bytes"), "{}", fault(&long));
+    let each = "{% for c in session_id %}";
+    let many = each.repeat(7) + &"{% endfor %}".repeat(7);
+    assert!(fault(&many).contains("20000 steps"), "{}", fault(&many));
+    let long = each.repeat(3) + &"x".repeat(50_000) + &"{% endfor %}".repeat(3);
+    assert!(fault(&long).contains("1048576 bytes"), "{}", fault(&long));
     assert!(fault("{{ query // 2 }}").contains("`query // 2`"), "{}", fault("{{ query // 2 }}"));
 }
 
 #[test]
 fn deeply_nested_template_is_rejected() {
     for text in [
-        "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}".to_owned(),
+        "{% for c in query recursive %}{{ loop(query) }}{% endfor %}".to_owned(),
+        format!("{{{{ {}1 }}}}", "-".repeat(60_000)),
+        format!("{{% if {}tier %}}{{% endif %}}", "not ".repeat(14_000)),
         format!("{{{{ {}1{} }}}}", "(".repeat(20_000), ")".repeat(20_000)),
         "{% if tier %}".repeat(5000),
     ] {
         fault(&text);
     }
+}
+
+#[test]
+fn template_that_could_build_large_values_is_rejected() {
+    for (text, part) in [
+        ("{{ query ~ query }}", "`~`"),
+        ("{{ query * 9 }}", "`*`"),
+        ("{{ query + query }}", "`+`"),
+        ("{{ query[:2] }}", "`[`"),
+        ("{{ {'a': query} }}", "`{`"),
+        ("a\n{% set a = query %}", "line 2: the block `set`"),
+        ("{%- with a = query -%}{% endwith %}", "`with`"),
+        ("{% macro a() %}{% endmacro %}", "`macro`"),
+        ("{% autoescape false %}{{ query }}{% endautoescape %}", "`autoescape`"),
+        ("{{ query|replace('e', 'eeee') }}", "replace"),
+        ("{{ query|indent(7000000000) }}", "indent"),
+        ("{{ range(9) }}", "range"),
+        ("{{ query|safe }}", "safe"),
+    ] {
+        let fault = fault(text);
+        assert!(fault.contains(part), "{text}: {fault}");
+    }
+    let text = "{# ~ [ #}{% raw %}{{ a ~ b }}{% endraw %}{{ \"~*+[]{}}\" }}{{- query|upper -}}{% if tier == 'quick' %}~{% endif %}";
+    let parts = json!({"subject": "s", "text": text});
+    assert_eq!(template(json!({"verdict": parts})).validate(), Ok(()));
 }
 
 #[test]
