@@ -222,6 +222,10 @@ impl OrdersActor {
     /// Removes orders from the queue that ended outside of the actor, by a verdict that a route submitted.
     fn remove_ended(&mut self) {
         for session_id in self.desk.progress.take_ended() {
+            // most ended by an attempt, which took them out of the queue
+            if !self.queue.contains(&session_id) {
+                continue;
+            }
             // an operator may have retried it meanwhile
             let session = self.desk.store().session(&session_id).ok().flatten();
             let order = session.and_then(|(session, _)| session.order);
