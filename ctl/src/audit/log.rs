@@ -1,6 +1,7 @@
 //! `oraclectl log`.
 
 mod ground;
+mod verdict;
 mod verification;
 
 use crate::base::arguments::{id_parser, limit_parser};
@@ -190,7 +191,6 @@ pub(crate) fn format_entry(entry: &Value) -> String {
             format!("{} {} {} {}", text("case_id"), text("path"), text("verdict"), against.join(", "))
         }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
-        "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "regen_attempted" => text("tier"),
         "oracle_interaction" => format_interaction(entry),
         "regen_divergence_check" => {
@@ -205,7 +205,6 @@ pub(crate) fn format_entry(entry: &Value) -> String {
             let of_what = format!("{} {}", text("currency"), text("application"));
             format!("{}: {} of {} {}", text("day"), text("costs"), text("budget"), of_what.trim_end())
         }
-        "verdict_purged" => format!("by {}", format_peer(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), format_peer(entry)),
         "oracle_health_changed" => {
             let (oracle_id, from, to, cause) = (text("oracle_id"), text("from"), text("to"), text("cause"));
@@ -213,14 +212,6 @@ pub(crate) fn format_entry(entry: &Value) -> String {
                 if text("peer").is_empty() { String::new() } else { format!(": {}", format_peer(entry)) };
             format!("{oracle_id} {from} → {to}: {cause}{by}")
         }
-        "mail_queued" => text("kind"),
-        "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
-        "mail_failed" => {
-            let (kind, attempt, next) = (text("kind"), text("attempt"), text("next_attempt_at"));
-            let next = if next.is_empty() { "dead".to_owned() } else { format!("again at {next}") };
-            format!("{kind} at attempt {attempt}: {}; {next}", text("cause"))
-        }
-        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), format_peer(entry)),
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
         "storage_recovered" => {
             format!(
@@ -230,7 +221,8 @@ pub(crate) fn format_entry(entry: &Value) -> String {
                 text("fallback_entries")
             )
         }
-        name => ground::format_entry(name, entry)
+        name => verdict::format_entry(name, entry)
+            .or_else(|| ground::format_entry(name, entry))
             .or_else(|| verification::format_entry(name, entry))
             .unwrap_or_else(|| text("version")),
     };

@@ -7,6 +7,7 @@ use oracled_domain::verdict::delivery::RegenNotes;
 use oracled_domain::verdict::divergence::{OriginalLabel, RegeneratedVerdict};
 use oracled_domain::verdict::generation::{GenerationSettings, LOCKED_MODEL, ModelTokenUsage};
 use oracled_domain::verdict::interaction::InteractionStatus;
+use oracled_domain::verdict::order::Order;
 use oracled_domain::verdict::session::OriginalVerdict;
 use oracled_domain::{
     ApprovedVerdict, AuditEvent, CustomerQuery, DivergenceCheck, EventKind, GatePath, OracleInteractionLog,
@@ -44,9 +45,27 @@ pub(crate) fn record(number: usize) -> JournalRecord {
     first(number, GatePath::Submit, None)
 }
 
-/// The record of the first delivery of a full verdict that a model generated.
-pub(crate) fn generated(number: usize) -> JournalRecord {
-    first(number, GatePath::Generate, Some(generation()))
+/// The two records of a first full verdict that a model generated: the order with its attempt, committed before the model
+/// call, and the verdict.
+pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
+    let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
+    let query = CustomerQuery::new(QUERY.to_owned());
+    let placed = EventKind::OrderPlaced { tier, query_preview: query.preview(), has_email: false };
+    let attempted = EventKind::OrderAttempted { attempt: 1, generation: generation.clone() };
+    let order = Order::placed(now).attempted(generation.settings.clone(), now);
+    let session = SessionRecord { order: Some(order), ..SessionRecord::new(session_id.clone(), tier, query) };
+    let placed = JournalRecord {
+        expect: vec![RowExpectation { row: RowKey::Session(session_id.clone()), revision: None }],
+        events: [placed, attempted].map(|event| AuditEvent::new(now, session_id.clone(), event)).into(),
+        writes: vec![TableWrite::PutSession(session.into())],
+        ..JournalRecord::default()
+    };
+    let mut verdict = first(number, GatePath::Generate, Some(generation));
+    // the revision of the session is known only after the first commit
+    verdict.expect.retain(|expected| !matches!(expected.row, RowKey::Session(_)));
+    let delivered = EventKind::OrderDelivered { path: GatePath::Generate, attempts: 1 };
+    verdict.events.push(AuditEvent::new(now, session_id, delivered));
+    [placed, verdict]
 }
 
 /// The two records of a regenerated full verdict: the attempt, committed before the model call, and the verdict.

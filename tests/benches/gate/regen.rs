@@ -5,7 +5,7 @@
 use crate::load::{LoadConnections, LoadRound, RoundEnd, get, nanoseconds, post, put};
 use crate::machine::cpu_ns;
 use crate::read::merge_latencies;
-use crate::records::{QUERY, generated, regenerated, session_id, text};
+use crate::records::{QUERY, ordered, regenerated, session_id, text};
 use crate::standalone_journal::StandaloneJournal;
 use crate::table::{BenchRow, BenchTable, at_most, cpu_each, histogram, latencies, median};
 use crate::{BenchEffort, model};
@@ -90,11 +90,11 @@ impl RegenTrigger {
         }
     }
 
-    /// The records of one verdict. If there are two, the model is called between them.
-    fn records(self, number: usize) -> Vec<JournalRecord> {
+    /// The records of one verdict. The model is called between them.
+    fn records(self, number: usize) -> [JournalRecord; 2] {
         match self {
-            Self::LostVerdict => regenerated(number).into(),
-            Self::First => vec![generated(number)],
+            Self::LostVerdict => regenerated(number),
+            Self::First => ordered(number),
         }
     }
 
@@ -148,7 +148,7 @@ impl RegenSides {
             })?);
             cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / verdicts as f64);
             bare.push(self.bare.round(connections, effort.generated)?);
-            let mut records = numbers.into_iter().map(|number| way.records(number));
+            let mut records = numbers.into_iter().map(|number| way.records(number).into());
             journal.push(self.journal.round(connections, verdicts, MODEL_TAKES, &mut records)?.0);
         }
         let [ours, bare, journal] = [ours, bare, journal].map(|rounds| merge_latencies(&rounds));

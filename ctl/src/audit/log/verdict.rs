@@ -1,0 +1,113 @@
+//! Log lines for the events of orders, sessions, mails and webhooks.
+
+use super::{field_text, format_peer};
+use serde_json::Value;
+
+/// The summary of an entry of the event `name`; `None` if the event is none of these.
+pub(crate) fn format_entry(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| field_text(entry, name);
+    let by_peer = || format!("by {}: {}", format_peer(entry), text("reason"));
+    let next_attempt = |none: &str| match text("next_attempt_at") {
+        at if at.is_empty() => none.to_owned(),
+        at => format!("again at {at}"),
+    };
+    Some(match name {
+        "policy_applied" => {
+            let causes = entry.get("causes").and_then(Value::as_array).into_iter().flatten();
+            let causes: Vec<_> = causes.filter_map(Value::as_str).collect();
+            format!("{} {}: {}", text("action"), text("path"), causes.join(", "))
+        }
+        "order_placed" => text("tier"),
+        "order_attempted" => {
+            let setting = |name: &str| entry.pointer(&format!("/generation/settings/{name}"));
+            let model = setting("model").and_then(Value::as_str).unwrap_or_default();
+            format!("attempt {} {model}", text("attempt"))
+        }
+        "order_attempt_failed" => {
+            let (attempt, outcome, cause) = (text("attempt"), text("outcome"), text("cause"));
+            format!("attempt {attempt} {outcome}: {cause}; {}", next_attempt("no further attempt"))
+        }
+        "order_stopped" => {
+            let end = format!("{} {} after {} attempts", text("state"), text("cause"), text("attempts"));
+            if text("reason").is_empty() { end } else { format!("{end} {}", by_peer()) }
+        }
+        "order_retried" | "order_released" => by_peer(),
+        "held_verdict_read" | "session_removed" | "verdict_purged" => format!("by {}", format_peer(entry)),
+        "order_delivered" => format!("{} after {} attempts", text("path"), text("attempts")),
+        "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
+        "session_looked_up" => {
+            let (oracle_id, status, outcome) = (text("oracle_id"), text("status"), text("outcome"));
+            format!("{oracle_id} {status} {outcome} {} {} ms", text("error_code"), text("latency_ms"))
+        }
+        "session_corrected" => {
+            let label =
+                |when: &str| entry.pointer(&format!("/original_verdict/{when}")).and_then(Value::as_str);
+            let (before, after) = (label("before").unwrap_or("?"), label("after").unwrap_or("?"));
+            format!("original {before} → {after} by {}", format_peer(entry))
+        }
+        "mail_queued" => text("kind"),
+        "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
+        "mail_failed" => {
+            let (kind, attempt, cause) = (text("kind"), text("attempt"), text("cause"));
+            format!("{kind} at attempt {attempt}: {cause}; {}", next_attempt("dead"))
+        }
+        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), format_peer(entry)),
+        "webhook_queued" => format!("{} {}", text("kind"), text("webhook_id")),
+        "webhook_sent" => format!("{} {} at attempt {}", text("kind"), text("webhook_id"), text("attempt")),
+        "webhook_failed" => {
+            let (kind, id, attempt) = (text("kind"), text("webhook_id"), text("attempt"));
+            format!("{kind} {id} at attempt {attempt}: {}; {}", text("cause"), next_attempt("dead"))
+        }
+        "webhook_requeued" | "webhook_dropped" => {
+            format!("{} {} by {}", text("kind"), text("webhook_id"), format_peer(entry))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn line(entry: &Value) -> String {
+        let line = format_entry(&field_text(entry, "event"), entry).expect("an event of this module");
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn order_is_printed_with_its_model_causes_and_operator() {
+        let peer = json!({"uid": 1, "gid": 2, "pid": 3});
+        let attempted =
+            json!({"event": "order_attempted", "attempt": 2, "generation": {"settings": {"model": "m-1"}}});
+        assert_eq!(line(&attempted), "attempt 2 m-1");
+        let mut failed = json!({
+            "event": "order_attempt_failed", "attempt": 2, "outcome": "model_timeout", "cause": "no answer within 9 s",
+            "next_attempt_at": "2026-11-20T10:00:00Z",
+        });
+        let start = "attempt 2 model_timeout: no answer within 9 s";
+        assert_eq!(line(&failed), format!("{start}; again at 2026-11-20T10:00:00Z"));
+        failed["next_attempt_at"] = Value::Null;
+        assert_eq!(line(&failed), format!("{start}; no further attempt"));
+        let mut stopped = json!({
+            "event": "order_stopped", "state": "failed", "cause": "generations", "attempts": 3, "reason": null, "peer": null,
+        });
+        assert_eq!(line(&stopped), "failed generations after 3 attempts");
+        (stopped["reason"], stopped["peer"]) = (json!("refunded"), peer);
+        assert_eq!(line(&stopped), "failed generations after 3 attempts by uid 1 gid 2 pid 3: refunded");
+    }
+
+    #[test]
+    fn policy_and_webhook_are_printed_with_their_causes() {
+        let applied = json!({
+            "event": "policy_applied", "action": "hold", "causes": ["verdict_conflict", "coherence_min:0.99"],
+            "path": "order",
+        });
+        assert_eq!(line(&applied), "hold order: verdict_conflict, coherence_min:0.99");
+        let failed = json!({
+            "event": "webhook_failed", "webhook_id": "msg_1", "kind": "order.held", "attempt": 4, "cause": "status 500",
+            "next_attempt_at": null,
+        });
+        assert_eq!(line(&failed), "order.held msg_1 at attempt 4: status 500; dead");
+    }
+}
